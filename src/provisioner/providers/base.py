@@ -1,0 +1,102 @@
+"""What every provider promises: the few verbs by which the rest of the program touches a host.
+
+A provider contains no decisions: it is told exactly what to make and reads back what it made. Deleting what is
+missing succeeds. Nothing without this lab's mark is ever changed. Each driver decides in one function what
+"not found" is, and retries only transient errors that it names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from provisioner.state import Execution, Fleet, Instance
+
+READY_TIMEOUT_S = 120.0
+
+
+class Provider(ABC):
+    """One host of a lab, reached through its own API."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    @abstractmethod
+    def check_available(self) -> None:
+        """Return when the host answers and lets us work; raise ``UnavailableError`` that says what to do, else."""
+
+    @abstractmethod
+    def observe(self, lab: str) -> Fleet:
+        """The containers of ``lab`` on this host as they are now, in one recursive call, and this host's ``HostState``."""
+
+    @abstractmethod
+    def create(self, instance: Instance) -> Instance:
+        """Create the container (stopped), wait for the host's task, read it back; a half-made one is removed on failure."""
+
+    @abstractmethod
+    def start(self, instance: Instance) -> None:
+        """Start it; a running one is success."""
+
+    @abstractmethod
+    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
+        """Stop it cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+
+    @abstractmethod
+    def delete(self, instance: Instance) -> None:
+        """Delete it, running or not; a missing one is success, one without this lab's mark is refused."""
+
+    @abstractmethod
+    def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
+        """Block until its system has started and it has an address; raise ``ReadyTimeoutError`` with its console log."""
+
+    @abstractmethod
+    def execute(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Execution:
+        """Run ``command`` as root in the container and give all of its output; a non-zero exit is not an error."""
+
+    @abstractmethod
+    def push(self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0) -> None:
+        """Write a file into the container, streamed from ``source``; raise ``ProviderError`` when it did not arrive."""
+
+    @abstractmethod
+    def pull(self, name: str, path: str, target: Path) -> None:
+        """Copy a file out of the container to ``target``, streamed; raise ``ProviderError`` when it is missing."""
+
+    @abstractmethod
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
+
+    @abstractmethod
+    def mark_volume_ready(self, volume: str) -> None:
+        """Say that the volume's content is complete; only such volumes are observed."""
+
+    @abstractmethod
+    def delete_volume(self, volume: str) -> None:
+        """Delete an artifact volume; a missing one is success, one still in use is left and that is success too."""
+
+    @abstractmethod
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one file, atomically (a partial file never has the final name)."""
+
+    @abstractmethod
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+
+    @abstractmethod
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """The inventory variables by which Ansible reaches the container (``ansible_connection`` and its options)."""
+
+    def hostname(self, name: str) -> str:
+        """The name under which other containers of this host reach the container."""
+        return name

@@ -1,0 +1,197 @@
+"""The values that layers exchange: what a lab should be, what it is, and what was found out about it.
+
+All are frozen. ``Fleet`` is used for the desired *and* the actual lab, so that a plan is a comparison of two equals.
+Sizes are bytes. Addresses are ``container`` or ``container/service``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+
+class Secret:
+    """A value that never shows itself: ``repr``, ``str`` and every dump give stars; only ``reveal()`` gives the value."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, name: str, value: str | None) -> None:
+        self.name = name
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value in clear, for the one place that hands it to the host; ``ValueError`` when it was not looked up."""
+        if self._value is None:
+            raise ValueError(f"the value of secret {self.name!r} was not looked up by this verb")
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Secret({self.name!r}, '********')"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and (self.name, self._value) == (other.name, other._value)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self._value))
+
+
+class Status(StrEnum):
+    """What a container is doing, in the words of the file format (not of one provider)."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FROZEN = "frozen"
+    ERROR = "error"
+
+
+class InstanceKind(StrEnum):
+    """Why a container exists: it serves, or it was made to build an artifact and goes away after."""
+
+    SERVING = "serving"
+    BUILDER = "builder"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the file: where (``path`` from its top: keys and list indexes), what, and what to do."""
+
+    path: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Something attached to a container, in neutral words that each provider translates.
+
+    ``volume``: properties ``volume`` (its name), ``path`` (in the container), ``readonly`` ("true"/"false").
+    ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT", tcp).
+    """
+
+    name: str
+    kind: Literal["volume", "publish"]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One role on one container, with every variable that its role will get (``Secret`` at any depth)."""
+
+    role: str
+    container: str
+    stage: str
+    variables: Mapping[str, Any]
+    port: int | None = None
+    unit: str | None = None
+    health: str | None = None
+    needs: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """``container/service``."""
+        return f"{self.container}/{self.role}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A container: desired (``status`` and ``address`` unset) or observed (all that the host says)."""
+
+    name: str
+    host: str
+    lab: str
+    image: str
+    cpu: int | None = None
+    memory: int | None = None
+    disk: int | None = None
+    nesting: bool = False
+    devices: tuple[Device, ...] = ()
+    kind: InstanceKind = InstanceKind.SERVING
+    services: tuple[Service, ...] = field(default=(), compare=False)
+    status: Status | None = field(default=None, compare=False)
+    address: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Something large that is made once per host, by digest, and mounted read-only where it is needed.
+
+    ``role``'s ``tasks/build.yml`` makes it with ``variables`` in a throwaway container of ``image``, with the volume
+    mounted read-write at ``path``; consumers mount the same volume read-only at the same path.
+    """
+
+    name: str
+    host: str
+    digest: str
+    role: str
+    path: str
+    image: str
+    variables: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    cacheable: bool = True
+
+    @property
+    def volume(self) -> str:
+        """The name of its storage volume: made of its name and its digest, so that one name is one content."""
+        return f"provision-{self.name.replace('_', '-')}-{self.digest[:16]}"
+
+    @property
+    def builder(self) -> str:
+        """The name of the throwaway container that makes it."""
+        return f"provision-build-{self.digest[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What a provider says of one host of the lab, beside the containers that are ours."""
+
+    name: str
+    architecture: str = "x86_64"
+    strangers: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+    volumes: frozenset[str] = frozenset()
+    """Names of artifact volumes that are complete (marked ready); a half-made one is not listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """A lab: its containers and artifacts, sorted by (host, name); ``hosts`` is filled in what was observed only."""
+
+    lab: str
+    instances: tuple[Instance, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    hosts: Mapping[str, HostState] = field(default_factory=dict)
+
+    def instance(self, name: str) -> Instance | None:
+        """The container of that name, or None."""
+        return next((one for one in self.instances if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a command inside a container gave: its exit code and both streams as bytes."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One thing that was looked at: ``subject`` is an address, ``name`` such as "unit" or "health", ``value`` what was seen."""
+
+    subject: str
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, worded for the user, with what would mend it."""
+
+    subject: str
+    message: str
+    details: str = ""
+    resolution: str = ""
