@@ -1,0 +1,94 @@
+"""What a run says while it goes: values that the CLI turns into a live display, plain lines or JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """One change of the plan: ``action`` on ``target`` because of ``reason``; ``changes`` maps attribute → (before, after)."""
+
+    target: str
+    action: str
+    reason: str
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A container that bears the lab's mark and is no longer in the file."""
+
+    target: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStart:
+    """Work on ``target`` begins."""
+
+    target: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyProgress:
+    """Work on ``target`` goes on: ``message`` is what it does now."""
+
+    target: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyComplete:
+    """Work on ``target`` is done."""
+
+    target: str
+    action: str
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyErrored:
+    """Work on ``target`` failed."""
+
+    target: str
+    action: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One proof: ``ok`` or not, with what was seen."""
+
+    target: str
+    name: str
+    ok: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """A warning or an error for the user."""
+
+    severity: str
+    message: str
+    details: str = ""
+    resolution: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How the run ended; always the last event, also after a failure."""
+
+    verb: str
+    exit_code: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+
+
+Event = (
+    PlannedChange | Orphan | ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored | Check | Diagnostic | Summary
+)
