@@ -195,3 +195,30 @@ class Finding:
     message: str
     details: str = ""
     resolution: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """How one service does: systemd's word for its unit, the answer of its health page (None: not asked), what computes."""
+
+    role: str
+    unit: str = "unknown"
+    healthy: bool | None = None
+    port: int | None = None
+    processor: Literal["CPU", "GPU", ""] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStatus:
+    """One container of the lab as it is now; ``status`` None: in the file, not on the host.
+
+    ``drift`` names the attributes that differ from the file; ``orphan``: it bears the lab's mark and is not in the file.
+    """
+
+    name: str
+    host: str
+    status: Status | None = None
+    address: str | None = None
+    services: tuple[ServiceStatus, ...] = ()
+    drift: tuple[str, ...] = ()
+    orphan: bool = False
