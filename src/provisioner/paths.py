@@ -11,7 +11,7 @@ _CHECKOUT = PACKAGE.parents[1]
 
 def share() -> Path:
     """The folder that holds ``roles/``, ``playbooks/`` and ``inventory/``: the checkout's root, else the wheel's copy."""
-    if (_CHECKOUT / "roles").is_dir() and (_CHECKOUT / "pyproject.toml").is_file():
+    if PACKAGE.parent.name == "src" and (_CHECKOUT / "pyproject.toml").is_file():
         return _CHECKOUT
     return PACKAGE / "share"
 

@@ -1,0 +1,118 @@
+"""``render_inventory``: the Ansible inventory of a fleet. Pure; what came from a user or a host is data, never a template.
+
+Every string is tagged ``!unsafe`` unless it is one of ours (a secret's lookup), so that ``{{ … }}`` in the file stays text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provisioner.state import Artifact, Instance, Secret, Service
+
+CONTAINER_PYTHON = "/usr/bin/python3"
+
+
+class _Unsafe(str):
+    """A string that Ansible must never template."""
+
+
+class _Template(str):
+    """A string of ours that Ansible has to template."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes ``_Unsafe`` with its tag, ``_Template`` plainly, and never an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Anchors would hide which host has which value."""
+        return True
+
+
+_STR = "tag:yaml.org,2002:str"
+
+
+def _represent_unsafe(dumper: yaml.SafeDumper, text: _Unsafe) -> yaml.ScalarNode:
+    # Ansible resolves an !unsafe scalar again as if it were not quoted ("on" becomes true), so what looks like another
+    # type is written as a quoted plain string: it holds no braces, hence nothing that could be templated.
+    looks_like = dumper.resolve(yaml.ScalarNode, str(text), (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar("!unsafe" if looks_like == _STR else _STR, str(text), style='"')
+
+
+_Dumper.add_representer(_Unsafe, _represent_unsafe)
+_Dumper.add_representer(_Template, lambda dumper, text: dumper.represent_scalar(_STR, str(text)))
+
+
+def render_inventory(
+    instances: Iterable[Instance], connections: Mapping[str, Mapping[str, str]], templates: Path
+) -> str:
+    """YAML text: group ``containers`` with every host, group ``service_<role>`` for each service with its variables.
+
+    ``connections`` maps a container's name to the variables by which its provider says it is reached.
+    """
+    hosts: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
+    for one in sorted(instances, key=lambda one: one.name):
+        hosts[one.name] = _marked({"ansible_python_interpreter": CONTAINER_PYTHON, **connections[one.name]})
+        for service in one.services:
+            group = groups.setdefault(f"service_{service.role}", {"hosts": {}})
+            group["hosts"][one.name] = _service_variables(service)
+    return _layout({"containers": {"hosts": hosts}, **groups}, templates)
+
+
+def render_builders(
+    artifacts: Iterable[Artifact], connections: Mapping[str, Mapping[str, str]], templates: Path
+) -> str:
+    """YAML text: group ``builders``, one throwaway container per artifact with the variables of its role."""
+    hosts = {
+        one.builder: _marked(
+            {
+                "ansible_python_interpreter": CONTAINER_PYTHON,
+                "artifact_role": one.role,
+                "artifact_path": one.path,
+                **connections[one.builder],
+                **one.variables,
+            }
+        )
+        for one in artifacts
+    }
+    return _layout({"builders": {"hosts": hosts}}, templates)
+
+
+def secrets_of(values: Any) -> dict[str, Secret]:
+    """Every secret anywhere in ``values``, by its name."""
+    if isinstance(values, Secret):
+        return {values.name: values}
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, list | tuple):
+        return {name: secret for value in values for name, secret in secrets_of(value).items()}
+    return {}
+
+
+def _service_variables(service: Service) -> Any:
+    return _marked(dict(service.variables))
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Secret):
+        quoted = value.name.replace("\\", "\\\\").replace("'", "\\'")
+        return _Template("{{ lookup('provision_secret', '" + quoted + "') }}")
+    if isinstance(value, Mapping):
+        return {str(key): _marked(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(inner) for inner in value]
+    return _Unsafe(value) if isinstance(value, str) else value
+
+
+def _layout(groups: Mapping[str, Any], templates: Path) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    body = yaml.dump({"all": {"children": groups}}, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=1000)
+    environment = Environment(  # YAML, not HTML: escaping is the dumper's work
+        loader=FileSystemLoader(templates), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.get_template("hosts.yml.j2").render(body=body)

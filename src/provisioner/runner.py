@@ -1,0 +1,233 @@
+"""Runs playbooks: the only importer of ansible-runner, and the only place where a secret's value is written down.
+
+The run's folder and the secrets' file are removed after the run; what stays is the plain output, in ``logs/``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from provisioner import paths
+from provisioner.errors import PlaybookError
+from provisioner.state import Secret
+
+KEPT_LOGS = 20
+SECRETS_MEMORY = Path("/dev/shm")  # noqa: S108  # tmpfs on every Linux; the folder made in it is private
+CANCEL_POLL_S = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEvent:
+    """One thing that Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry."""
+
+    status: str
+    host: str
+    role: str
+    task: str
+    message: str = ""
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybookResult:
+    """How a run ended: the failed tasks, and the hosts that something was changed on."""
+
+    returncode: int
+    failures: tuple[TaskEvent, ...] = ()
+    changed: Mapping[str, int] = field(default_factory=dict)
+    log: Path | None = None
+
+    def raise_for_failure(self, doing: str) -> PlaybookResult:
+        """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
+        if self.returncode == 0 and not self.failures:
+            return self
+        words = "\n".join(f"{one.host}: {one.role} : {one.task}: {one.message}" for one in self.failures)
+        raise PlaybookError(
+            f"Unable to {doing}",
+            details=words or f"ansible-playbook ended with {self.returncode}" + _tail(self.log),
+            resolution=f"The whole output is in {self.log}." if self.log else "",
+        )
+
+
+def run_playbook(
+    playbook: str,
+    inventory: str,
+    *,
+    folder: Path,
+    secrets: Sequence[Secret] = (),
+    on_task: Callable[[TaskEvent], None] = lambda event: None,
+    variables: Mapping[str, Any] | None = None,
+) -> PlaybookResult:
+    """Run ``playbook`` (a name in ``playbooks/``) on the inventory's YAML text; ``folder`` is the lab's ``.provision/``.
+
+    ``variables`` are extra variables and must hold no secret. Interruptible: a signal ends Ansible, then raises.
+    """
+    import ansible_runner
+
+    failures: list[TaskEvent] = []
+
+    def handle(event: dict[str, Any]) -> bool:
+        one = task_event(event)
+        if one is not None:
+            if one.status in {"failed", "unreachable"}:
+                failures.append(one)
+            on_task(one)
+        return False  # nothing of the event is written to disk
+
+    with _run_folder(folder) as private, _secrets_file(secrets) as secrets_file, _interruptible() as is_interrupted:
+        (private / "inventory").mkdir()
+        (private / "inventory" / "hosts.yml").write_text(inventory, encoding="utf-8")
+        ended = ansible_runner.run(
+            private_data_dir=str(private),
+            playbook=str(paths.playbooks() / playbook),
+            inventory=str(private / "inventory" / "hosts.yml"),
+            envvars=ansible_environment(secrets_file),
+            extravars=dict(variables or {}),
+            settings={"pexpect_timeout": CANCEL_POLL_S},
+            suppress_env_files=True,
+            quiet=True,
+            event_handler=handle,
+            cancel_callback=is_interrupted,
+        )
+        log = _keep_log(private, folder, Path(playbook).stem)
+        stats = ended.stats or {}
+    return PlaybookResult(ended.rc, tuple(failures), dict(stats.get("changed") or {}), log)
+
+
+def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
+    """The environment in which Ansible finds our roles and plugins; no secret is in it, not even one of the caller's."""
+    plugins = paths.plugins()
+    environment = {
+        # ansible-runner writes the environment down: the caller's own secrets must not be in it
+        **{name: "" for name in os.environ if name.startswith("PROVISION_SECRET_")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        "PYTHONPATH": os.pathsep.join([str(paths.PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "ANSIBLE_ROLES_PATH": str(paths.roles()),
+        "ANSIBLE_LIBRARY": str(plugins / "modules"),
+        "ANSIBLE_CONNECTION_PLUGINS": str(plugins / "connection"),
+        "ANSIBLE_LOOKUP_PLUGINS": str(plugins / "lookup"),
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_FORKS": "10",
+        "ANSIBLE_GATHERING": "explicit",
+        "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        "ANSIBLE_NOCOWS": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_CONFIG": os.devnull,
+    }
+    if secrets_file is not None:
+        environment["PROVISION_SECRETS_FILE"] = str(secrets_file)
+    return environment
+
+
+STATUSES = {
+    "runner_on_start": "start",
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+    "runner_on_skipped": "skipped",
+    "runner_retry": "retry",
+}
+
+
+def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
+    """An ansible-runner event as our own value; None for those that are not about a task on a host."""
+    status = STATUSES.get(str(event.get("event")))
+    data = event.get("event_data") or {}
+    if status is None or (status == "failed" and data.get("ignore_errors")):
+        return None
+    result = data.get("res") if isinstance(data.get("res"), Mapping) else {}
+    if status == "ok" and result.get("changed"):
+        status = "changed"
+    return TaskEvent(
+        status=status,
+        host=str(data.get("host") or data.get("remote_addr") or "localhost"),
+        role=str(data.get("role") or ""),
+        task=str(data.get("task") or ""),
+        message=_failure_words(result) if status in {"failed", "unreachable"} else "",
+        elapsed_s=float(data.get("duration") or 0.0),
+    )
+
+
+def _failure_words(result: Mapping[str, Any]) -> str:
+    if result.get("censored") or result.get("_ansible_no_log"):
+        return "the task uses a secret, so what it said is hidden"
+    parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
+    for item in result.get("results") or []:
+        if isinstance(item, Mapping) and item.get("failed"):
+            parts.append(_failure_words(item))
+    return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"
+
+
+def _tail(log: Path | None, lines: int = 15) -> str:
+    if log is None:
+        return ""
+    return ":\n" + "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+@contextmanager
+def _run_folder(folder: Path) -> Iterator[Path]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    try:
+        yield private
+    finally:
+        shutil.rmtree(private)
+
+
+@contextmanager
+def _secrets_file(secrets: Sequence[Secret]) -> Iterator[Path | None]:
+    if not secrets:
+        yield None
+        return
+    private = Path(tempfile.mkdtemp(prefix="provision-", dir=SECRETS_MEMORY if SECRETS_MEMORY.is_dir() else None))
+    try:
+        file = private / "secrets.json"
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            json.dump({secret.name: secret.reveal() for secret in secrets}, stream)
+        yield file
+    finally:
+        shutil.rmtree(private)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """A signal is remembered, so that ansible-runner ends Ansible's whole process group; it is raised afterwards."""
+    seen = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield seen.is_set
+        return
+    before = {
+        number: signal.signal(number, lambda signum, frame: seen.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield seen.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if seen.is_set():
+        raise KeyboardInterrupt
+
+
+def _keep_log(private: Path, folder: Path, name: str) -> Path | None:
+    written = sorted((private / "artifacts").glob("*/stdout"))
+    if not written:
+        return None
+    logs = folder / "logs"
+    logs.mkdir(mode=0o700, exist_ok=True)
+    target = logs / f"{private.name.removeprefix('run-')}-{name}.log"
+    shutil.move(written[0], target)
+    by_age = sorted(logs.glob("*.log"), key=lambda log: log.stat().st_mtime)
+    for old in by_age[:-KEPT_LOGS]:
+        old.unlink()
+    return target
