@@ -1,0 +1,56 @@
+# What people and CI type. Everything runs in .venv, made from the machine's python3 by `make install`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+LOCK := tests/requirements.txt
+STAMP := .venv/installed
+FILE ?= examples/quickstart.yml
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PROVISION_TEST_STARTED := $(shell date +%s)
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test test-all bench lint generate lock clean
+
+help: ## these lines
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+install: $(STAMP) ## make .venv with the pinned, hash-checked set and the project in editable mode
+
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11: name another one, make PYTHON=python3.12 install" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) cannot make a venv: apt install python3-venv" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@echo "installing $(LOCK) into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+up: install ## bare machine to answering model: prepare the host, generate missing secrets, make FILE true
+	$(SUDO) $(BIN)/provision host prepare
+	$(BIN)/provision init --secrets $(FILE)
+	$(BIN)/provision up $(FILE) --yes
+
+test: install ## everything CI runs; Molecule only for roles whose inputs have not passed on this machine yet
+	$(BIN)/pytest
+
+test-all: install ## everything, on every distribution, slow legs included, whatever passed before
+	$(BIN)/pytest --all
+
+bench: install ## figures, side by side with what others need
+	$(BIN)/python -m benchmarks
+
+lint: install ## ruff, mypy, ansible-lint, yamllint, import contract, shellcheck, generated files
+	$(BIN)/pytest tests/lint
+
+generate: install ## write what follows from the roles' pages: defaults, README tables, site and verify playbooks
+	$(BIN)/python -m provisioner.generate
+
+lock: install ## choose the newest versions of the development set anew
+	$(BIN)/uv pip compile --no-config --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-annotate --no-header --extra dev pyproject.toml --output-file $(LOCK)
+
+clean: ## remove what can be made again here (not the caches in the home folder)
+	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .ansible .cache
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,74 @@
+"""Every linter, over the whole tree, as one test each: what it says is the failure's text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+TIMEOUT_S = 300
+
+LINTERS: dict[str, tuple[str, ...]] = {
+    "ruff check": ("ruff", "check"),
+    "ruff format": ("ruff", "format", "--check", "--diff"),
+    "mypy": ("mypy",),
+    "imports": ("lint-imports", "--no-cache"),
+    "yamllint": ("yamllint", "--strict", "."),
+    "ansible-lint": ("ansible-lint", "roles", "playbooks", "molecule"),
+    "generated files": ("python", "-m", "provisioner.generate", "--check"),
+}
+
+
+def environment() -> dict[str, str]:
+    """Where Ansible finds our roles and plugins, and our own tools first on the path."""
+    plugins = ROOT / "src/provisioner/ansible"
+    return os.environ | {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+        "ANSIBLE_LIBRARY": str(plugins / "modules"),
+        "ANSIBLE_CONNECTION_PLUGINS": str(plugins / "connection"),
+        "ANSIBLE_LOOKUP_PLUGINS": str(plugins / "lookup"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
+    }
+
+
+def run(command: tuple[str, ...]) -> None:
+    """Fail with the command's whole output unless it exits 0."""
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        pytest.fail(f"{' '.join(command)} (exit {done.returncode})\n{done.stdout}\n{done.stderr}", pytrace=False)
+
+
+def shell_scripts() -> tuple[str, ...]:
+    """Every tracked file that says it is a shell script."""
+    listed = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = (name for name in listed.split("\0") if name and (ROOT / name).is_file())
+    return tuple(name for name in names if _first_line(ROOT / name) in SHELLS)
+
+
+SHELLS = (b"#!/usr/bin/env bash", b"#!/bin/bash", b"#!/bin/sh")
+
+
+def _first_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline(80).rstrip()
+
+
+@pytest.mark.lint
+@pytest.mark.parametrize("name", LINTERS)
+def test_linter_finds_nothing(name: str) -> None:
+    run(LINTERS[name])
+
+
+@pytest.mark.lint
+def test_shellcheck_finds_nothing() -> None:
+    scripts = shell_scripts()
+    assert scripts, "no shell script found: is this a git checkout?"
+    run(("shellcheck", *scripts))
