@@ -1,0 +1,69 @@
+"""What a program that uses the lab's gateway puts into its own configuration; the key is named, never shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CLIENTS = ("opencode", "openai", "openwebui")
+_OUTPUT_TOKENS = 8192
+_OUTPUT_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where a lab answers: its OpenAI URL, the variable that holds its key ("" for none), model → context (or None)."""
+
+    lab: str
+    url: str
+    key_variable: str
+    models: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def client_text(client: str, gateway: Gateway) -> str:
+    """The snippet for one of ``CLIENTS``."""
+    return _WRITERS[client](gateway)
+
+
+def _opencode(gateway: Gateway) -> str:
+    """An OpenAI-compatible provider (opencode.ai/docs/providers); opencode reads ``{env:NAME}`` when it starts."""
+    options = {"baseURL": gateway.url}
+    if gateway.key_variable:
+        options["apiKey"] = f"{{env:{gateway.key_variable}}}"
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": gateway.lab,
+        "options": options,
+        "models": {name: _opencode_model(name, context) for name, context in gateway.models.items()},
+    }
+    return json.dumps({"$schema": "https://opencode.ai/config.json", "provider": {gateway.lab: provider}}, indent=2)
+
+
+def _opencode_model(name: str, context: int | None) -> dict[str, Any]:
+    if context is None:
+        return {"name": name}
+    return {"name": name, "limit": {"context": context, "output": min(context // _OUTPUT_SHARE, _OUTPUT_TOKENS)}}
+
+
+def _openai(gateway: Gateway) -> str:
+    lines = [f"# models: {', '.join(gateway.models) or 'ask /v1/models'}", f"export OPENAI_BASE_URL={gateway.url}"]
+    key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
+    return "\n".join([*lines, f"export OPENAI_API_KEY={key}"])
+
+
+def _openwebui(gateway: Gateway) -> str:
+    """Without ENABLE_PERSISTENT_CONFIG=False its database wins over these variables after the first start."""
+    key = f"${{{gateway.key_variable}}}" if gateway.key_variable else "none"
+    return "\n".join(
+        [
+            "ENABLE_OPENAI_API=True",
+            f"OPENAI_API_BASE_URLS={gateway.url}",
+            f"OPENAI_API_KEYS={key}",
+            "ENABLE_PERSISTENT_CONFIG=False",
+        ]
+    )
+
+
+_WRITERS: Mapping[str, Callable[[Gateway], str]] = {"opencode": _opencode, "openai": _openai, "openwebui": _openwebui}

@@ -1,0 +1,59 @@
+"""The ``--json`` stream: one object a line, ``type`` first, no secret ever."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from provisioner import __version__
+from provisioner.state import Secret
+
+FORMAT = "1.0"
+MASK = "********"
+
+
+def version_line() -> str:
+    """The first line: the program's version and the stream's."""
+    return json_line("version", {"provision": __version__, "format": FORMAT})
+
+
+def event_line(event: Any) -> str:
+    """One event (a dataclass) as a line; its type is its class's name in snake case."""
+    return json_line(event_type(event), plain_value(event))
+
+
+def json_line(kind: str, content: Mapping[str, Any]) -> str:
+    """A line of the stream, its type first."""
+    return json.dumps({"type": kind, **plain_value(content)}, ensure_ascii=False)
+
+
+def event_type(event: object) -> str:
+    """``PlannedChange`` → ``planned_change``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+
+
+def plain_value(value: Any) -> Any:
+    """``value`` made of JSON's own types only; a ``Secret`` at any depth is a mask, what is unknown is its text."""
+    if isinstance(value, Secret):
+        return MASK
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return _plain_container(value)
+
+
+def _plain_container(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=str)
+    if isinstance(value, (list, tuple)):
+        return [plain_value(item) for item in value]
+    return str(value)

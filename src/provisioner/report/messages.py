@@ -1,0 +1,86 @@
+"""Errors, warnings, findings, proofs and the last line of a run, worded once for every verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from provisioner.errors import ExitCode, ProvisionError
+from provisioner.events import Check, Diagnostic, Orphan, Summary
+from provisioner.report.style import PLAIN, Style, count_text, duration_text, indent, safe_line, safe_text
+from provisioner.state import Finding
+
+_PAST = {
+    "create": "created",
+    "build": "built",
+    "update": "changed",
+    "replace": "replaced",
+    "delete": "destroyed",
+    "start": "started",
+    "stop": "stopped",
+}
+
+
+def error_diagnostic(error: ProvisionError) -> Diagnostic:
+    """The same error as an event of the stream."""
+    return Diagnostic("error", error.message, error.details, error.resolution)
+
+
+def diagnostic_text(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
+    """An error or a warning: what, what the other side said, what to do now."""
+    colour = "red" if diagnostic.severity == "error" else "yellow"
+    lines = [f"{style.paint(diagnostic.severity.capitalize() + ':', colour, 'bold')} {safe_text(diagnostic.message)}"]
+    return "\n".join(lines + _more(diagnostic.details, diagnostic.resolution, style))
+
+
+def error_text(error: ProvisionError, style: Style = PLAIN) -> str:
+    """An error as the user reads it."""
+    return diagnostic_text(error_diagnostic(error), style)
+
+
+def finding_text(finding: Finding, style: Style = PLAIN) -> str:
+    """One finding: what is not as it should be, what was seen, what would mend it."""
+    head = f"{style.paint('FAIL', 'red', 'bold')} {safe_line(finding.subject)}: {safe_text(finding.message)}"
+    return "\n".join([head, *_more(finding.details, finding.resolution, style)])
+
+
+def findings_text(findings: Sequence[Finding], style: Style = PLAIN) -> str:
+    """All findings and how many there are; one good line when there are none."""
+    if not findings:
+        return style.paint("Verified: everything works as the file says.", "green")
+    texts = [finding_text(finding, style) for finding in findings]
+    return "\n".join([*texts, f"{count_text(len(findings), 'finding')}."])
+
+
+def check_text(check: Check, style: Style = PLAIN) -> str:
+    """One proof in a line."""
+    mark = style.paint("ok  ", "green") if check.ok else style.paint("FAIL", "red", "bold")
+    said = f": {safe_text(check.message)}" if check.message else ""
+    return f"{mark} {safe_line(check.target)}: {safe_line(check.name)}{said}"
+
+
+def orphan_text(orphan: Orphan, style: Style = PLAIN) -> str:
+    """One container of the lab that the file does not name any more."""
+    mark = style.paint("Orphan:", "yellow")
+    return f"{mark} {safe_line(orphan.target)} on host {safe_line(orphan.host)} is not in the file; it is kept."
+
+
+def summary_text(summary: Summary, style: Style = PLAIN) -> str:
+    """How a run that changes things ended, in one line; empty for a run that changed and counted nothing."""
+    done = counts_text(summary.counts)
+    after = f" in {duration_text(summary.elapsed_s)}"
+    verb = summary.verb.capitalize()
+    if summary.exit_code != ExitCode.DONE:
+        return f"{verb} stopped{after}: {done or 'nothing was changed'}."
+    return style.paint(f"{verb} complete{after}: {done}.", "green", "bold") if done else ""
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """What was done, as "2 created, 1 built", zeros left out."""
+    return ", ".join(f"{number} {_PAST.get(name, name)}" for name, number in counts.items() if number)
+
+
+def _more(details: str, resolution: str, style: Style) -> list[str]:
+    lines = [indent(safe_text(details))] if details else []
+    if resolution:
+        lines.append(indent(style.paint("What to do:", "bold") + " " + safe_text(resolution)))
+    return lines

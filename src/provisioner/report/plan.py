@@ -1,0 +1,121 @@
+"""A plan in OpenTofu's manner: signs, attributes, and the line that counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provisioner.plan import IN_PLACE, Action, Change, Plan
+from provisioner.report.style import PLAIN, Style, count_text, safe_line, size_text
+from provisioner.state import Artifact, Device, Instance
+
+_SIGNS: dict[Action, tuple[str, str]] = {
+    "create": ("+", "green"),
+    "build": ("+", "green"),
+    "update": ("~", "yellow"),
+    "replace": ("-/+", "red"),
+    "delete": ("-", "red"),
+    "start": (">", "green"),
+    "stop": (".", "yellow"),
+}
+_OUTCOMES: dict[Action, str] = {
+    "create": "will be created",
+    "build": "will be built",
+    "update": "will be updated in place",
+    "replace": "must be replaced: what is in it is lost",
+    "delete": "will be destroyed: what is in it is lost",
+    "start": "will be started",
+    "stop": "will be stopped, its data is kept",
+}
+NO_CHANGES = "No changes. The lab matches the file."
+
+
+def plan_text(plan: Plan, style: Style = PLAIN) -> str:
+    """The whole plan: every change with its attributes, the orphans, and the line that counts."""
+    parts = [change_text(change, style) for change in plan.changes]
+    if plan.orphans:
+        parts.append(_orphans_text(plan.orphans, style))
+    parts.append(style.paint(NO_CHANGES if plan.is_empty else count_line(plan), "bold"))
+    return "\n\n".join(parts)
+
+
+def change_text(change: Change, style: Style = PLAIN) -> str:
+    """One change: what happens to what and why, then its attributes."""
+    sign, colour = _SIGNS[change.action]
+    thing = "artifact" if isinstance(change.before or change.after, Artifact) else "container"
+    target = safe_line(change.target)
+    lines = [
+        style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold") + f" ({safe_line(change.reason)})",
+        f"{style.paint(sign, colour):>{len(style.paint(sign, colour)) + 3 - len(sign)}} {thing} {target}",
+    ]
+    if change.action in ("start", "stop"):
+        return lines[0] + "\n" + lines[1]
+    return "\n".join([*lines, *_attribute_lines(change, style)])
+
+
+def count_line(plan: Plan) -> str:
+    """The line "Plan: 2 to create, 0 to change, 0 to destroy, 2 artifacts to build."."""
+    replaced = len(plan.of("replace"))
+    parts = [
+        f"{len(plan.of('create')) + replaced} to create",
+        f"{len(plan.of('update'))} to change",
+        f"{len(plan.of('delete')) + replaced} to destroy",
+    ]
+    parts += [f"{len(plan.of(action))} to {action}" for action in ("start", "stop") if plan.of(action)]
+    if plan.of("build"):
+        parts.append(f"{count_text(len(plan.of('build')), 'artifact')} to build")
+    return f"Plan: {', '.join(parts)}."
+
+
+def attribute_text(name: str, value: Any) -> str:
+    """One attribute's value in the words of the file."""
+    if name in ("memory", "disk"):
+        return size_text(value)
+    if name == "cpu":
+        return "no limit" if value is None else str(value)
+    if name == "devices":
+        return "; ".join(_device_text(device) for device in value or ()) or "none"
+    if name == "digest":
+        return str(value)[:16]
+    return str(value).lower() if isinstance(value, bool) else safe_line(value)
+
+
+def _attribute_lines(change: Change, style: Style) -> list[str]:
+    pairs = change.attributes()
+    if change.action == "create" and isinstance(change.after, Instance):
+        pairs = {name: (None, getattr(change.after, name)) for name in _SHOWN}
+        pairs["services"] = (None, _services_text(change.after))
+    width = max((len(name) for name in pairs), default=0)
+    return [_attribute_line(change, name, width, pair, style) for name, pair in pairs.items()]
+
+
+_SHOWN = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
+
+
+def _attribute_line(change: Change, name: str, width: int, pair: tuple[Any, Any], style: Style) -> str:
+    before, after = (attribute_text(name, value) for value in pair)
+    if change.action in ("create", "build"):
+        return f"      {style.paint('+', 'green')} {name:<{width}} = {after}"
+    if change.action == "delete":
+        return f"      {style.paint('-', 'red')} {name:<{width}} = {before}"
+    forces = change.action == "replace" and name not in IN_PLACE
+    note = style.paint(" # forces replacement", "red") if forces else ""
+    return f"      {style.paint('~', 'yellow')} {name:<{width}} = {before} -> {after}{note}"
+
+
+def _services_text(instance: Instance) -> str:
+    named = (f"{one.role} (port {one.port})" if one.port else one.role for one in instance.services)
+    return safe_line(", ".join(named)) or "none"
+
+
+def _device_text(device: Device) -> str:
+    properties = device.properties
+    if device.kind == "volume":
+        mode = "read-only" if properties.get("readonly") == "true" else "read-write"
+        return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
+    return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
+
+
+def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:
+    lines = [f"  {style.paint('?', 'yellow')} {safe_line(one.name)} on host {safe_line(one.host)}" for one in orphans]
+    head = style.paint("Orphans", "bold") + " (of this lab, no longer in the file; kept):"
+    return "\n".join([head, *lines])

@@ -1,0 +1,37 @@
+"""The lab as it is now, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from provisioner.report.style import PLAIN, Style, table
+from provisioner.state import ContainerStatus, ServiceStatus
+
+_HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
+_NONE = "-"
+
+
+def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> str:
+    """One row per service: container, host, state, address, service, port, health, what computes, drift."""
+    if not containers:
+        return "The lab has no containers, neither in the file nor on its hosts."
+    rows = [row for container in containers for row in _rows(container)]
+    return table(_HEAD, rows, style)
+
+
+def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:
+    state = str(container.status) if container.status else "missing"
+    drift = "orphan" if container.orphan else ", ".join(container.drift) or _NONE
+    first = (container.name, container.host, state, container.address or _NONE)
+    for index, service in enumerate(container.services or (None,)):
+        head = first if index == 0 else ("", "", "", "")
+        yield (*head, *_service_cells(service), drift if index == 0 else "")
+
+
+def _service_cells(service: ServiceStatus | None) -> tuple[str, str, str, str]:
+    if service is None:
+        return (_NONE, _NONE, _NONE, _NONE)
+    health = {True: "healthy", False: "unhealthy", None: _NONE}[service.healthy]
+    if service.healthy is None and service.unit not in ("unknown", "active"):
+        health = service.unit
+    return (service.role, str(service.port or _NONE), health, service.processor or _NONE)

@@ -1,0 +1,94 @@
+"""Colour by plain ANSI codes, sizes in words, tables, and text that cannot steer the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+_RESET = "\033[0m"
+_CODES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m"}
+_PADDING = "  "
+_SHORT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Paints text when ``color`` is on and gives it back unchanged when it is off."""
+
+    color: bool = False
+
+    def paint(self, text: str, *names: str) -> str:
+        """``text`` in the named colours ("red", "green", "yellow", "bold", "dim")."""
+        if not self.color or not names:
+            return text
+        return "".join(_CODES[name] for name in names) + text + _RESET
+
+
+PLAIN = Style()
+
+
+def safe_text(value: object) -> str:
+    """``value`` as text in which control characters are written out: a name must not move the user's cursor."""
+    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in str(value))
+
+
+def safe_line(value: object) -> str:
+    """Like ``safe_text``, on one line."""
+    return safe_text(value).replace("\n", "\\n")
+
+
+def size_text(size: int | None) -> str:
+    """A number of bytes in the file's own words ("2GiB"), exact; "no limit" for None."""
+    if size is None:
+        return "no limit"
+    power = 0
+    while size and size % _STEP == 0 and power < len(_UNITS) - 1:
+        size, power = size // _STEP, power + 1
+    return f"{size}{_UNITS[power]}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration as people say it: "0.4s", "12s", "3m 05s", "1h 02m"."""
+    if seconds < _SHORT_S:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+def indent(text: str, by: int = 2) -> str:
+    """Every line of ``text`` moved right."""
+    return "\n".join(" " * by + line if line else line for line in text.splitlines())
+
+
+def count_text(number: int, thing: str) -> str:
+    """A number and its noun: "1 artifact", "2 artifacts"."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], style: Style = PLAIN) -> str:
+    """Left-aligned columns; a cell that is a known word ("running", "unhealthy") gets its colour."""
+    cells = [[safe_line(cell) for cell in row] for row in rows]
+    widths = [max(len(line[index]) for line in [list(head), *cells]) for index in range(len(head))]
+    lines = [style.paint(_PADDING.join(name.ljust(width) for name, width in zip(head, widths, strict=True)), "bold")]
+    for row in cells:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        painted = [style.paint(text, *_MOOD.get(cell, ())) for cell, text in zip(row, padded, strict=True)]
+        lines.append(_PADDING.join(painted).rstrip())
+    return "\n".join(line.rstrip() for line in lines)
+
+
+_MOOD = {
+    "running": ("green",),
+    "healthy": ("green",),
+    "stopped": ("yellow",),
+    "frozen": ("yellow",),
+    "missing": ("red",),
+    "error": ("red",),
+    "unhealthy": ("red",),
+    "orphan": ("yellow",),
+}
