@@ -1,4 +1,4 @@
-"""What a wheel holds beside the package: the roles, playbooks and inventory templates, and the catalog in one JSON file."""
+"""What a wheel holds beside the package: roles, playbooks, inventory templates, and the catalog in one JSON file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT_OUT = {"__pycache__", ".ansible"}
 
 
 class WheelContents(BuildHookInterface):  # type: ignore[type-arg]  # its parameter is hatchling's own business
-    """Adds ``provisioner/share/`` and ``provisioner/data/catalog.json`` to a wheel; an editable one reads the checkout."""
+    """Adds ``provisioner/share/`` and ``provisioner/data/catalog.json``; an editable wheel reads the checkout."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Fill ``build_data["force_include"]``: path in the checkout → path in the wheel."""

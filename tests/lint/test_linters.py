@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.ansible_environment import ansible_environment
+
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 TIMEOUT_S = 300
 
 LINTERS: dict[str, tuple[str, ...]] = {
@@ -24,23 +24,16 @@ LINTERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def environment() -> dict[str, str]:
-    """Where Ansible finds our roles and plugins, and our own tools first on the path."""
-    plugins = ROOT / "src/provisioner/ansible"
-    return os.environ | {
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-        "ANSIBLE_LIBRARY": str(plugins / "modules"),
-        "ANSIBLE_CONNECTION_PLUGINS": str(plugins / "connection"),
-        "ANSIBLE_LOOKUP_PLUGINS": str(plugins / "lookup"),
-        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
-    }
-
-
 def run(command: tuple[str, ...]) -> None:
     """Fail with the command's whole output unless it exits 0."""
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        command,
+        cwd=ROOT,
+        env=os.environ | ansible_environment(ROOT),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     if done.returncode:
         pytest.fail(f"{' '.join(command)} (exit {done.returncode})\n{done.stdout}\n{done.stderr}", pytrace=False)

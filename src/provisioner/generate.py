@@ -1,0 +1,189 @@
+"""What follows from the roles' own pages, written by ``make generate``: defaults, README tables and the two playbooks.
+
+``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
+pages always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from provisioner import paths
+from provisioner.catalog import STAGES, ServiceType, load_catalog
+from provisioner.errors import InputError
+
+BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
+END = "<!-- /options -->"
+DEFAULTS_HEADER = '---\n# Generated from meta/argument_specs.yml by "make generate"; do not edit.\n'
+PLAYBOOK_HEADER = '---\n# Generated from the roles\' pages by "make generate"; do not edit.\n'
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style with indented lists, as ansible-lint and yamllint want them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  # PyYAML's signature
+        super().increase_indent(flow, indentless=False)
+
+
+def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, str]:
+    """Every generated file below ``root`` with the text it should have; ``InputError`` when a page is unusable."""
+    files: dict[Path, str] = {}
+    for page in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
+        role = page.parents[1]
+        options = _options(page)
+        files[role / "defaults/main.yml"] = defaults_text(options)
+        files[role / "README.md"] = readme_text(role / "README.md", options_table(role.name, options, _internal(role)))
+    ordered = sorted(services, key=lambda service: (STAGES.index(service.stage), service.role))
+    files[root / "playbooks/site.yml"] = site_text(ordered)
+    files[root / "playbooks/verify.yml"] = verify_text(ordered)
+    return files
+
+
+def defaults_text(options: Mapping[str, Any]) -> str:
+    """``defaults/main.yml``: each option that has a default, in the order of the specs."""
+    values = {name: option["default"] for name, option in options.items() if "default" in option}
+    return DEFAULTS_HEADER + (_yaml(values) if values else "{}\n")
+
+
+def options_table(role: str, options: Mapping[str, Any], internal: frozenset[str] = frozenset()) -> str:
+    """A Markdown table of the options as the file writes them: without the role's prefix, nested ones with dots."""
+    lines = ["| Option | Type | Default | Meaning |", "|---|---|---|---|"]
+    for name, option in _rows(options):
+        short = name.removeprefix(f"{role}_")
+        default = "(filled in)" if short.partition(".")[0].partition("[")[0] in internal else _default(option)
+        lines.append(f"| `{short}` | {_type(option)} | {default} | {_meaning(option)} |")
+    return "\n".join(lines) + "\n"
+
+
+def readme_text(readme: Path, table: str) -> str:
+    """The README with its table renewed; ``InputError`` when the place for it is missing."""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(
+            f"Unable to generate the options table of {readme}",
+            details="The file is missing or has no place for the table.",
+            resolution=f"Write it, with these two lines where the table belongs:\n{BEGIN}\n{END}",
+        )
+    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
+
+
+def site_text(services: Sequence[ServiceType]) -> str:
+    """``playbooks/site.yml``: what every container needs, then one play per service, engines before what asks them."""
+    base = {"name": "Prepare every container", "hosts": "containers", "gather_facts": False, "roles": ["base"]}
+    plays = [
+        {"name": f"Serve {one.title}", "hosts": f"service_{one.role}", "gather_facts": False, "roles": [one.role]}
+        for one in services
+    ]
+    return _playbook([base, *plays])
+
+
+def verify_text(services: Sequence[ServiceType]) -> str:
+    """``playbooks/verify.yml``: one play per service that runs its role's own proof and nothing else."""
+    return _playbook([_verify_play(service) for service in services])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write what differs, or with ``--check`` show it; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m provisioner.generate", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, show what differs, exit 1 when anything does"
+    )
+    check = parser.parse_args(arguments).check
+    stale = stale_files(generated_files(paths.share(), load_catalog().services.values()))
+    for path, (present, wanted) in stale.items():
+        if check:
+            sys.stdout.writelines(_diff(path, present, wanted))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+            sys.stdout.write(f"wrote {path}\n")
+    return 1 if check and stale else 0
+
+
+def stale_files(files: Mapping[Path, str]) -> dict[Path, tuple[str, str]]:
+    """Those of ``files`` that differ on disk, with the present text ("" when missing) and the wanted one."""
+    present = {path: path.read_text(encoding="utf-8") if path.is_file() else "" for path in files}
+    return {path: (present[path], wanted) for path, wanted in files.items() if present[path] != wanted}
+
+
+def _verify_play(service: ServiceType) -> dict[str, Any]:
+    task = {
+        "name": f"verify | Prove that {service.title} works",
+        "ansible.builtin.include_role": {"name": service.role, "tasks_from": "verify"},
+    }
+    name = f"Verify {service.title}"
+    return {"name": name, "hosts": f"service_{service.role}", "gather_facts": False, "tasks": [task]}
+
+
+def _options(page: Path) -> dict[str, Any]:
+    specs = yaml.safe_load(page.read_text(encoding="utf-8"))
+    try:
+        return dict(specs["argument_specs"]["main"].get("options") or {})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"Unable to read the options of {page}",
+            details=f"It has no argument_specs.main.options ({error!r}).",
+            resolution="Describe the entry point main as Ansible's role argument specs are written.",
+        ) from error
+
+
+def _internal(role: Path) -> frozenset[str]:
+    page = role / "meta/service.yml"
+    content = yaml.safe_load(page.read_text(encoding="utf-8")) if page.is_file() else {}
+    return frozenset(content.get("internal", ()))
+
+
+def _rows(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, option in options.items():
+        yield prefix + name, option
+        step = "[]." if option.get("type") == "list" else "."
+        yield from _rows(option.get("options") or {}, prefix + name + step)
+
+
+def _type(option: Mapping[str, Any]) -> str:
+    if option.get("no_log"):
+        return "secret"
+    name = str(option.get("type", "str"))
+    if "elements" in option:
+        name = f"{name} of {option['elements']}"
+    return f"{name}: {', '.join(f'`{choice}`' for choice in option['choices'])}" if "choices" in option else name
+
+
+def _default(option: Mapping[str, Any]) -> str:
+    if option.get("required"):
+        return "**required**"
+    if "default" not in option:
+        return ""
+    return f"`{yaml.safe_dump(option['default'], default_flow_style=True, width=10_000).partition(chr(10))[0]}`"
+
+
+def _meaning(option: Mapping[str, Any]) -> str:
+    words = option.get("description", "")
+    text = words if isinstance(words, str) else " ".join(words)
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _yaml(content: Any) -> str:
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000))
+
+
+def _playbook(plays: Sequence[Mapping[str, Any]]) -> str:
+    return PLAYBOOK_HEADER + ("\n".join(_yaml([play]) for play in plays) or "[]\n")
+
+
+def _diff(path: Path, present: str, wanted: str) -> Iterator[str]:
+    lines = present.splitlines(keepends=True), wanted.splitlines(keepends=True)
+    return difflib.unified_diff(*lines, fromfile=str(path), tofile=f"{path} (generated)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""One test per Molecule scenario: create, converge, again without a change, testinfra, destroy, in real containers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from provisioner import paths
+from tests.ansible_environment import ansible_environment
+from tests.molecule import scenarios
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 1200
+TAIL_LINES = 80
+
+
+def molecule(*arguments: str, log: Path) -> int:
+    """Run Molecule with its output in ``log``; its exit code, or 124 when it took longer than ``TIMEOUT_S``."""
+    command = ("molecule", *arguments)
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | ansible_environment(ROOT),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            return 124
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
+
+
+@pytest.mark.molecule
+@pytest.mark.incus
+@pytest.mark.parametrize("name", scenarios.names(ROOT))
+def test_scenario(name: str, run_started: float, request: pytest.FixtureRequest) -> None:
+    cache = paths.cache() / "molecule"
+    everything = request.config.getoption("--all")
+    now = scenarios.digest(ROOT, scenarios.inputs(ROOT, name))
+    elapsed, budget = time.time() - run_started, request.config.getoption("--budget-minutes") * 60
+    reason = scenarios.reason_to_skip(name, now, scenarios.read_record(cache, name), elapsed_s=elapsed, budget_s=budget)
+    if reason and not everything:
+        pytest.skip(reason)
+    cache.mkdir(parents=True, exist_ok=True)
+    log = cache / f"{name}.log"
+    log.unlink(missing_ok=True)
+    began = time.monotonic()
+    code = molecule("test", "--scenario-name", name, log=log)
+    if code:
+        molecule("destroy", "--scenario-name", name, log=log)
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
+        pytest.fail(f"molecule test --scenario-name {name} exited {code}; the end of {log}:\n{tail}", pytrace=False)
+    scenarios.write_record(cache, name, scenarios.Record(now, round(time.monotonic() - began, 1)))

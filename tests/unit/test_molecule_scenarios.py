@@ -1,0 +1,96 @@
+"""Which scenarios a run takes: those whose inputs have changed, as long as there is time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.molecule import scenarios
+from tests.molecule.scenarios import Record, reason_to_skip
+
+TREE = {
+    "molecule/gateway/molecule.yml": "platforms: []",
+    "molecule/gateway/converge.yml": "roles: [engine, gateway]",
+    "molecule/other/molecule.yml": "platforms: []",
+    "molecule/shared/create.yml": "[]",
+    "roles/gateway/tasks/main.yml": "[]",
+    "roles/engine/tasks/main.yml": "[]",
+    "roles/base/tasks/main.yml": "[]",
+    "roles/other/tasks/main.yml": "[]",
+    "src/provisioner/ansible/modules/ours.py": "",
+    "src/provisioner/cli.py": "",
+    "tests/requirements.txt": "",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name, text in TREE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def digest(tree: Path) -> str:
+    return scenarios.digest(tree, scenarios.inputs(tree, "gateway"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "molecule/gateway/converge.yml",
+        "molecule/shared/create.yml",
+        "roles/gateway/tasks/main.yml",
+        "roles/engine/tasks/main.yml",
+        "roles/base/tasks/main.yml",
+        "src/provisioner/ansible/modules/ours.py",
+        "tests/requirements.txt",
+    ],
+)
+def test_a_changed_input_changes_the_digest(tree: Path, changed: str) -> None:
+    before = digest(tree)
+    (tree / changed).write_text("changed engine gateway")
+    assert digest(tree) != before
+
+
+@pytest.mark.parametrize(
+    "changed", ["roles/other/tasks/main.yml", "molecule/other/molecule.yml", "src/provisioner/cli.py"]
+)
+def test_what_is_no_input_does_not(tree: Path, changed: str) -> None:
+    before = digest(tree)
+    (tree / changed).write_text("changed")
+    assert digest(tree) == before
+
+
+def test_a_new_file_changes_the_digest(tree: Path) -> None:
+    before = digest(tree)
+    (tree / "roles/gateway/tasks/more.yml").write_text("")
+    assert digest(tree) != before
+
+
+def test_every_scenario_is_found(tree: Path) -> None:
+    assert sorted(scenarios.names(tree)) == ["gateway", "other"]
+
+
+def test_a_record_survives(tmp_path: Path) -> None:
+    assert scenarios.read_record(tmp_path, "gateway") is None
+    scenarios.write_record(tmp_path / "new", "gateway", Record("abc", 61.5))
+    assert scenarios.read_record(tmp_path / "new", "gateway") == Record("abc", 61.5)
+
+
+@pytest.mark.parametrize(
+    ("record", "elapsed_s", "taken"),
+    [
+        (None, 0, True),
+        (None, 3000 - scenarios.USUAL_S, True),
+        (None, 3000 - scenarios.USUAL_S + 1, False),
+        (Record("now", 10), 0, False),
+        (Record("before", 10), 2990, True),
+        (Record("before", 10), 2991, False),
+    ],
+)
+def test_a_run_takes_what_is_due_and_fits(record: Record | None, elapsed_s: float, taken: bool) -> None:
+    reason = reason_to_skip("gateway", "now", record, elapsed_s=elapsed_s, budget_s=3000)
+    assert (reason is None) is taken
+    assert reason is None or "gateway" in reason
