@@ -21,6 +21,11 @@ class Secret:
         self.name = name
         self._value = value
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the value was looked up: a verb that does not use it does not run the command that gives it."""
+        return self._value is not None
+
     def reveal(self) -> str:
         """The value in clear, for the one place that hands it to the host; ``ValueError`` when it was not looked up."""
         if self._value is None:

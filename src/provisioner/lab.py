@@ -1,0 +1,71 @@
+"""``open_lab``: a file read, checked against the catalog and its own rules, ready to be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner import paths
+from provisioner.catalog import Catalog, load_catalog
+from provisioner.errors import InputError
+from provisioner.loader import Loaded, load
+from provisioner.model_files import local_models, missing_files
+from provisioner.resolve import desired_fleet, host_of, problems
+from provisioner.resolve.engines import model_of, services_of
+from provisioner.spec import Spec
+from provisioner.state import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A valid file and what it asks for."""
+
+    loaded: Loaded
+    catalog: Catalog
+
+    @property
+    def spec(self) -> Spec:
+        """The file's content."""
+        return self.loaded.spec
+
+    @property
+    def name(self) -> str:
+        """The lab's name, which every mark bears."""
+        return self.loaded.spec.name
+
+    @property
+    def folder(self) -> Path:
+        """``.provision/`` beside the file."""
+        return paths.lab_folder(self.loaded.path)
+
+    def fleet(self, architectures: Mapping[str, str] | None = None) -> Fleet:
+        """What the file asks for; reads and hashes the models' files."""
+        used = {model_of(service, page) for _, service, page in services_of(self.spec, self.catalog)}
+        models = {name: model for name, model in self.spec.models.items() if name in used}
+        files = local_models(models, self.loaded.path.resolve().parent)
+        return desired_fleet(self.spec, self.catalog, files, architectures)
+
+    def used_hosts(self) -> tuple[str, ...]:
+        """The hosts of the file; those that hold no container may still hold orphans."""
+        named = {host_of(self.spec, container) for container in self.spec.containers.values()} | set(self.spec.hosts)
+        return tuple(sorted(name for name in named if name))
+
+    def check_targets(self, targets: Sequence[str]) -> None:
+        """Raise ``InputError`` when a target is no container of the file."""
+        unknown = [name for name in targets if name not in self.spec.containers]
+        if unknown:
+            raise InputError(
+                f"Unable to find container {', '.join(unknown)} in {self.loaded.path}",
+                resolution=f"Containers of this file: {', '.join(sorted(self.spec.containers))}",
+            )
+
+
+def open_lab(path: Path, *, run_secret_command: bool = False) -> Lab:
+    """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing."""
+    catalog = load_catalog()
+    loaded = load(path, catalog, run_secret_command=run_secret_command)
+    found = [*problems(loaded.spec, catalog), *missing_files(loaded.spec.models, path.resolve().parent)]
+    if found:
+        raise loaded.error(found)
+    return Lab(loaded, catalog)

@@ -1,0 +1,48 @@
+"""The files behind the models that a lab's services use: found, or written (``builtin:``), on the controller."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from provisioner import paths
+from provisioner.resolve import ModelFile
+from provisioner.spec import Model
+from provisioner.state import Problem
+
+BUILTIN_TINY = "builtin:tiny"
+
+
+def local_models(models: Mapping[str, Model], folder: Path) -> dict[str, ModelFile]:
+    """A ``ModelFile`` for each model; ``file:`` sources are relative to ``folder``. Reads, and writes only into the cache.
+
+    Sources that ``missing_files`` names must not be asked for.
+    """
+    return {name: _file_of(model, folder) for name, model in models.items()}
+
+
+def missing_files(models: Mapping[str, Model], folder: Path) -> Iterable[Problem]:
+    """A problem for each ``file:`` source that is not there."""
+    for name, model in models.items():
+        if model.source.startswith("file:") and not _path(model, folder).is_file():
+            yield Problem(("models", name, "source"), f"no file {_path(model, folder)}")
+
+
+def _file_of(model: Model, folder: Path) -> ModelFile:
+    if model.source == BUILTIN_TINY:
+        from provisioner.tiny_model import SHA256, ensure_tiny_model
+
+        file = ensure_tiny_model(paths.cache() / "models")
+        return ModelFile(str(file), file.name, SHA256)
+    file = _path(model, folder)
+    return ModelFile(str(file), file.name, model.sha256 or _sha256(file))
+
+
+def _path(model: Model, folder: Path) -> Path:
+    return folder / Path(model.source.removeprefix("file:")).expanduser()
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,115 @@
+"""Who answers under which name: models, services and upstreams that an alias can list, and aliases of aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.catalog import Catalog, ServiceType
+from provisioner.resolve.hosts import hostname
+from provisioner.spec import ServiceSpec, Spec
+
+ENGINE_STAGE = "engine"
+ENGINE_PROTOCOL = "openai"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One service of the file that answers completions, and the model that it serves."""
+
+    container: str
+    service: ServiceSpec
+    type: ServiceType
+    model: str | None
+
+    @property
+    def address(self) -> str:
+        """``container/service``."""
+        return f"{self.container}/{self.service.role}"
+
+
+def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec, ServiceType]]:
+    """Every service of the file with its container's name and its page."""
+    for name, container in spec.containers.items():
+        for service in container.services.values():
+            yield name, service, catalog.services[service.role]
+
+
+def model_of(service: ServiceSpec, page: ServiceType) -> str | None:
+    """The name of the model that the service's options refer to, if any."""
+    for option, reference in page.references.items():
+        if reference.kind == "model" and isinstance(service.options.get(option), str):
+            return str(service.options[option])
+    return None
+
+
+def engines_of(spec: Spec, catalog: Catalog) -> tuple[Engine, ...]:
+    """Every engine of the file, in its order."""
+    return tuple(
+        Engine(name, service, page, model_of(service, page))
+        for name, service, page in services_of(spec, catalog)
+        if page.stage == ENGINE_STAGE and page.protocol == ENGINE_PROTOCOL
+    )
+
+
+def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
+    """The engines that ``name`` means: all that serve the model of that name, or the one at that address."""
+    return tuple(engine for engine in engines if name in {engine.model, engine.address})
+
+
+def alias_loop(aliases: Mapping[str, Sequence[str]], start: str) -> tuple[str, ...]:
+    """The way from ``start`` back to itself through aliases of aliases; empty when there is none."""
+    ways: list[tuple[str, ...]] = [(start,)]
+    while ways:
+        way = ways.pop()
+        for name in aliases.get(way[-1], ()):
+            if name == start:
+                return (*way, name)
+            if name in aliases and name not in way:
+                ways.append((*way, name))
+    return ()
+
+
+def flatten(aliases: Mapping[str, Sequence[str]], alias: str) -> tuple[str, ...]:
+    """The engine names behind an alias, aliases of aliases replaced by theirs, each name once, in order."""
+    names: dict[str, None] = {}
+    for name in aliases[alias]:
+        names.update(dict.fromkeys(flatten(aliases, name) if name in aliases else (name,)))
+    return tuple(names)
+
+
+def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What a gateway must know of each named engine: name, model, api_base, api_key (``Secret``) and whether it is ours."""
+    engines = engines_of(spec, catalog)
+    entries: list[dict[str, Any]] = []
+    for name in names:
+        entries += [_own_entry(spec, name, engine) for engine in find_engines(engines, name)]
+        if name in spec.upstreams:
+            upstream = spec.upstreams[name]
+            entry = {"name": name, "model": upstream.model, "api_base": upstream.base_url, "api_key": upstream.api_key}
+            entries.append({**{key: value for key, value in entry.items() if value is not None}, "local": False})
+    return entries
+
+
+def _own_entry(spec: Spec, name: str, engine: Engine) -> dict[str, Any]:
+    options = engine.service.options
+    served = options.get("alias") or engine.model or engine.service.role
+    entry: dict[str, Any] = {
+        "name": name,
+        "model": f"openai/{served}",
+        "api_base": f"{base_url(spec, engine.container, engine.service, engine.type)}/v1",
+        "local": True,
+    }
+    key = options.get(engine.type.key_option or "")
+    return {**entry, "api_key": key} if key is not None else entry
+
+
+def port_of(service: ServiceSpec, page: ServiceType) -> int | None:
+    """The port that the service listens on: its option's, else its page's."""
+    return service.options.get("port", page.port)
+
+
+def base_url(spec: Spec, container: str, service: ServiceSpec, page: ServiceType) -> str:
+    """Where other containers of the same host reach the service."""
+    return f"http://{hostname(spec, container)}:{port_of(service, page)}"

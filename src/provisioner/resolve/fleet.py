@@ -1,0 +1,202 @@
+"""``desired_fleet``: the containers, artifacts and services that a file asks for, with every default filled in. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.catalog import STAGES, ArtifactType, Catalog, ServiceType
+from provisioner.resolve.engines import base_url, engine_entries, find_engines, engines_of, flatten, port_of
+from provisioner.resolve.hosts import LOCAL_HOST, host_of
+from provisioner.spec import Container, ServiceSpec, Spec
+from provisioner.state import Artifact, Device, Fleet, Instance, Service
+
+MODEL_ROLE = "model_store"
+MODELS_PATH = "/srv/models"
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
+DEFAULT_IMAGE = "debian/12"
+DEFAULT_ARCHITECTURE = "x86_64"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model's file on the controller: where it is, what it is called in the container, and its content's sha256."""
+
+    path: str
+    filename: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    spec: Spec
+    catalog: Catalog
+    models: Mapping[str, ModelFile]
+    architectures: Mapping[str, str]
+
+
+def desired_fleet(
+    spec: Spec, catalog: Catalog, models: Mapping[str, ModelFile], architectures: Mapping[str, str] | None = None
+) -> Fleet:
+    """The lab as the file wants it. The file must be free of ``problems``.
+
+    ``models`` holds a file for every model that a service uses; ``architectures`` maps hosts to theirs (x86_64 unless
+    told), because an artifact that was built on one does not run on another.
+    """
+    context = _Context(spec, catalog, models, architectures or {})
+    instances: list[Instance] = []
+    artifacts: dict[tuple[str, str], Artifact] = {}
+    for name in sorted(spec.containers, key=lambda name: (host_of(spec, spec.containers[name]) or "", name)):
+        made = _artifacts(context, name)
+        artifacts |= {(one.host, one.volume): one for one in made}
+        instances.append(_instance(context, name, made))
+    return Fleet(spec.name, tuple(instances), tuple(artifacts[key] for key in sorted(artifacts)))
+
+
+def _host(context: _Context, name: str) -> str:
+    return host_of(context.spec, context.spec.containers[name]) or LOCAL_HOST
+
+
+def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> Instance:
+    container = context.spec.containers[name]
+    pages = [context.catalog.services[role].defaults for role in container.services]
+    devices = [*(_mount(one) for one in artifacts), *_published(context, container)]
+    return Instance(
+        name=name,
+        host=_host(context, name),
+        lab=context.spec.name,
+        image=_image(context, container),
+        cpu=container.cpu or max((page.cpu for page in pages if page.cpu), default=None),
+        memory=container.memory or sum(page.memory or 0 for page in pages) or None,
+        disk=container.disk or max((page.disk for page in pages if page.disk), default=None),
+        nesting=any(page.nesting for page in pages),
+        devices=tuple(sorted(devices, key=lambda device: device.name)),
+        services=_services(context, name),
+    )
+
+
+def _image(context: _Context, container: Container) -> str:
+    pages = [context.catalog.services[role].defaults.image for role in container.services]
+    return container.image or next(iter(pages), DEFAULT_IMAGE)
+
+
+def _mount(artifact: Artifact) -> Device:
+    properties = {"volume": artifact.volume, "path": artifact.path, "readonly": "true"}
+    return Device(artifact.name.replace("_", "-"), "volume", properties)
+
+
+def _published(context: _Context, container: Container) -> Iterable[Device]:
+    for service in container.services.values():
+        port = port_of(service, context.catalog.services[service.role])
+        if service.expose == "lan" and port is not None:
+            ends = {"listen": f"{ANY_ADDRESS}:{port}", "connect": f"127.0.0.1:{port}"}
+            yield Device(f"publish-{service.role.replace('_', '-')}", "publish", ends)
+
+
+def _artifacts(context: _Context, name: str) -> list[Artifact]:
+    made = []
+    for service in context.spec.containers[name].services.values():
+        page = context.catalog.services[service.role]
+        if page.artifact is not None:
+            made.append(_built(context, name, service, page, page.artifact))
+        for option, reference in page.references.items():
+            if reference.kind == "model" and option in service.options:
+                made.append(_model(context, name, service.options[option]))
+    return made
+
+
+def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType, artifact: ArtifactType) -> Artifact:
+    variables = {
+        f"{page.role}_{option}": service.options.get(option, page.options[option].default)
+        for option in artifact.options
+    }
+    host, image = _host(context, name), _image(context, context.spec.containers[name])
+    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
+    digest = _digest(artifact.source_digest, variables, image, architecture)
+    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables)
+
+
+def _model(context: _Context, name: str, model: str) -> Artifact:
+    file = context.models[model]
+    path = f"{MODELS_PATH}/{model}"
+    variables = {
+        f"{MODEL_ROLE}_source": file.path,
+        f"{MODEL_ROLE}_sha256": file.sha256,
+        f"{MODEL_ROLE}_path": path,
+        f"{MODEL_ROLE}_filename": file.filename,
+    }
+    image = _image(context, context.spec.containers[name])
+    digest = _digest(file.sha256, file.filename)
+    return Artifact(f"model-{model}", _host(context, name), digest, MODEL_ROLE, path, image, variables, cacheable=False)
+
+
+def _digest(*inputs: Any) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def _services(context: _Context, name: str) -> tuple[Service, ...]:
+    services = [
+        _service(context, name, service, context.catalog.services[service.role])
+        for service in context.spec.containers[name].services.values()
+    ]
+    return tuple(sorted(services, key=lambda one: (STAGES.index(one.stage), one.role)))
+
+
+def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceType) -> Service:
+    options = {option: one.default for option, one in page.options.items() if one.default is not None}
+    options |= service.options
+    if "listen" in page.options:
+        options["listen"] = ANY_ADDRESS
+    needs: set[str] = set()
+    for option, reference in page.references.items():
+        if option in service.options:
+            filled, found = _REFERENCES[reference.kind](context, service, page, option)
+            options |= filled
+            needs |= found
+    return Service(
+        role=page.role,
+        container=name,
+        stage=page.stage,
+        variables={f"{page.role}_{option}": value for option, value in sorted(options.items())},
+        port=port_of(service, page),
+        unit=page.unit,
+        health=page.health,
+        needs=tuple(sorted(needs)),
+    )
+
+
+_Filled = tuple[dict[str, Any], set[str]]
+
+
+def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
+    model = str(service.options[option])
+    filled = {option: f"{MODELS_PATH}/{model}/{context.models[model].filename}"}
+    name_to = page.references[option].name_to
+    if name_to and name_to not in service.options:
+        filled[name_to] = model
+    return filled, set()
+
+
+def _fill_aliases(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
+    aliases = service.options[option]
+    flat = {alias: list(flatten(aliases, alias)) for alias in aliases}
+    names = list(dict.fromkeys(name for engines in flat.values() for name in engines))
+    known = engines_of(context.spec, context.catalog)
+    filled: dict[str, Any] = {option: flat}
+    engines_to = page.references[option].engines_to
+    if engines_to:
+        filled[engines_to] = engine_entries(context.spec, context.catalog, names)
+    return filled, {engine.address for name in names for engine in find_engines(known, name)}
+
+
+def _fill_service(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
+    address = str(service.options[option])
+    container, role = address.split("/", 1)
+    other = context.spec.containers[container].services[role]
+    return {option: base_url(context.spec, container, other, context.catalog.services[role])}, {address}
+
+
+_REFERENCES = {"model": _fill_model, "aliases": _fill_aliases, "service": _fill_service}

@@ -1,0 +1,30 @@
+"""Which host a container lives on, and under which name its neighbours reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
+
+LOCAL_HOST = "local"
+INCUS_DOMAIN = "incus"
+"""The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
+
+
+def hosts_of(spec: Spec) -> Mapping[str, IncusHost | ProxmoxHost]:
+    """The file's hosts; without any, the Incus on this machine under the name ``local``."""
+    return spec.hosts or {LOCAL_HOST: IncusHost(incus="local")}
+
+
+def host_of(spec: Spec, container: Container) -> str | None:
+    """The host that the container names, or the only one there is; None when that is not decided."""
+    hosts = hosts_of(spec)
+    if container.host is not None:
+        return container.host if container.host in hosts else None
+    return next(iter(hosts)) if len(hosts) == 1 else None
+
+
+def hostname(spec: Spec, name: str) -> str:
+    """The name under which the other containers of its host reach the container; it survives a change of address."""
+    host = hosts_of(spec)[host_of(spec, spec.containers[name]) or LOCAL_HOST]
+    return f"{name}.{INCUS_DOMAIN}" if isinstance(host, IncusHost) else name

@@ -1,0 +1,177 @@
+"""``problems``: what is wrong with a file whose every part is well formed. One small rule a function; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+
+from provisioner.catalog import Catalog
+from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
+from provisioner.resolve.hosts import host_of, hosts_of
+from provisioner.spec import Spec
+from provisioner.state import Problem
+
+RESERVED_PREFIX = "provision-"
+
+Path = tuple[str | int, ...]
+Rule = Callable[[Spec, Catalog], Iterator[Problem]]
+
+
+def problems(spec: Spec, catalog: Catalog) -> list[Problem]:
+    """Everything that the parts of the file say against each other, in the order of the rules."""
+    return [problem for rule in RULES for problem in rule(spec, catalog)]
+
+
+def container_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A container must not bear a name that provision uses for its own throwaway containers."""
+    for name in spec.containers:
+        if name.startswith(RESERVED_PREFIX):
+            yield Problem(("containers", name), f'names that begin with "{RESERVED_PREFIX}" are provision\'s own')
+
+
+def container_hosts(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Every container has exactly one host of the file."""
+    hosts = hosts_of(spec)
+    for name, container in spec.containers.items():
+        if container.host is not None and container.host not in hosts:
+            path = ("containers", name, "host")
+            yield Problem(path, f'no host "{container.host}" in this file', _suggest(container.host, hosts))
+        elif host_of(spec, container) is None:
+            yield Problem(("containers", name), "needs a host: the file has several", f"host: {' | '.join(hosts)}")
+
+
+def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A model that a service names is in the file, in a format that the engine reads."""
+    for container, service, page in services_of(spec, catalog):
+        for option, reference in page.references.items():
+            name = service.options.get(option)
+            if reference.kind != "model" or not isinstance(name, str):
+                continue
+            path = _service_path(container, service.role, option)
+            if name not in spec.models:
+                yield Problem(path, f'no model "{name}" in this file', _suggest(name, spec.models))
+            elif reference.formats and spec.models[name].format not in reference.formats:
+                read = ", ".join(reference.formats)
+                yield Problem(path, f'{page.title} reads {read}, and model "{name}" is {spec.models[name].format}')
+
+
+def model_sources(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A model's source is of a kind that this version can fetch."""
+    for name, model in spec.models.items():
+        if not model.source.startswith(("builtin:", "file:")):
+            hint = "Download the file and write source: file:PATH; downloads come with a later version."
+            yield Problem(("models", name, "source"), f"this version cannot fetch {model.source}", hint)
+
+
+def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A service that another one names is in the file."""
+    addresses = {f"{container}/{service.role}" for container, service, _ in services_of(spec, catalog)}
+    for container, service, page in services_of(spec, catalog):
+        for option, reference in page.references.items():
+            name = service.options.get(option)
+            if reference.kind == "service" and isinstance(name, str) and name not in addresses:
+                path = _service_path(container, service.role, option)
+                yield Problem(path, f'no service "{name}" in this file', _suggest(name, addresses))
+
+
+def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Each name in an alias is an engine, an upstream or another alias; aliases never run in a circle."""
+    engines = engines_of(spec, catalog)
+    known = {name for engine in engines for name in (engine.model, engine.address) if name} | set(spec.upstreams)
+    for path, aliases in _alias_tables(spec, catalog):
+        for alias, names in aliases.items():
+            loop = alias_loop(aliases, alias)
+            if loop:
+                yield Problem((*path, alias), f"the alias leads back to itself: {' → '.join(loop)}")
+            if alias in known:
+                yield Problem((*path, alias), f'"{alias}" is the name of an engine already', "Choose another alias.")
+            if not names:
+                yield Problem((*path, alias), "the alias lists no engine", f"Known: {', '.join(sorted(known))}")
+            for index, name in enumerate(names):
+                if name not in known and name not in aliases:
+                    hint = _suggest(name, known | set(aliases))
+                    message = f'no engine, upstream or alias "{name}" in this file'
+                    if name in spec.models:
+                        message, hint = f'no service serves model "{name}"', "Give it to an engine, such as llama_cpp."
+                    yield Problem((*path, alias, index), message, hint)
+
+
+def same_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A gateway and its engines share a host: names of containers are known only there."""
+    engines = engines_of(spec, catalog)
+    for path, aliases in _alias_tables(spec, catalog):
+        here = host_of(spec, spec.containers[str(path[1])])
+        for alias, names in aliases.items():
+            for index, name in enumerate(names):
+                for engine in find_engines(engines, name):
+                    there = host_of(spec, spec.containers[engine.container])
+                    if here and there and here != there:
+                        message = f"{engine.address} is on host {there}, the gateway on {here}"
+                        yield Problem((*path, alias, index), message, "Put both on one host.")
+
+
+def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Two services of one container, or two that one host shows to the LAN, never share a port."""
+    taken: dict[tuple[str, int | None], str] = {}
+    for container, service, page in services_of(spec, catalog):
+        port, address = port_of(service, page), f"{container}/{service.role}"
+        places = [(f"container {container}", port)]
+        if service.expose == "lan":
+            places.append((f"the LAN side of host {host_of(spec, spec.containers[container])}", port))
+        for place in places if port is not None else []:
+            if place in taken:
+                path = _service_path(container, service.role)
+                message = f"port {port} of {place[0]} is taken by {taken[place]}"
+                yield Problem(path, message, "Give one of them another port: port: NUMBER")
+            taken.setdefault(place, address)
+
+
+def lan_needs_key(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Nothing is shown to the LAN without its key, where the program can ask for one."""
+    for container, service, page in services_of(spec, catalog):
+        if service.expose == "lan" and page.key_option and service.options.get(page.key_option) is None:
+            path = _service_path(container, service.role, "expose")
+            yield Problem(path, f"expose: lan needs {page.key_option}", f"Add {page.key_option}: !secret NAME")
+
+
+def key_prefixes(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A key whose value is known begins as its program wants."""
+    for container, service, page in services_of(spec, catalog):
+        for option, prefix in page.secret_prefixes.items():
+            secret = service.options.get(option)
+            if secret is not None and prefix and secret.is_known and not secret.reveal().startswith(prefix):
+                path = _service_path(container, service.role, option)
+                yield Problem(path, f'the value must begin with "{prefix}"', "Change the secret's value.")
+
+
+RULES: tuple[Rule, ...] = (
+    container_names,
+    container_hosts,
+    model_references,
+    model_sources,
+    service_references,
+    alias_names,
+    same_host,
+    ports,
+    lan_needs_key,
+    key_prefixes,
+)
+
+
+def _alias_tables(spec: Spec, catalog: Catalog) -> Iterator[tuple[Path, Mapping[str, list[str]]]]:
+    for container, service, page in services_of(spec, catalog):
+        for option, reference in page.references.items():
+            if reference.kind == "aliases":
+                yield _service_path(container, service.role, option), service.options.get(option, {})
+
+
+def _service_path(container: str, role: str, *rest: str | int) -> Path:
+    return ("containers", container, "services", role, *rest)
+
+
+def _suggest(name: str, known: object) -> str:
+    names = sorted(str(one) for one in known) if isinstance(known, set | Mapping | list | tuple) else []
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"Known: {', '.join(names)}" if names else "There is none in this file."

@@ -1,0 +1,44 @@
+"""``judge``: findings from what was seen of a lab's services. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.state import Fact, Finding, Fleet, Instance, Service, Status
+
+ACTIVE = "active"
+HTTP_OK = 200
+
+
+def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:
+    """What is not as it should be, container by container; nothing when all is well.
+
+    Facts used: ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, or the words of the failure) and
+    ``proof`` (True, or the words of the role's own verification that failed), each of a service's address.
+    """
+    seen = {(fact.subject, fact.name): fact.value for fact in facts}
+    return tuple(finding for one in desired.instances for finding in _of_instance(one, actual, seen))
+
+
+def _of_instance(wanted: Instance, actual: Fleet, seen: dict[tuple[str, str], object]) -> list[Finding]:
+    there = actual.instance(wanted.name)
+    if there is None:
+        return [Finding(wanted.name, "the container does not exist", resolution="Run: provision up")]
+    if there.status is not Status.RUNNING:
+        return [Finding(wanted.name, f"the container is {there.status}", resolution="Run: provision up")]
+    return [finding for service in wanted.services for finding in _of_service(service, seen)]
+
+
+def _of_service(service: Service, seen: dict[tuple[str, str], object]) -> list[Finding]:
+    findings = []
+    unit = seen.get((service.address, "unit"))
+    if service.unit and unit is not None and unit != ACTIVE:
+        logs = f"journalctl -u {service.unit} in container {service.container} says why."
+        findings.append(Finding(service.address, f"unit {service.unit} is {unit}", resolution=logs))
+    health = seen.get((service.address, "health"))
+    if service.health and health is not None and health != HTTP_OK:
+        findings.append(Finding(service.address, f"{service.health} on port {service.port} answers {health}"))
+    proof = seen.get((service.address, "proof"), True)
+    if proof is not True:
+        findings.append(Finding(service.address, "its proof failed", details=str(proof)))
+    return findings
