@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
 
 
 class ProvisionError(Exception):
-    """A failure worded for the user: ``message`` ("Unable to …"), ``details`` (what the other side said), ``resolution``."""
+    """A failure in the user's words: ``message`` ("Unable to …"), ``details`` (the other side's), ``resolution``."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 

@@ -1,6 +1,6 @@
-"""``render_inventory``: the Ansible inventory of a fleet. Pure; what came from a user or a host is data, never a template.
+"""``render_inventory``: the Ansible inventory of a fleet. Pure; what a user or a host wrote is data, never a template.
 
-Every string is tagged ``!unsafe`` unless it is one of ours (a secret's lookup), so that ``{{ … }}`` in the file stays text.
+Every string is tagged ``!unsafe`` unless it is one of ours (a secret's lookup): ``{{ … }}`` in the file stays text.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ CONTAINER_PYTHON = "/usr/bin/python3"
 class _Unsafe(str):
     """A string that Ansible must never template."""
 
+    __slots__ = ()
+
 
 class _Template(str):
     """A string of ours that Ansible has to template."""
+
+    __slots__ = ()
 
 
 class _Dumper(yaml.SafeDumper):
     """Writes ``_Unsafe`` with its tag, ``_Template`` plainly, and never an alias."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # PyYAML's signature
         """Anchors would hide which host has which value."""
         return True
 
@@ -112,7 +116,7 @@ def _layout(groups: Mapping[str, Any], templates: Path) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     body = yaml.dump({"all": {"children": groups}}, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=1000)
-    environment = Environment(  # YAML, not HTML: escaping is the dumper's work
+    environment = Environment(  # noqa: S701  # YAML, not HTML: escaping is the dumper's work
         loader=FileSystemLoader(templates), undefined=StrictUndefined, keep_trailing_newline=True
     )
     return environment.get_template("hosts.yml.j2").render(body=body)

@@ -15,7 +15,7 @@ BUILTIN_TINY = "builtin:tiny"
 
 
 def local_models(models: Mapping[str, Model], folder: Path) -> dict[str, ModelFile]:
-    """A ``ModelFile`` for each model; ``file:`` sources are relative to ``folder``. Reads, and writes only into the cache.
+    """A ``ModelFile`` for each model; ``file:`` sources are relative to ``folder``. Writes only into the cache.
 
     Sources that ``missing_files`` names must not be asked for.
     """

@@ -29,7 +29,7 @@ CANCEL_POLL_S = 1
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """One thing that Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry."""
+    """What Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry."""
 
     status: str
     host: str
@@ -66,10 +66,10 @@ def run_playbook(
     *,
     folder: Path,
     secrets: Sequence[Secret] = (),
-    on_task: Callable[[TaskEvent], None] = lambda event: None,
+    on_task: Callable[[TaskEvent], None] = lambda _event: None,
     variables: Mapping[str, Any] | None = None,
 ) -> PlaybookResult:
-    """Run ``playbook`` (a name in ``playbooks/``) on the inventory's YAML text; ``folder`` is the lab's ``.provision/``.
+    """Run ``playbook`` (a name in ``playbooks/``) on the inventory (YAML); ``folder`` is the lab's ``.provision/``.
 
     ``variables`` are extra variables and must hold no secret. Interruptible: a signal ends Ansible, then raises.
     """
@@ -106,7 +106,7 @@ def run_playbook(
 
 
 def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
-    """The environment in which Ansible finds our roles and plugins; no secret is in it, not even one of the caller's."""
+    """The environment in which Ansible finds our roles and plugins; no secret is in it, not even the caller's."""
     plugins = paths.plugins()
     environment = {
         # ansible-runner writes the environment down: the caller's own secrets must not be in it
@@ -146,7 +146,7 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
     data = event.get("event_data") or {}
     if status is None or (status == "failed" and data.get("ignore_errors")):
         return None
-    result = data.get("res") if isinstance(data.get("res"), Mapping) else {}
+    result: Mapping[str, Any] = data.get("res") or {}
     if status == "ok" and result.get("changed"):
         status = "changed"
     return TaskEvent(
@@ -163,9 +163,8 @@ def _failure_words(result: Mapping[str, Any]) -> str:
     if result.get("censored") or result.get("_ansible_no_log"):
         return "the task uses a secret, so what it said is hidden"
     parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
-    for item in result.get("results") or []:
-        if isinstance(item, Mapping) and item.get("failed"):
-            parts.append(_failure_words(item))
+    items = [item for item in result.get("results") or [] if isinstance(item, Mapping)]
+    parts += [_failure_words(item) for item in items if item.get("failed")]
     return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"
 
 
@@ -208,7 +207,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         yield seen.is_set
         return
     before = {
-        number: signal.signal(number, lambda signum, frame: seen.set()) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda _number, _frame: seen.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield seen.is_set

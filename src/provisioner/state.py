@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 
 class Secret:
-    """A value that never shows itself: ``repr``, ``str`` and every dump give stars; only ``reveal()`` gives the value."""
+    """A value that never shows itself: ``repr``, ``str`` and dumps give stars; only ``reveal()`` gives the value."""
 
     __slots__ = ("_value", "name")
 
@@ -185,7 +185,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that was looked at: ``subject`` is an address, ``name`` such as "unit" or "health", ``value`` what was seen."""
+    """One thing that was looked at: ``subject`` is an address, ``name`` such as "unit", ``value`` what was seen."""
 
     subject: str
     name: str
@@ -204,7 +204,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """How one service does: systemd's word for its unit, the answer of its health page (None: not asked), what computes."""
+    """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes."""
 
     role: str
     unit: str = "unknown"
@@ -217,7 +217,7 @@ class ServiceStatus:
 class ContainerStatus:
     """One container of the lab as it is now; ``status`` None: in the file, not on the host.
 
-    ``drift`` names the attributes that differ from the file; ``orphan``: it bears the lab's mark and is not in the file.
+    ``drift`` names the attributes that differ from the file; ``orphan``: it bears the mark and is not in the file.
     """
 
     name: str

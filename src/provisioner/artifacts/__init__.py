@@ -1,4 +1,4 @@
-"""Makes what is made once per host: from the controller's cache, else in a throwaway container by the role's ``build.yml``.
+"""Makes what is made once per host: from the cache, else by the role's ``build.yml`` in a throwaway container.
 
 A volume is marked ready last, so that an interrupted build is never mistaken for an artifact.
 """
@@ -47,7 +47,7 @@ def ensure_artifacts(
     emit: Emit,
     cache: Path | None = None,
 ) -> None:
-    """Have every artifact on its host, ready to be mounted; raises when one could not be made, leaving none half made."""
+    """Have every artifact on its host, ready to be mounted; raises when one cannot be made, leaving none half made."""
     folder = cache or paths.cache() / "artifacts"
     missing = [one for one in artifacts if not _imported(one, providers[one.host], folder, emit)]
     if missing:

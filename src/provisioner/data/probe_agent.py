@@ -9,13 +9,13 @@ import urllib.request
 TIMEOUT_S = 5
 
 
-def unit_state(unit):
-    """systemd's word for the unit: active, failed, inactive, activating …"""
+def unit_state(unit: str) -> str:
+    """The word of systemd for the unit: active, failed, inactive, activating …"""
     asked = subprocess.run(["systemctl", "is-active", unit], capture_output=True, text=True, check=False)
     return asked.stdout.strip() or asked.stderr.strip()
 
 
-def health(port, path):
+def health(port: int, path: str) -> "int | str":
     """The HTTP status of the service's health page, or the words of the failure."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -27,7 +27,7 @@ def health(port, path):
         return str(getattr(error, "reason", error))
 
 
-def main():
+def main() -> None:
     """Answer for every service of the request in the first argument."""
     answer = {}
     for service in json.loads(sys.argv[1]):
@@ -35,7 +35,7 @@ def main():
             "unit": unit_state(service["unit"]) if service["unit"] else None,
             "health": health(service["port"], service["health"]) if service["health"] else None,
         }
-    print(json.dumps(answer))
+    sys.stdout.write(json.dumps(answer))
 
 
 main()

@@ -80,7 +80,7 @@ def flatten(aliases: Mapping[str, Sequence[str]], alias: str) -> tuple[str, ...]
 
 
 def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a gateway must know of each named engine: name, model, api_base, api_key (``Secret``) and whether it is ours."""
+    """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours."""
     engines = engines_of(spec, catalog)
     entries: list[dict[str, Any]] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""``desired_fleet``: the containers, artifacts and services that a file asks for, with every default filled in. Pure."""
+"""``desired_fleet``: the containers, artifacts and services that a file asks for, all defaults filled in. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import STAGES, ArtifactType, Catalog, ServiceType
-from provisioner.resolve.engines import base_url, engine_entries, find_engines, engines_of, flatten, port_of
+from provisioner.resolve.engines import base_url, engine_entries, engines_of, find_engines, flatten, port_of
 from provisioner.resolve.hosts import LOCAL_HOST, host_of
 from provisioner.spec import Container, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
@@ -192,7 +192,7 @@ def _fill_aliases(context: _Context, service: ServiceSpec, page: ServiceType, op
     return filled, {engine.address for name in names for engine in find_engines(known, name)}
 
 
-def _fill_service(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
+def _fill_service(context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
     address = str(service.options[option])
     container, role = address.split("/", 1)
     other = context.spec.containers[container].services[role]

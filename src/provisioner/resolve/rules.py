@@ -22,14 +22,14 @@ def problems(spec: Spec, catalog: Catalog) -> list[Problem]:
     return [problem for rule in RULES for problem in rule(spec, catalog)]
 
 
-def container_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+def container_names(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
     """A container must not bear a name that provision uses for its own throwaway containers."""
     for name in spec.containers:
         if name.startswith(RESERVED_PREFIX):
             yield Problem(("containers", name), f'names that begin with "{RESERVED_PREFIX}" are provision\'s own')
 
 
-def container_hosts(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+def container_hosts(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
     """Every container has exactly one host of the file."""
     hosts = hosts_of(spec)
     for name, container in spec.containers.items():
@@ -55,7 +55,7 @@ def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem(path, f'{page.title} reads {read}, and model "{name}" is {spec.models[name].format}')
 
 
-def model_sources(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
     """A model's source is of a kind that this version can fetch."""
     for name, model in spec.models.items():
         if not model.source.startswith(("builtin:", "file:")):

@@ -27,7 +27,7 @@ options:
 class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no types
     """Looks secrets up in the run's own file; a missing name fails the task that asked."""
 
-    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:  # noqa: ARG002  # Ansible's signature
         """The values of ``terms``, in their order."""
         secrets = _read(os.environ.get("PROVISION_SECRETS_FILE", ""))
         missing = [term for term in terms if term not in secrets]
