@@ -1,0 +1,44 @@
+"""``python -m provisioner.cli.artifacts FILE``: have a file's artifacts on its hosts, and print where they are as JSON.
+
+Molecule's scenarios call it, so that they mount the same artifacts, from the same cache, as ``up`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+from provisioner.cli.effects import providers_of
+from provisioner.errors import ProvisionError
+from provisioner.events import Event
+from provisioner.lab import open_lab
+
+
+def main(arguments: list[str]) -> int:
+    """Make what is missing; the exit code is that of the error, if any."""
+    from provisioner.artifacts import ensure_artifacts
+    from provisioner.runner import run_playbook
+
+    try:
+        lab = open_lab(Path(arguments[0]))
+        providers = providers_of(lab)
+        seen = {name: provider.observe(lab.name).hosts[name] for name, provider in providers.items()}
+        artifacts = lab.fleet({name: host.architecture for name, host in seen.items()}).artifacts
+        missing = [one for one in artifacts if one.volume not in seen[one.host].volumes]
+        run = partial(run_playbook, folder=lab.folder)
+        ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=_say)
+    except ProvisionError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps({one.name: {"volume": one.volume, "path": one.path} for one in artifacts}) + "\n")
+    return 0
+
+
+def _say(event: Event) -> None:
+    sys.stderr.write(f"{event}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,36 @@
+"""Builds what workflows touch the world with: a provider per host of the file, and Ansible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from provisioner.errors import PreflightError
+from provisioner.events import Event
+from provisioner.lab import Lab
+from provisioner.providers import provider_for
+from provisioner.providers.base import Provider
+from provisioner.resolve import hosts_of
+from provisioner.runner import run_playbook
+from provisioner.spec import IncusHost
+from provisioner.workflow import Confirm, Effects
+
+
+def effects_for(lab: Lab, emit: Callable[[Event], None], confirm: Confirm) -> Effects:
+    """The real effects of a lab: its hosts' providers and a runner that keeps its logs beside the file."""
+    return Effects(providers_of(lab), partial(run_playbook, folder=lab.folder), emit, confirm)
+
+
+def providers_of(lab: Lab) -> dict[str, Provider]:
+    """A provider for each host of the file; ``PreflightError`` for a kind of host that this version cannot drive."""
+    hosts = hosts_of(lab.spec)
+    providers: dict[str, Provider] = {}
+    for name in lab.used_hosts():
+        host = hosts[name]
+        if not isinstance(host, IncusHost) or host.incus != "local":
+            raise PreflightError(
+                f"Unable to reach host {name}: this version drives the Incus on this machine only",
+                resolution=f"Write {name}: {{ incus: local }} under hosts, or leave its containers out.",
+            )
+        providers[name] = provider_for(name, "incus")
+    return providers
