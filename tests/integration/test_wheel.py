@@ -1,0 +1,101 @@
+"""The wheel alone is enough: installed elsewhere, it runs in an empty folder with no checkout in sight."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("roles", "playbooks", "inventory")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from what git tracks and nothing else."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    listed = subprocess.run(
+        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, source / name)
+    command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source))
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    shutil.rmtree(source)
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A venv elsewhere that holds the wheel, and sees the dependencies of this one but not its editable package."""
+    folder = tmp_path_factory.mktemp("elsewhere") / "venv"
+    venv.create(folder, with_pip=False)
+    python = folder / "bin/python"
+    install = (sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
+    subprocess.run(install, check=True, capture_output=True)
+    dependencies = sysconfig.get_path("purelib")
+    target = Path(_output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    # A plain path: .pth files that lie in it, such as that of the editable package, are not read.
+    (target / "dependencies.pth").write_text(f"{dependencies}\n", encoding="utf-8")
+    return folder
+
+
+def _output(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_the_wheel_holds_every_role_playbook_and_template(wheel: Path) -> None:
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("provisioner/share/")}
+    listed = subprocess.run(("git", "ls-files", *FOLDERS), cwd=ROOT, capture_output=True, text=True, check=True)
+    present = {f"provisioner/share/{name}" for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    assert present <= names
+    assert "provisioner/share/playbooks/site.yml" in names
+
+
+def test_the_wheel_holds_our_plugins_and_nothing_of_the_tests(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.startswith("provisioner/ansible/connection/") and name.endswith(".py")]
+    assert "provisioner/data/catalog.json" in names
+    assert "provisioner/py.typed" in names
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"provisioner"}
+    assert [name for name in names if "__pycache__" in name or "molecule" in name] == []
+
+
+def test_the_package_and_its_folders_are_the_wheel_s(installed: Path, tmp_path: Path) -> None:
+    program = "from provisioner import paths; print(paths.PACKAGE, paths.roles(), paths.playbooks(), sep='\\n')"
+    package, roles, playbooks = _output(installed / "bin/python", "-c", program, cwd=tmp_path).splitlines()
+    assert Path(package).is_relative_to(installed)
+    assert Path(roles) == Path(package) / "share/roles"
+    assert (Path(playbooks) / "site.yml").is_file()
+
+
+def test_it_runs_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    provision = installed / "bin/provision"
+    assert "0.1.0" in _output(provision, "--version", cwd=tmp_path)
+    schema = json.loads(_output(provision, "schema", cwd=tmp_path))
+    assert schema["type"] == "object"
+    assert "llama_cpp" in json.dumps(schema)
+    shutil.copy(ROOT / "examples/quickstart.yml", tmp_path)
+    _output(provision, "validate", "quickstart.yml", cwd=tmp_path)
+
+
+def test_the_catalog_of_the_wheel_is_that_of_the_checkout(installed: Path, tmp_path: Path) -> None:
+    program = "from provisioner.catalog import load_catalog; print(load_catalog())"
+    elsewhere = _output(installed / "bin/python", "-c", program, cwd=tmp_path)
+    assert elsewhere == _output(sys.executable, "-c", program, cwd=tmp_path)

@@ -1,0 +1,141 @@
+"""What ``make generate`` writes: the same pages give the same bytes, and a check finds what was edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner import generate, paths
+from provisioner.catalog import load_catalog
+from provisioner.errors import InputError
+from provisioner.generate import BEGIN, END, defaults_text, options_table, readme_text, stale_files
+
+OPTIONS: dict[str, Any] = {
+    "engine_port": {"type": "int", "default": 8080, "description": "Port."},
+    "engine_model": {"type": "path", "required": True, "description": ["A file.", "Or | none."]},
+    "engine_api_key": {"type": "str", "no_log": True, "description": "Key."},
+    "engine_cache": {
+        "type": "dict",
+        "default": {"k": "f16"},
+        "description": "Cache.",
+        "options": {"k": {"type": "str", "choices": ["f16", "q8_0"], "default": "f16", "description": "Keys."}},
+    },
+    "engine_peers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [{"name": "a"}],
+        "description": "Peers.",
+        "options": {"name": {"type": "str", "required": True, "description": "Name."}},
+    },
+    "engine_listen": {"type": "str", "default": "127.0.0.1", "description": "Address."},
+}
+
+
+def test_defaults_hold_what_has_a_default_in_the_order_of_the_specs() -> None:
+    text = defaults_text(OPTIONS)
+    assert yaml.safe_load(text) == {
+        "engine_port": 8080,
+        "engine_cache": {"k": "f16"},
+        "engine_peers": [{"name": "a"}],
+        "engine_listen": "127.0.0.1",
+    }
+    assert text.index("engine_port") < text.index("engine_cache") < text.index("engine_listen")
+    assert text.startswith("---\n# Generated from meta/argument_specs.yml")
+
+
+def test_defaults_without_any_are_an_empty_mapping() -> None:
+    assert yaml.safe_load(defaults_text({"engine_model": {"required": True}})) == {}
+
+
+def test_the_table_shows_options_as_the_file_writes_them() -> None:
+    assert options_table("engine", OPTIONS, frozenset({"listen"})).splitlines()[2:] == [
+        "| `port` | int | `8080` | Port. |",
+        "| `model` | path | **required** | A file. Or \\| none. |",
+        "| `api_key` | secret |  | Key. |",
+        "| `cache` | dict | `{k: f16}` | Cache. |",
+        "| `cache.k` | str: `f16`, `q8_0` | `f16` | Keys. |",
+        "| `peers` | list of dict | `[{name: a}]` | Peers. |",
+        "| `peers[].name` | str | **required** | Name. |",
+        "| `listen` | str | (filled in) | Address. |",
+    ]
+
+
+def test_only_the_table_of_a_readme_changes(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Engine\n\n{BEGIN}\nold\n{END}\n\nLast words.\n")
+    text = readme_text(readme, "| new |\n")
+    assert text == f"# Engine\n\n{BEGIN}\n\n| new |\n\n{END}\n\nLast words.\n"
+    readme.write_text(text)
+    assert readme_text(readme, "| new |\n") == text
+
+
+@pytest.mark.parametrize("text", ["# Engine\n", f"{BEGIN}\n", f"{END}\n"])
+def test_a_readme_without_a_place_is_refused(tmp_path: Path, text: str) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(text)
+    with pytest.raises(InputError, match="options table") as caught:
+        readme_text(readme, "")
+    assert BEGIN in caught.value.resolution
+
+
+def test_a_missing_readme_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing"):
+        readme_text(tmp_path / "README.md", "")
+
+
+@pytest.mark.parametrize("text", ["", "argument_specs: {}", "argument_specs: {main: []}"])
+def test_specs_without_an_entry_point_are_refused(tmp_path: Path, text: str) -> None:
+    page = tmp_path / "roles/engine/meta/argument_specs.yml"
+    page.parent.mkdir(parents=True)
+    page.write_text(text)
+    with pytest.raises(InputError, match=r"engine/meta/argument_specs\.yml"):
+        generate.generated_files(tmp_path, [])
+
+
+def test_the_site_play_prepares_containers_then_serves_in_the_order_of_stages() -> None:
+    services = sorted(load_catalog().services.values(), key=lambda one: one.role, reverse=True)
+    plays = yaml.safe_load(generate.generated_files(paths.share(), services)[paths.playbooks() / "site.yml"])
+    groups = [play["hosts"] for play in plays]
+    assert groups[0] == "containers"
+    assert groups.index("service_llama_cpp") < groups.index("service_litellm")
+    assert sorted(groups[1:]) == sorted(f"service_{one.role}" for one in services)
+    assert {play["gather_facts"] for play in plays} == {False}
+
+
+def test_verify_runs_every_role_s_own_proof_and_nothing_else() -> None:
+    services = list(load_catalog().services.values())
+    plays = yaml.safe_load(generate.generated_files(paths.share(), services)[paths.playbooks() / "verify.yml"])
+    included = [task["ansible.builtin.include_role"] for play in plays for task in play["tasks"]]
+    assert sorted(one["name"] for one in included) == sorted(one.role for one in services)
+    assert {one["tasks_from"] for one in included} == {"verify"}
+
+
+def test_the_same_pages_give_the_same_bytes() -> None:
+    services = list(load_catalog().services.values())
+    first = generate.generated_files(paths.share(), services)
+    assert first == generate.generated_files(paths.share(), services[::-1])
+
+
+def test_what_was_edited_by_hand_or_is_missing_is_stale(tmp_path: Path) -> None:
+    kept, edited, missing = (tmp_path / name for name in ("kept", "edited", "missing"))
+    kept.write_text("wanted")
+    edited.write_text("by hand")
+    found = stale_files(dict.fromkeys((kept, edited, missing), "wanted"))
+    assert found == {edited: ("by hand", "wanted"), missing: ("", "wanted")}
+
+
+def test_check_shows_what_differs_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "site.yml"
+    target.write_text("by hand\n")
+    monkeypatch.setattr(generate, "generated_files", lambda _root, _services: {target: "wanted\n"})
+    assert generate.main(["--check"]) == 1
+    assert target.read_text() == "by hand\n"
+    assert "-by hand\n+wanted\n" in capsys.readouterr().out
+    assert generate.main([]) == 0
+    assert target.read_text() == "wanted\n"
+    assert generate.main(["--check"]) == 0

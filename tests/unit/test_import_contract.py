@@ -1,0 +1,64 @@
+"""The layers hold, and the contract that says so would notice when they did not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package that a test may break, and the contract."""
+    folder = tmp_path_factory.mktemp("layers")
+    shutil.copytree(ROOT / "src/provisioner", folder / "provisioner", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def contract(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (LINT_IMPORTS, "--no-cache"),
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_layers_hold(copy: Path) -> None:
+    done = contract(copy)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "broken"),
+    [
+        ("state.py", "import provisioner.plan", "provisioner.state -> provisioner.plan"),
+        ("plan.py", "import provisioner.providers.base", "provisioner.plan -> provisioner.providers.base"),
+        ("plan.py", "import provisioner.inventory", "provisioner.plan -> provisioner.inventory"),
+        ("apply.py", "def later() -> None:\n    import pylxd\n", "provisioner.apply -> pylxd"),
+        ("workflow.py", "import ansible_runner", "provisioner.workflow -> ansible_runner"),
+        ("probe.py", "import proxmoxer", "provisioner.probe -> proxmoxer"),
+        ("anything.py", "", "anything"),
+    ],
+)
+def test_a_broken_layer_is_found(copy: Path, module: str, statement: str, broken: str) -> None:
+    file = copy / "provisioner" / module
+    if not file.exists() and module != "anything.py":
+        file = copy / "provisioner" / file.stem / "__init__.py"
+    before = file.read_text() if file.exists() else None
+    file.write_text(f"{before or ''}\n{statement}\n")
+    try:
+        done = contract(copy)
+    finally:
+        file.unlink() if before is None else file.write_text(before)
+    assert done.returncode == 1
+    assert broken in done.stdout

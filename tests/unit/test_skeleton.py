@@ -1,0 +1,222 @@
+"""Every role has the same skeleton: whoever has read one finds everything in another."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner import paths
+from provisioner.generate import BEGIN, END
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in paths.roles().iterdir() if path.is_dir())
+PAGES = {page.parents[1].name: page for page in paths.roles().glob("*/meta/service.yml")}
+SERVICES = [
+    role for role in ROLES if role in PAGES and "stage" in yaml.safe_load(PAGES[role].read_text(encoding="utf-8"))
+]
+OUR_MODULES = {path.stem for path in (paths.plugins() / "modules").glob("*.py")}
+
+EVERY_ROLE = ("meta/argument_specs.yml", "meta/main.yml", "defaults/main.yml", "tasks/main.yml", "README.md")
+EVERY_SERVICE = (
+    "meta/service.yml",
+    "meta/managed.yml",
+    "tasks/preflight.yml",
+    "tasks/install.yml",
+    "tasks/configure.yml",
+    "tasks/service.yml",
+    "tasks/verify.yml",
+    "handlers/main.yml",
+)
+ROUTER_LINES = 40
+FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
+KEYWORDS = {
+    *("action", "always", "any_errors_fatal", "args", "async", "become", "become_user", "block", "changed_when"),
+    *("check_mode", "delay", "delegate_facts", "delegate_to", "diff", "environment", "failed_when", "ignore_errors"),
+    *("listen", "loop", "loop_control", "name", "no_log", "notify", "poll", "register", "rescue", "retries"),
+    *("run_once", "tags", "throttle", "timeout", "until", "vars", "when"),
+}
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def tasks_of(role: str, *folders: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every task of the role with its file's name, those in blocks included."""
+    for folder in folders or ("tasks", "handlers"):
+        for page in sorted((paths.roles() / role / folder).glob("**/*.yml")):
+            for task in _flat(load(page) or []):
+                yield f"{folder}/{page.name}", task
+
+
+def _flat(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in tasks:
+        inner = [task[part] for part in ("block", "rescue", "always") if part in task]
+        if not inner:
+            yield task
+        for part in inner:
+            yield from _flat(part)
+
+
+def module_of(task: dict[str, Any]) -> str:
+    modules = [key for key in task if key not in KEYWORDS]
+    assert len(modules) == 1, f"not one module: {modules} in {task.get('name')!r}"
+    return modules[0]
+
+
+def options_of(role: str, entry: str = "main") -> dict[str, dict[str, Any]]:
+    specs = load(paths.roles() / role / "meta/argument_specs.yml")["argument_specs"]
+    return dict(specs.get(entry, {}).get("options") or {})
+
+
+def code_of(role: str) -> str:
+    """All that the role runs, as one text."""
+    files = (
+        path
+        for folder in ("tasks", "handlers", "templates", "vars", "files")
+        for path in sorted((paths.roles() / role / folder).rglob("*"))
+        if path.is_file()
+    )
+    return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in files)
+
+
+def test_there_are_roles() -> None:
+    assert {"base", "llama_cpp", "litellm", "model_store"} <= set(ROLES)
+    assert {"llama_cpp", "litellm"} <= set(SERVICES)
+
+
+def test_no_ansible_cfg_decides_anything() -> None:
+    listed = subprocess.run(("git", "ls-files"), cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in listed if Path(name).name in {"ansible.cfg", ".ansible.cfg"}] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_is_named_in_snake_case_and_has_its_pages(role: str) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", role)
+    wanted = EVERY_ROLE + (EVERY_SERVICE if role in SERVICES else ())
+    assert [name for name in wanted if not (paths.roles() / role / name).is_file()] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_router_is_short(role: str) -> None:
+    lines = (paths.roles() / role / "tasks/main.yml").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < ROUTER_LINES
+
+
+@pytest.mark.parametrize("role", SERVICES)
+def test_the_router_goes_through_the_phases_in_order(role: str) -> None:
+    router = (paths.roles() / role / "tasks/main.yml").read_text(encoding="utf-8")
+    phases = [f"{phase}.yml" for phase in ("preflight", "install", "configure", "service", "verify")]
+    at = [router.find(phase) for phase in phases]
+    assert -1 not in at
+    assert at == sorted(at)
+    assert at[3] < router.find("flush_handlers") < at[4]
+    assert [phase for phase in ("install", "configure", "service", "verify") if f"{role}_{phase}" not in router] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_are_those_of_the_specs(role: str) -> None:
+    wanted = {name: option["default"] for name, option in options_of(role).items() if "default" in option}
+    assert (load(paths.roles() / role / "defaults/main.yml") or {}) == wanted
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_options_are_prefixed_typed_described_and_used(role: str) -> None:
+    code = code_of(role)
+    for name, option in options_of(role).items():
+        assert name.startswith(f"{role}_"), name
+        assert option.get("type"), f"{name} has no type"
+        assert option.get("description"), f"{name} has no description"
+        assert not (option.get("required") and "default" in option), f"{name} is required and has a default"
+        assert re.search(rf"\b{name}\b", code), f"nothing in the role uses {name}"
+
+
+@pytest.mark.parametrize("role", SERVICES)
+def test_verify_takes_the_same_options(role: str) -> None:
+    known = options_of(role)
+    for name, option in options_of(role, "verify").items():
+        assert name in known
+        same = {key: (option.get(key), known[name].get(key)) for key in ("type", "default", "no_log")}
+        assert {key: pair for key, pair in same.items() if pair[0] != pair[1]} == {}, name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_internal_variables_say_so(role: str) -> None:
+    for page in sorted((paths.roles() / role / "vars").glob("*.yml")):
+        assert [name for name in load(page) or {} if not name.startswith(f"__{role}_")] == [], page.name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_task_is_named_by_its_phase_and_uses_a_full_module_name(role: str) -> None:
+    for file, task in tasks_of(role, "tasks"):
+        name, stem = str(task.get("name", "")), Path(file).stem
+        phase = r"(\w+ \| )?" if stem == "main" else rf"{stem} \| "
+        assert re.match(phase + "[A-Z]", name), f"{file}: {name!r} is not '{stem} | What it does'"
+        module = module_of(task)
+        assert module.startswith("ansible.builtin.") or module in OUR_MODULES, f"{file}: {module}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_task_hides_a_failure_or_computes_in_yaml(role: str) -> None:
+    for file, task in tasks_of(role):
+        module = module_of(task)
+        where = f"{file}: {task.get('name')}"
+        assert "ignore_errors" not in task, where
+        assert module != "ansible.builtin.set_fact", where
+        arguments = task[module] if isinstance(task[module], dict) else {}
+        assert arguments.get("state") != "latest", where
+        assert not (module == "ansible.builtin.copy" and str(arguments.get("src", "")).endswith("/")), where
+        if module in FREE_FORM:
+            assert "changed_when" in task, where
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_written_files_have_an_owner_and_a_mode(role: str) -> None:
+    for file, task in tasks_of(role):
+        module = module_of(task)
+        if module in {"ansible.builtin.template", "ansible.builtin.copy"}:
+            missing = {"owner", "group", "mode"} - set(task[module])
+            assert not missing, f"{file}: {task.get('name')} has no {missing}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_handlers_only_restart(role: str) -> None:
+    names = [str(task.get("name")) for _, task in tasks_of(role, "handlers")]
+    assert [name for name in names if not name.startswith("Restart ")] == []
+    notified = {one for _, task in tasks_of(role, "tasks") for one in _as_list(task.get("notify", []))}
+    assert notified <= set(names)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_templates_say_who_wrote_them_and_hold_no_dates(role: str) -> None:
+    for template in sorted((paths.roles() / role / "templates").rglob("*.j2")):
+        text = template.read_text(encoding="utf-8")
+        assert "ansible_managed" in text, template.name
+        assert not re.search(r"ansible_date_time|now\(|strftime", text), template.name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_readme_has_the_table_of_options(role: str) -> None:
+    text = (paths.roles() / role / "README.md").read_text(encoding="utf-8")
+    assert text.index(BEGIN) < text.index(END)
+
+
+@pytest.mark.parametrize("role", SERVICES)
+def test_every_service_has_a_scenario(role: str) -> None:
+    folder = ROOT / "molecule" / role
+    assert [name for name in ("molecule.yml", "converge.yml") if not (folder / name).is_file()] == []
+    assert list((folder / "tests").glob("test_*.py"))
+
+
+def test_every_scenario_is_a_role_s() -> None:
+    assert {page.parent.name for page in (ROOT / "molecule").glob("*/molecule.yml")} <= set(ROLES)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
