@@ -1,0 +1,127 @@
+"""Pages as read or compiled → ``Catalog``; whatever is wrong in a page is an error that names its role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.catalog.pages import page_error
+from provisioner.catalog.types import STAGES, TYPES, ArtifactType, Catalog, Defaults, Option, Reference, ServiceType
+from provisioner.sizes import SizeError, parse_size
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "path": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float": (int, float),
+}
+
+
+def catalog_from(compiled: Mapping[str, Any]) -> Catalog:
+    """The catalog of compiled pages; raise ``ProvisionError`` that names the role whose page is wrong."""
+    services: dict[str, ServiceType] = {}
+    artifact_roles: dict[str, ArtifactType] = {}
+    for role, pages in compiled["roles"].items():
+        try:
+            artifact = _artifact(pages)
+            if "stage" in pages["service"]:
+                services[role] = _service(role, pages, artifact)
+            elif artifact:
+                artifact_roles[role] = artifact
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise page_error(role, f"{type(error).__name__}: {error}") from error
+    order = sorted(services.values(), key=lambda one: (STAGES.index(one.stage), one.role))
+    return Catalog({one.role: one for one in order}, dict(sorted(artifact_roles.items())))
+
+
+def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
+    page = pages["service"].get("artifact")
+    if page is None:
+        return None
+    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"])
+
+
+def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:
+    page = pages["service"]
+    references = {name: _reference(one) for name, one in (page.get("references") or {}).items()}
+    engines = {one.engines_to for one in references.values() if one.engines_to}
+    service = ServiceType(
+        role=role,
+        title=page["title"],
+        stage=page["stage"],
+        unit=page["unit"],
+        port=page.get("port"),
+        health=page["health"],
+        protocol=page.get("protocol"),
+        options=_options(pages["options"], f"{role}_"),
+        references=references,
+        internal=frozenset(page.get("internal", ())) | engines,
+        artifact=artifact,
+        defaults=_defaults(page.get("defaults") or {}),
+        secret_prefixes={name: one.get("prefix", "") for name, one in (page.get("secrets") or {}).items()},
+        key_option=page.get("key_option"),
+        stampable=page["stampable"] is True,
+        unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
+    )
+    _check_names(service)
+    return service
+
+
+def _check_names(service: ServiceType) -> None:
+    if service.stage not in STAGES:
+        raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
+    artifact_options = service.artifact.options if service.artifact else ()
+    key = (service.key_option,) if service.key_option else ()
+    for name in (*service.references, *service.internal, *service.secret_prefixes, *artifact_options, *key):
+        if name not in service.options:
+            raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
+
+
+def _reference(page: Mapping[str, Any]) -> Reference:
+    if page["kind"] not in ("model", "aliases", "service"):
+        raise ValueError(f"reference of unknown kind {page['kind']!r}")
+    return Reference(page["kind"], tuple(page.get("formats", ())), page.get("name_to"), page.get("engines_to"))
+
+
+def _defaults(page: Mapping[str, Any]) -> Defaults:
+    try:
+        sizes = {name: parse_size(page[name]) for name in ("memory", "disk") if name in page}
+    except SizeError as error:
+        raise ValueError(f"defaults: {error}: {error.hint}") from error
+    return Defaults(**{**page, **sizes})
+
+
+def _options(specs: Mapping[str, Any], prefix: str = "") -> dict[str, Option]:
+    options = {}
+    for name, spec in specs.items():
+        if not name.startswith(prefix):
+            raise ValueError(f"option {name} does not begin with {prefix}")
+        options[name.removeprefix(prefix)] = _option(name.removeprefix(prefix), spec)
+    return options
+
+
+def _option(name: str, spec: Mapping[str, Any]) -> Option:
+    kind, choices = spec.get("type", "str"), tuple(spec.get("choices") or ())
+    if kind not in TYPES:
+        raise ValueError(f"option {name} has type {kind!r}, which is none of {', '.join(TYPES)}")
+    _check_choices(name, spec.get("elements", "str") if kind == "list" else kind, choices)
+    description = spec.get("description", "")
+    return Option(
+        name=name,
+        type=kind,
+        description=description if isinstance(description, str) else "\n".join(description),
+        required=spec.get("required", False),
+        default=spec.get("default"),
+        choices=choices,
+        elements=spec.get("elements"),
+        secret=spec.get("no_log", False),
+        options=_options(spec.get("options") or {}),
+    )
+
+
+def _check_choices(name: str, kind: str, choices: tuple[Any, ...]) -> None:
+    # YAML 1.1 reads an unquoted `on` as a boolean: no file of ours (YAML 1.2) could ever say that choice.
+    allowed = _PYTHON_TYPES.get(kind, (object,))
+    if any(not isinstance(one, allowed) or (isinstance(one, bool) and kind != "bool") for one in choices):
+        raise ValueError(f"option {name} has a choice that is no {kind}: put it in quotes")

@@ -1,0 +1,89 @@
+"""What the catalog is made of: frozen values, in the words of the roles' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+STAGES = ("engine", "gateway", "app")
+TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a service, in the words of Ansible's argument_specs; ``name`` is without the role's prefix."""
+
+    name: str
+    type: str = "str"
+    description: str = ""
+    required: bool = False
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    elements: str | None = None
+    secret: bool = False
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An option that names something else in the file."""
+
+    kind: Literal["model", "aliases", "service"]
+    formats: tuple[str, ...] = ()
+    name_to: str | None = None
+    engines_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactType:
+    """What a role makes once per host: where it lies, and what its content depends on.
+
+    ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/``, ``templates/`` and ``vars/``.
+    """
+
+    name: str
+    path: str
+    options: tuple[str, ...]
+    source_digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """The container that a service asks for where the file says nothing; sizes are bytes."""
+
+    image: str = "debian/12"
+    cpu: int | None = None
+    memory: int | None = None
+    disk: int | None = None
+    nesting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceType:
+    """Everything that a role's pages say of its service."""
+
+    role: str
+    title: str
+    stage: str
+    unit: str
+    port: int | None
+    health: str
+    protocol: str | None
+    options: Mapping[str, Option]
+    references: Mapping[str, Reference]
+    internal: frozenset[str]
+    artifact: ArtifactType | None
+    defaults: Defaults
+    secret_prefixes: Mapping[str, str]
+    key_option: str | None
+    stampable: bool
+    unstampable_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All services by role name, in the order of their work, and the roles that only make an artifact."""
+
+    services: Mapping[str, ServiceType]
+    artifact_roles: Mapping[str, ArtifactType]

@@ -1,0 +1,45 @@
+"""Sizes as people write them (``16GiB``) and as bytes."""
+
+from __future__ import annotations
+
+import re
+
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+PATTERN = r"^[0-9]+(\.[0-9]+)?(KiB|MiB|GiB|TiB)$"
+LARGEST = 2**63 - 1
+_SIZE = re.compile(PATTERN, re.ASCII)
+_ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)
+
+
+class SizeError(ValueError):
+    """Not a size; ``hint`` is the right form."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def parse_size(text: str) -> int:
+    """The bytes of ``16GiB``; raise ``SizeError`` for anything but a positive number and one of KiB, MiB, GiB, TiB."""
+    if not _SIZE.match(text):
+        raise SizeError("not a size", _right_form(text))
+    number, unit = text[:-3], text[-3:]
+    size = float(number) * UNITS[unit] if "." in number else int(number) * UNITS[unit]
+    if not 1 <= size <= LARGEST:
+        raise SizeError("not a size that a container can have", 'write a size such as "16GiB"')
+    return int(size)
+
+
+def size_text(size: int) -> str:
+    """The shortest exact form of a number of bytes: ``16GiB``, ``1536MiB``; plain digits where no unit fits."""
+    for unit, factor in reversed(UNITS.items()):
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _right_form(text: str) -> str:
+    almost = _ALMOST.match(text)
+    if almost:
+        return f'write "{almost[1]}{almost[2].upper()}iB", with no space (KiB, MiB, GiB or TiB)'
+    return 'write a positive number and KiB, MiB, GiB or TiB, with no space, such as "16GiB"'

@@ -1,0 +1,191 @@
+"""The file as frozen values: what was written, checked by itself; rules between its parts are in ``resolve``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from provisioner.spec.fields import (
+    Count,
+    Fingerprint,
+    GpuUuid,
+    HttpsUrl,
+    HttpUrl,
+    Image,
+    Label,
+    Name,
+    PciAddress,
+    ProxmoxUser,
+    SecretValue,
+    Sha256,
+    Size,
+    SshDestination,
+    TokenId,
+    https_address,
+)
+from provisioner.spec.refusal import refusal
+from provisioner.spec.suggestion import did_you_mean
+
+BUILTIN_MODELS = ("tiny",)
+_HUB = re.compile(r"hf:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", re.ASCII)
+_SOURCE_PATTERN = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+)$"
+
+
+class _Part(BaseModel):
+    # Strict: YAML has types, and "1" for 1 is a mistake that Ansible would carry into a template.
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        arbitrary_types_allowed=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+    )
+
+
+def _incus(value: str) -> str:
+    if value == "local":
+        return value
+    if value.startswith(("http://", "https://")):
+        return https_address(value)
+    raise refusal("not an Incus", 'write "local" for the one on this machine, or an address: "https://box:8443"')
+
+
+def _source(value: str) -> str:
+    kind, _, rest = value.partition(":")
+    if kind == "builtin" and rest not in BUILTIN_MODELS:
+        raise refusal("not a built-in model", did_you_mean(rest, BUILTIN_MODELS, always=True))
+    if kind == "file" and not rest.endswith(".gguf"):
+        raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
+    if kind == "hf" and not _HUB.fullmatch(value):
+        raise refusal("not a model of Hugging Face", 'write "hf:ORGANISATION/REPOSITORY:QUANTISATION"')
+    if kind not in ("builtin", "file", "hf"):
+        raise refusal("not a source of a model", 'write "hf:ORG/REPO:QUANT", "file:PATH.gguf" or "builtin:tiny"')
+    return value
+
+
+class IncusHost(_Part):
+    """An Incus: the one on this machine, or one elsewhere with our client certificate."""
+
+    incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
+    cert: str | None = None
+    key: str | None = None
+    fingerprint: Fingerprint | None = Field(default=None, description="sha256 of the server's certificate")
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> IncusHost:
+        given = [name for name in ("cert", "key", "fingerprint") if getattr(self, name) is not None]
+        if self.incus == "local" and given:
+            raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
+        if (self.cert is None) != (self.key is None):
+            raise refusal("cert and key belong together", "write both")
+        return self
+
+
+class Token(_Part):
+    """An API token of Proxmox."""
+
+    id: TokenId = Field(description="What follows the `!` in Proxmox")
+    secret: SecretValue
+
+
+class ProxmoxHost(_Part):
+    """A Proxmox VE node, by its API; ``ssh`` is needed for GPUs, keyctl and work inside containers."""
+
+    proxmox: HttpsUrl
+    user: ProxmoxUser
+    token: Token
+    ssh: SshDestination | None = None
+
+
+class Model(_Part):
+    """Weights: where they come from (``builtin:tiny``, ``file:PATH``, ``hf:ORG/REPO:QUANT``) and what they hash to."""
+
+    source: Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": _SOURCE_PATTERN})]
+    sha256: Sha256 | None = None
+    context: Count | None = Field(default=None, description="Tokens of context that the model is used with")
+
+    @property
+    def format(self) -> str:
+        """What engines must be able to read; every source that is known today gives GGUF."""
+        return "gguf"
+
+
+class Upstream(_Part):
+    """An engine that is not ours: in a cloud or elsewhere in the house."""
+
+    model: str = Field(min_length=1, description="Provider and model in LiteLLM's words: `openrouter/vendor/model`")
+    api_key: SecretValue | None = None
+    base_url: HttpUrl | None = None
+
+
+class Gpu(_Part):
+    """Which GPU a container gets: the one that one field describes, any when all are None."""
+
+    vendor: Literal["nvidia", "amd", "intel"] | None = None
+    pci: PciAddress | None = None
+    uuid: GpuUuid | None = None
+    vram: Size | None = Field(default=None, description="At least this much memory")
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Gpu:
+        if len(self.model_fields_set) > 1:
+            raise refusal("a GPU is described by one of vendor, pci, uuid and vram", "keep one of them")
+        return self
+
+
+def _gpu(value: Any) -> Any:
+    if value == "none":
+        return None
+    if value == "any":
+        return Gpu()
+    if isinstance(value, str) or value == {}:
+        raise refusal("not a GPU", "write none, any, {vendor: …}, {pci: …}, {uuid: …} or {vram: …}")
+    return value
+
+
+class ServiceSpec(_Part):
+    """One service of a container: exactly the options that were written, validated; secrets as ``Secret``."""
+
+    role: str
+    options: dict[str, Any] = {}
+    expose: Literal["host", "lan"] = "host"
+
+
+class Container(_Part):
+    """A container and what runs in it; what is None comes from its services' pages. Sizes are bytes."""
+
+    host: str | None = Field(default=None, description="One of `hosts`; may be left out when there is one")
+    image: Image | None = Field(default=None, description="Such as `debian/13`")
+    cpu: Count | None = None
+    memory: Size | None = None
+    disk: Size | None = None
+    gpu: Annotated[Gpu | None, BeforeValidator(_gpu)] = Field(default=None, description="`none`, `any`, or which one")
+    services: dict[str, ServiceSpec] = {}
+
+
+def _names_its_secret(command: list[str]) -> list[str]:
+    if not any("{name}" in word for word in command):
+        raise refusal("the command does not say which secret it wants", 'write "{name}" in one of its words')
+    return command
+
+
+class SecretSource(_Part):
+    """Where secrets come from that are neither in the environment nor in ``secrets.env``."""
+
+    command: Annotated[list[str], Field(min_length=1), AfterValidator(_names_its_secret)] = Field(
+        description='The program and its arguments, such as ["pass", "show", "homelab/{name}"]'
+    )
+
+
+class Spec(_Part):
+    """A whole file."""
+
+    name: Label = Field(description="The lab's name: part of every mark that is left on what it owns")
+    hosts: dict[Label, IncusHost | ProxmoxHost] = Field(description="Where containers can live")
+    models: dict[Name, Model] = {}
+    upstreams: dict[Name, Upstream] = Field(default={}, description="Engines that are not of this lab")
+    containers: dict[Label, Container]
+    secrets: SecretSource | None = None

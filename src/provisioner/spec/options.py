@@ -1,0 +1,62 @@
+"""A service's options as a pydantic model, made from its role's argument_specs when a file uses the service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+
+from provisioner.catalog import Option, Reference, ServiceType
+from provisioner.state import Secret
+
+SERVICE_ADDRESS = r"^[^/\s]+/[^/\s]+$"
+_CONFIG = ConfigDict(
+    extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False, protected_namespaces=()
+)
+_SCALARS: dict[str, Any] = {"str": str, "path": str, "int": int, "bool": bool, "float": float, "raw": Any}
+_REFERENCES: dict[str, Any] = {
+    "model": str,
+    "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
+    "aliases": dict[str, Annotated[list[str], Field(min_length=1)]],
+}
+
+
+def file_options(service: ServiceType) -> dict[str, Option]:
+    """The options that a file may set: all but those that are filled in from elsewhere in the file."""
+    return {name: option for name, option in service.options.items() if name not in service.internal}
+
+
+def options_model(service: ServiceType) -> type[BaseModel]:
+    """The model that refuses what the service's role would refuse; only what was written counts, not its defaults."""
+    return _model(service.role, file_options(service).values(), service.references)
+
+
+def _model(name: str, options: Iterable[Option], references: Mapping[str, Reference]) -> type[BaseModel]:
+    # Fields have a prefix and an alias, as an option may be called like a method of BaseModel ("copy", "json").
+    fields: dict[str, Any] = {
+        f"option_{one.name}": (
+            _annotation(one, references.get(one.name)),
+            Field(... if one.required else None, alias=one.name),
+        )
+        for one in options
+    }
+    return create_model(name, __config__=_CONFIG, **fields)
+
+
+def _annotation(option: Option, reference: Reference | None = None) -> Any:
+    if reference:
+        return _REFERENCES[reference.kind]
+    if option.type == "list":
+        return list[_single(option, option.elements or "raw")]  # type: ignore[misc]
+    return _single(option, option.type)
+
+
+def _single(option: Option, kind: str) -> Any:
+    if kind == "dict":
+        return _model(option.name, option.options.values(), {}) if option.options else dict[str, Any]
+    if kind == "list":
+        return list[Any]
+    if option.secret:
+        return Secret
+    return Literal[option.choices] if option.choices else _SCALARS[kind]

@@ -1,0 +1,159 @@
+"""Plain values of a file → ``Spec``, or everything that is wrong with them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from provisioner.catalog import Catalog, Option, ServiceType
+from provisioner.spec.models import IncusHost, ProxmoxHost, ServiceSpec, Spec
+from provisioner.spec.options import options_model
+from provisioner.spec.suggestion import did_you_mean
+from provisioner.spec.wording import SECRET_REFUSED, Path, kind_of, path_text, problems_of
+from provisioner.state import Problem, Secret
+
+_HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
+_IN_CLEAR = "a secret in clear"
+_IN_CLEAR_HINT = "write `!secret NAME` here and NAME=VALUE in secrets.env"
+# Take the place of a part that was refused, so that the whole does not report it again; never given out.
+_HOST_STAND_IN = IncusHost(incus="local")
+_SERVICE_STAND_IN = ServiceSpec(role="")
+_M = TypeVar("_M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a file's values gave: ``spec`` is None when there are ``problems``; ``warnings`` stop nothing."""
+
+    spec: Spec | None
+    problems: tuple[Problem, ...]
+    warnings: tuple[Problem, ...]
+
+
+def parse_spec(data: Mapping[str, Any], catalog: Catalog) -> Parsed:
+    """Check plain values (``!secret`` already a ``Secret``) against the file format and the services' options."""
+    return _Parse(data, catalog).result()
+
+
+class _Parse:
+    # Hosts and services are chosen and checked here, one by one, before the whole: a union in pydantic would report
+    # the errors of every alternative, and which options a service has is known by the catalog only.
+    def __init__(self, data: Mapping[str, Any], catalog: Catalog) -> None:
+        self.data = dict(data)
+        self.catalog = catalog
+        self.models: dict[str, type[BaseModel]] = {}
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def result(self) -> Parsed:
+        for key, convert in (("hosts", self.host), ("upstreams", self.upstream), ("containers", self.container)):
+            if isinstance(entries := self.data.get(key), dict):
+                self.data[key] = {name: convert(value, (key, name)) for name, value in entries.items()}
+        spec = self.check(Spec, self.data, ())
+        return Parsed(None if self.problems else spec, tuple(dict.fromkeys(self.problems)), tuple(self.warnings))
+
+    def check(self, model: type[_M], data: Any, path: Path, hints: Mapping[str, str] | None = None) -> _M | None:
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            self.problems += problems_of(error, path, model, hints or {})
+            return None
+
+    def refuse(self, path: Path, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(path, message, hint))
+
+    def host(self, value: Any, path: Path) -> IncusHost | ProxmoxHost:
+        if not isinstance(value, dict):
+            self.refuse(path, f"expected a mapping, got {kind_of(value)}", "write { incus: local }")
+            return _HOST_STAND_IN
+        kinds = [kind for kind in _HOST_KINDS if kind in value]
+        if len(kinds) != 1:
+            what = f"a host of two kinds: {' and '.join(kinds)}" if kinds else "a host of no kind"
+            self.refuse(path, what, "keep one of them" if kinds else "write { incus: local } or { proxmox: … }")
+            return _HOST_STAND_IN
+        token = value.get("token")
+        if isinstance(token, dict) and "secret" in token:
+            token = {**token, "secret": self.hidden(token["secret"], (*path, "token", "secret"))}
+            value = {**value, "token": token}
+        return self.check(_HOST_KINDS[kinds[0]], value, path) or _HOST_STAND_IN
+
+    def upstream(self, value: Any, path: Path) -> Any:
+        if isinstance(value, dict) and value.get("api_key") is not None:
+            return {**value, "api_key": self.hidden(value["api_key"], (*path, "api_key"))}
+        return value
+
+    def container(self, value: Any, path: Path) -> Any:
+        services = value.get("services") if isinstance(value, dict) else None
+        if not isinstance(services, dict):
+            return value
+        checked = {role: self.service(role, one, (*path, "services", role)) for role, one in services.items()}
+        return {**value, "services": checked}
+
+    def service(self, role: str, value: Any, path: Path) -> ServiceSpec:
+        service = self.catalog.services.get(role)
+        written = {} if value is None else value
+        if service is None:
+            self.refuse(path, "unknown service", did_you_mean(role, self.catalog.services, always=True))
+        elif not isinstance(written, dict):
+            self.refuse(path, f"expected the options of {role}, got {kind_of(value)}", f"write {role}: {{}} for none")
+        else:
+            return self.options(service, dict(written), path)
+        return _SERVICE_STAND_IN
+
+    def options(self, service: ServiceType, written: dict[str, Any], path: Path) -> ServiceSpec:
+        whole: dict[str, Any] = {"role": service.role}
+        if "expose" in written and "expose" not in service.options:
+            whole["expose"] = written.pop("expose")
+        for name in service.internal & written.keys():
+            self.refuse((*path, name), "an option that is filled in from the rest of the file", "leave it out")
+            del written[name]
+        for name, option in service.options.items():
+            if name in written:
+                written[name] = self.secrets(option, written[name], (*path, name))
+        if service.role not in self.models:
+            self.models[service.role] = options_model(service)
+        self.check(self.models[service.role], written, path, self.reference_hints(service))
+        return self.check(ServiceSpec, {**whole, "options": written}, path) or _SERVICE_STAND_IN
+
+    def reference_hints(self, service: ServiceType) -> dict[str, str]:
+        models = self.data.get("models")
+        names = ", ".join(models) if isinstance(models, dict) else ""
+        hint = f"write one of the file's models: {names}" if names else "define one under models and write its name"
+        return {name: hint for name, reference in service.references.items() if reference.kind == "model"}
+
+    def secrets(self, option: Option, value: Any, path: Path) -> Any:
+        """The value with every string of a secret option hidden; a ``!secret`` in any other option is refused."""
+        if option.secret:
+            return self.hidden(value, path)
+        if option.options and isinstance(value, dict):
+            return {
+                name: self.secrets(option.options[name], one, (*path, name)) if name in option.options else one
+                for name, one in value.items()
+            }
+        if option.options and isinstance(value, list):
+            inner = Option(name=option.name, options=option.options)
+            return [self.secrets(inner, one, (*path, index)) for index, one in enumerate(value)]
+        if isinstance(value, dict | list):
+            self.refuse_secrets(value, path)
+        return value
+
+    def hidden(self, value: Any, path: Path) -> Any:
+        if isinstance(value, str):
+            if value:
+                self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
+            return Secret(path_text(path), value)
+        if isinstance(value, dict):
+            return {name: self.hidden(one, (*path, name)) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.hidden(one, (*path, index)) for index, one in enumerate(value)]
+        return value
+
+    def refuse_secrets(self, value: Any, path: Path) -> None:
+        if isinstance(value, Secret):
+            self.refuse(path, *SECRET_REFUSED)
+        elif isinstance(value, dict | list):
+            for step, one in value.items() if isinstance(value, dict) else enumerate(value):
+                self.refuse_secrets(one, (*path, step))

@@ -1,0 +1,122 @@
+"""pydantic's errors as problems for people: which key, what was expected, what may have been meant; never a value."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from provisioner.spec.refusal import REFUSED
+from provisioner.spec.suggestion import did_you_mean
+from provisioner.state import Problem, Secret
+
+Path = tuple[str | int, ...]
+SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
+_EXPECTED = {
+    "string_type": "a string",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "is_instance_of": "a secret",
+}
+_WORDING = {
+    "missing": ("required key is missing", ""),
+    "extra_forbidden": ("unknown key", ""),
+    "literal_error": ("not one of the choices", ""),
+    "string_pattern_mismatch": ("not the address of a service", 'write "container/service"'),
+    "too_short": ("must not be empty", ""),
+    "string_too_short": ("must not be empty", ""),
+}
+
+
+def path_text(path: Path) -> str:
+    """``containers.llama.services.litellm.aliases.fast[0]``; an odd key is quoted and cut to fit in a line."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            key = step if _PLAIN_KEY.fullmatch(step) else json.dumps(step[:63])
+            text += f".{key}" if text else key
+    return text
+
+
+def kind_of(value: object) -> str:
+    """What a value of the file is, in words."""
+    kinds = {
+        dict: "a mapping",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "nothing",
+        Secret: "a secret",
+    }
+    return kinds.get(type(value), "a number")
+
+
+def problems_of(error: ValidationError, base: Path, model: type[BaseModel], hints: Mapping[str, str]) -> list[Problem]:
+    """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
+    problems = []
+    for one in error.errors(include_url=False):
+        path = tuple(step for step in one["loc"] if step != "[key]")
+        message, hint = _wording(one["type"], one.get("ctx", {}), one["input"])
+        if one["type"] == "missing":
+            hint = hints.get(str(path[-1]), "")
+        elif one["type"] == "extra_forbidden":
+            hint = did_you_mean(str(path[-1]), _known_keys(model, path[:-1]))
+        elif one["type"] == "literal_error":
+            hint = _choice_hint(one["input"], model, path)
+        problems.append(Problem((*base, *path), message or one["msg"], hint))
+    return problems
+
+
+def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str, str]:
+    if kind == REFUSED:
+        return context["message"], context["hint"]
+    if isinstance(value, Secret):
+        return SECRET_REFUSED
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", _type_hint(kind, value)
+    if kind == "greater_than_equal":
+        return f"must be at least {context['ge']}", ""
+    return _WORDING.get(kind, ("", ""))
+
+
+def _type_hint(kind: str, value: object) -> str:
+    if kind == "is_instance_of":
+        return "write `!secret NAME`"
+    return "put it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
+
+
+def _known_keys(model: type[BaseModel], path: Path) -> list[str]:
+    inner = _annotation_at(model, path)
+    if not isinstance(inner, type) or not issubclass(inner, BaseModel):
+        return []
+    return [field.alias or name for name, field in inner.model_fields.items()]
+
+
+def _choice_hint(value: object, model: type[BaseModel], path: Path) -> str:
+    annotation = _annotation_at(model, path)
+    choices = [str(one) for one in get_args(annotation)] if get_origin(annotation) is Literal else []
+    return did_you_mean(str(value) if isinstance(value, str) else "", choices, always=True)
+
+
+def _annotation_at(model: type[BaseModel], path: Path) -> Any:
+    annotation: Any = model
+    for step in path:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
+            annotation = fields[str(step)].annotation if step in fields else None
+        elif get_origin(annotation) in (dict, list):
+            annotation = get_args(annotation)[-1]
+        if get_origin(annotation) in (Union, types.UnionType):
+            annotation = next((one for one in get_args(annotation) if one is not type(None)), None)
+    return annotation
