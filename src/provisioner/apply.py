@@ -1,0 +1,193 @@
+"""``apply_instances``: walk a plan through the providers, read back what came of each change, stop at a failure.
+
+Contains no decisions: what has to be done, and why, is in the plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from provisioner.errors import PreflightError, ProviderError, ProvisionError
+from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.plan import COMPARED, Change
+from provisioner.providers.base import Provider
+from provisioner.state import Instance, Status
+
+Emit = Callable[[Event], None]
+
+PARALLEL_PER_HOST = 10
+"""Containers worked on at once on one host: ten start in 10 s on two cores, more only wait for each other."""
+
+
+@dataclass
+class _Run:
+    """One walk: what was done so far, and whether something failed; shared by all threads."""
+
+    emit: Emit
+    done: list[Change] = field(default_factory=list)
+    failed: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def say(self, event: Event) -> None:
+        with self.lock:
+            self.emit(event)
+
+
+def apply_instances(
+    changes: Iterable[Change], providers: Mapping[str, Provider], emit: Emit
+) -> tuple[Instance, ...]:
+    """Carry out changes of containers, and give what was made, read back, sorted by (host, name).
+
+    Different containers are worked on at once, the changes of one container one after the other. After the first
+    failure nothing new is begun; the error (``ProviderError``, or the failed one's own subclass) then says in its
+    details what was done and what was not. A change that this version cannot make is refused before anything else.
+    """
+    wanted = tuple(changes)
+    _refuse(wanted)
+    run = _Run(emit)
+    walks = _walked(_by_container(wanted), providers, run)
+    errors = [error for walk in walks if (error := walk.exception()) is not None]
+    if errors:
+        raise _told(errors, wanted, run.done)
+    made = [one for walk in walks if (one := walk.result()) is not None]
+    return tuple(sorted(made, key=lambda one: (one.host, one.name)))
+
+
+def _refuse(changes: Sequence[Change]) -> None:
+    refused = [one for one in changes if one.action not in _VERBS]
+    if refused:
+        raise PreflightError(
+            f"Unable to {refused[0].action} {', '.join(one.target for one in refused)}",
+            details="; ".join(f"{one.target}: {one.reason}" for one in refused),
+            resolution="This version creates, starts, stops and deletes containers; changing them comes with the next.",
+        )
+
+
+def _by_container(changes: Sequence[Change]) -> list[list[Change]]:
+    groups: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        groups.setdefault((_instance(change).host, change.target), []).append(change)
+    return list(groups.values())
+
+
+def _walked(
+    groups: Sequence[Sequence[Change]], providers: Mapping[str, Provider], run: _Run
+) -> list[Future[Instance | None]]:
+    """The finished walks, one per container."""
+    with ExitStack() as stack:
+        pools = {
+            host: stack.enter_context(ThreadPoolExecutor(PARALLEL_PER_HOST))
+            for host in sorted({_instance(group[0]).host for group in groups})
+        }
+        return [
+            pools[host].submit(_walk, group, providers[host], run)
+            for group in groups
+            for host in [_instance(group[0]).host]
+        ]
+
+
+def _walk(group: Sequence[Change], provider: Provider, run: _Run) -> Instance | None:
+    made = None
+    for change in group:
+        if run.failed.is_set():
+            return None
+        started = monotonic()
+        run.say(ApplyStart(change.target, change.action))
+        try:
+            made = _VERBS[change.action](change, provider, run)
+        except BaseException as error:
+            run.failed.set()
+            message = error.message if isinstance(error, ProvisionError) else repr(error)
+            run.say(ApplyErrored(change.target, change.action, message))
+            raise
+        run.done.append(change)
+        run.say(ApplyComplete(change.target, change.action, monotonic() - started))
+    return made
+
+
+def _create(change: Change, provider: Provider, run: _Run) -> Instance:
+    wanted = _instance(change)
+    _compare(wanted, provider.create(wanted))
+    return _start(change, provider, run)
+
+
+def _start(change: Change, provider: Provider, run: _Run) -> Instance:
+    wanted = _instance(change)
+    run.say(ApplyProgress(change.target, "start"))
+    provider.start(wanted)
+    run.say(ApplyProgress(change.target, "wait until it is ready"))
+    made = provider.wait_until_ready(wanted)
+    _compare(replace(wanted, status=Status.RUNNING), made)
+    return made
+
+
+def _stop(change: Change, provider: Provider, _run: _Run) -> Instance | None:
+    provider.stop(_instance(change))
+    return _read(provider, _instance(change))
+
+
+def _delete(change: Change, provider: Provider, _run: _Run) -> None:
+    provider.delete(_instance(change))
+    if _read(provider, _instance(change)) is not None:
+        raise ProviderError(f"Unable to delete container {change.target}", details="It is still there.")
+
+
+_VERBS: Mapping[str, Callable[[Change, Provider, _Run], Instance | None]] = {
+    "create": _create,
+    "start": _start,
+    "stop": _stop,
+    "delete": _delete,
+}
+
+
+def _read(provider: Provider, instance: Instance) -> Instance | None:
+    return provider.observe(instance.lab).instance(instance.name)
+
+
+def _compare(wanted: Instance, made: Instance) -> None:
+    """Believe the host, not the request: what it says it has must be what was wanted."""
+    names = [*COMPARED, *(["status"] if wanted.status else [])]
+    pairs = {name: (_value(wanted, name), _value(made, name)) for name in names}
+    wrong = [f"{name}: wanted {one}, is {other}" for name, (one, other) in pairs.items() if one != other]
+    if wrong:
+        raise ProviderError(
+            f"Unable to make container {wanted.name} as the file says",
+            details="\n".join(wrong),
+            resolution="The host took the request and made something else: look at its own log.",
+        )
+
+
+def _value(instance: Instance, attribute: str) -> object:
+    value = getattr(instance, attribute)
+    # Hosts keep devices by name, in no order.
+    return sorted(value, key=lambda one: one.name) if attribute == "devices" else value
+
+
+def _instance(change: Change) -> Instance:
+    found = change.after or change.before
+    if not isinstance(found, Instance):
+        raise TypeError(f"change {change.action} of {change.target} is not of a container")
+    return found
+
+
+def _told(errors: Sequence[BaseException], wanted: Sequence[Change], done: Sequence[Change]) -> BaseException:
+    """The first failure with what was done and what was not; a mistake of ours (no ``ProvisionError``) as it is."""
+    first = next((one for one in errors if not isinstance(one, ProvisionError)), errors[0])
+    if not isinstance(first, ProvisionError):
+        return first
+    details = [first.details, *(str(one) for one in errors if one is not first)]
+    details.append("Done: " + _list(done))
+    details.append("Not done: " + _list([one for one in wanted if one not in done]))
+    kind = type(first) if isinstance(first, ProviderError) else ProviderError
+    told = kind(first.message, details="\n".join(filter(None, details)), resolution=first.resolution)
+    told.__cause__ = first
+    return told
+
+
+def _list(changes: Sequence[Change]) -> str:
+    return ", ".join(f"{one.action} {one.target}" for one in changes) or "nothing"

@@ -1,0 +1,29 @@
+"""The registry of providers: one driver per kind of host, imported when the first host of that kind is met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from provisioner.providers.base import Provider
+
+
+def _incus(host: str, **settings: Any) -> Provider:
+    from provisioner.providers.incus import IncusProvider
+
+    return IncusProvider(host, **settings)
+
+
+def _fake(host: str, **settings: Any) -> Provider:
+    from provisioner.providers.fake import FakeProvider
+
+    return FakeProvider(host, **settings)
+
+
+REGISTRY: Mapping[str, Callable[..., Provider]] = {"incus": _incus, "fake": _fake}
+
+
+def provider_for(host: str, kind: str, **settings: Any) -> Provider:
+    """The provider of host ``host``, a host of ``kind`` ("incus", "fake"); ``settings`` are that driver's own."""
+    driver: Provider = REGISTRY[kind](host, **settings)
+    return driver

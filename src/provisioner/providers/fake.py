@@ -1,0 +1,234 @@
+"""A provider in memory, as faithful as the contract suite can tell: for tests, and for trying the program out.
+
+What fails is said by state, not by scripted calls: a pool with no room, an image that is not there, a container that
+never comes up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.providers.base import READY_TIMEOUT_S, Provider
+from provisioner.state import Execution, Fleet, HostState, Instance, Status
+
+Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
+
+
+@dataclass
+class Container:
+    """One container of the fake: what it is, and its files."""
+
+    instance: Instance
+    files: dict[str, bytes] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Volume:
+    """One artifact volume of the fake."""
+
+    digest: str
+    ready: bool = False
+    content: bytes = b""
+
+
+class FakeProvider(Provider):
+    """A host that exists in this process only; its attributes are the state of the world, to be set and read by tests."""
+
+    kind: ClassVar[str] = "fake"
+
+    def __init__(
+        self, host: str, *, images: Sequence[str] = ("debian/12", "debian/13"), room: int = 1000
+    ) -> None:
+        super().__init__(host)
+        self.images = set(images)
+        self.room = room
+        """How many containers the storage pool can hold."""
+        self.available = True
+        self.never_ready: set[str] = set()
+        """Names of containers that start and never come up."""
+        self.alters: dict[str, object] = {}
+        """Attributes that the host sets to something else than asked for, as a host with own limits would."""
+        self.programs: dict[str, Program] = dict(PROGRAMS)
+        self.containers: dict[str, Container] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.exports: dict[bytes, Volume] = {}
+        self._lock = threading.RLock()
+
+    def check_available(self) -> None:
+        """Return, unless ``available`` is False."""
+        if not self.available:
+            raise UnavailableError(f"Unable to reach host {self.host}", resolution="Set its attribute `available`.")
+
+    def observe(self, lab: str) -> Fleet:
+        """The containers of ``lab``; all others are strangers."""
+        self.check_available()
+        with self._lock:
+            ours = [one.instance for one in self.containers.values() if one.instance.lab == lab]
+            names = frozenset(self.containers) - {one.name for one in ours}
+            complete = frozenset(name for name, volume in self.volumes.items() if volume.ready)
+        state = HostState(self.host, strangers=names, images=frozenset(self.images), volumes=complete)
+        return Fleet(lab, tuple(sorted(ours, key=lambda one: one.name)), hosts={self.host: state})
+
+    def create(self, instance: Instance) -> Instance:
+        """Create the container when its image and volumes are there, its name is free and the pool has room."""
+        what = f"Unable to create container {instance.name}"
+        with self._lock:
+            if instance.image not in self.images:
+                there = ", ".join(sorted(self.images)) or "none"
+                raise ProviderError(f"{what}: image {instance.image} not found", details=f"Images there: {there}")
+            if instance.name in self.containers:
+                raise ProviderError(what, details="The name is taken.")
+            if len(self.containers) >= self.room:
+                raise ProviderError(what, details="No space left on device", resolution="The pool is full: grow it.")
+            for device in instance.devices:
+                if device.kind == "volume" and device.properties["volume"] not in self.volumes:
+                    raise ProviderError(what, details=f"Volume {device.properties['volume']} not found")
+            altered = replace(instance, **self.alters)  # type: ignore[arg-type]
+            made = replace(altered, services=(), status=Status.STOPPED, address=None)
+            self.containers[instance.name] = Container(made)
+            return made
+
+    def start(self, instance: Instance) -> None:
+        """Start it; it gets an address when it is ready."""
+        container = self._owned(instance, "start")
+        if container is None:
+            raise ProviderError(f"Unable to start container {instance.name}", details="There is none.")
+        container.instance = replace(container.instance, status=Status.RUNNING)
+
+    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:  # noqa: ARG002 - it always stops at once
+        """Stop it; a stopped or missing one is success."""
+        container = self._owned(instance, "stop")
+        if container is not None:
+            container.instance = replace(container.instance, status=Status.STOPPED, address=None)
+
+    def delete(self, instance: Instance) -> None:
+        """Delete it; a missing one is success, a stranger's is refused."""
+        with self._lock:
+            if self._owned(instance, "delete") is not None:
+                del self.containers[instance.name]
+
+    def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
+        """Give it an address, unless it is one of ``never_ready``."""
+        container = self._container(instance.name)
+        if instance.name in self.never_ready or container.instance.status is not Status.RUNNING:
+            details = f"It was not ready after {timeout_s:.0f} s.\nThe end of its console:\n(empty)"
+            raise ReadyTimeoutError(f"Unable to start container {instance.name}", details=details)
+        with self._lock:
+            number = sorted(self.containers).index(instance.name) + 2
+            container.instance = replace(container.instance, address=f"192.0.2.{number}")
+        return container.instance
+
+    def execute(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+        timeout_s: float | None = None,  # noqa: ARG002 - its programs end at once
+    ) -> Execution:
+        """Run one of ``programs``; any other command is missing (127), as it would be in an empty container."""
+        container = self._container(name)
+        if container.instance.status is not Status.RUNNING:
+            raise ProviderError(f"Unable to run {command[0]} in container {name}", details="It is not running.")
+        program = self.programs.get(command[0])
+        if program is None:
+            return Execution(127, b"", b"Command not found")
+        return program(container, command, stdin, environment or {})
+
+    def push(
+        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    ) -> None:
+        """Keep the file's bytes and mode; root owns everything here."""
+        if (uid, gid) != (0, 0):
+            raise NotImplementedError("the fake knows no other owner than root")
+        container = self._container(name)
+        content = source if isinstance(source, bytes) else source.read_bytes()
+        container.files[path], container.modes[path] = content, mode
+
+    def pull(self, name: str, path: str, target: Path) -> None:
+        """Give a file's bytes back."""
+        files = self._container(name).files
+        if path not in files:
+            raise ProviderError(f"Unable to copy {path} from container {name}", details="Not Found")
+        target.write_bytes(files[path])
+
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty volume; one that is ready is refused."""
+        with self._lock:
+            if volume in self.volumes and self.volumes[volume].ready:
+                raise ProviderError(f"Unable to create volume {volume}", details="Its content is complete.")
+            self.volumes[volume] = Volume(digest)
+
+    def mark_volume_ready(self, volume: str) -> None:
+        """Mark it ready."""
+        self._volume(volume).ready = True
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete it unless a container uses it."""
+        with self._lock:
+            used = {one.properties.get("volume") for box in self.containers.values() for one in box.instance.devices}
+            if volume not in used:
+                self.volumes.pop(volume, None)
+
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write its content."""
+        target.write_bytes(self._volume(volume).content)
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make it from an exported file."""
+        content = source.read_bytes()
+        with self._lock:
+            self.volumes[volume] = Volume(digest, ready=True, content=content)
+
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """Ansible cannot reach a container that exists only here; the variables say so."""
+        return {"ansible_connection": "fake", "provision_instance": name}
+
+    def _container(self, name: str) -> Container:
+        if name not in self.containers:
+            raise ProviderError(f"Unable to use container {name}", details="There is none.")
+        return self.containers[name]
+
+    def _volume(self, name: str) -> Volume:
+        if name not in self.volumes:
+            raise ProviderError(f"Unable to use volume {name}", details="There is none.")
+        return self.volumes[name]
+
+    def _owned(self, instance: Instance, verb: str) -> Container | None:
+        container = self.containers.get(instance.name)
+        if container is not None and container.instance.lab != instance.lab:
+            details = f"It does not bear the mark of lab {instance.lab}: provision did not make it."
+            raise ProviderError(f"Unable to {verb} container {instance.name}", details=details)
+        return container
+
+
+def _cat(_container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]) -> Execution:
+    return Execution(0, stdin, b"")
+
+
+def _true(_container: Container, _command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
+    return Execution(0, b"", b"")
+
+
+def _false(_container: Container, _command: Sequence[str], _stdin: bytes, _env: Mapping[str, str]) -> Execution:
+    return Execution(1, b"", b"")
+
+
+def _printenv(_container: Container, command: Sequence[str], _stdin: bytes, env: Mapping[str, str]) -> Execution:
+    return Execution(0, env[command[1]].encode() + b"\n", b"") if command[1] in env else Execution(1, b"", b"")
+
+
+def _stat(container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
+    """``stat -c %a PATH``."""
+    mode = container.modes.get(command[-1])
+    return Execution(1, b"", b"No such file") if mode is None else Execution(0, f"{mode:o}\n".encode(), b"")
+
+
+PROGRAMS: Mapping[str, Program] = {"cat": _cat, "true": _true, "false": _false, "printenv": _printenv, "stat": _stat}

@@ -1,0 +1,207 @@
+"""Incus over its unix socket: every verb of ``Provider``; pylxd is imported here only, and only by what needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.base import READY_TIMEOUT_S, Provider
+from provisioner.providers.incus import execute, failures, files, ready, volumes
+from provisioner.providers.incus.client import Client, default_endpoint
+from provisioner.providers.incus.translate import LAB, instance_of, is_root, request_for
+from provisioner.providers.incus.wire import WireError
+from provisioner.state import Execution, Fleet, HostState, Instance
+
+PROFILE = "default"
+_STOP_BY_FORCE_S = 30
+
+
+class IncusProvider(Provider):
+    """One Incus host, reached through its unix socket; one object serves many threads."""
+
+    kind: ClassVar[str] = "incus"
+
+    def __init__(self, host: str, *, endpoint: str | None = None) -> None:
+        super().__init__(host)
+        self.endpoint = endpoint or default_endpoint()
+        self._client = Client(self.endpoint)
+
+    def check_available(self) -> None:
+        """Return when Incus answers and this user may use it; ``UnavailableError`` that says what to do, else."""
+        with failures.reachable(self.endpoint):
+            self._client.get()
+
+    def observe(self, lab: str) -> Fleet:
+        """The containers of ``lab`` as they are now, in one recursive call, and what else the host has."""
+        with failures.reachable(self.endpoint):
+            found = self._client.get("instances", recursion="2")
+            aliases = self._client.get("images", "aliases", recursion="1")
+            server = self._client.get()
+            complete = volumes.ready(self._client, self._pool)
+        ours = sorted((one for one in found if one["config"].get(LAB) == lab), key=lambda one: str(one["name"]))
+        state = HostState(
+            name=self.host,
+            architecture=server["environment"]["kernel_architecture"],
+            strangers=frozenset(one["name"] for one in found) - {one["name"] for one in ours},
+            images=frozenset(one["name"] for one in aliases),
+            volumes=complete,
+        )
+        return Fleet(lab, tuple(instance_of(one, self.host) for one in ours), hosts={self.host: state})
+
+    def create(self, instance: Instance) -> Instance:
+        """Create the container from a local image, unprivileged and stopped, and read it back."""
+        with failures.worded(f"Unable to create container {instance.name}", pool=self._pool):
+            self._require_image(instance)
+            body = request_for(instance, self._root_disk, self._pool)
+            try:
+                self._client.change("post", "instances", body=body)
+            except WireError as error:
+                if not failures.is_name_clash(error):
+                    self.delete(instance)
+                raise
+            return self._read(instance.name)
+
+    def start(self, instance: Instance) -> None:
+        """Start the container; a running one is success."""
+        with failures.worded(f"Unable to start container {instance.name}", pool=self._pool):
+            if self._owned(instance, "start")["status"] == "Running":
+                return
+            self._change_state(instance.name, "start")
+
+    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
+        """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+        with failures.worded(f"Unable to stop container {instance.name}"):
+            found = self._owned(instance, "stop")
+            if found.get("status", "Stopped") == "Stopped":
+                return
+            try:
+                self._change_state(instance.name, "stop", timeout=int(timeout_s))
+            except WireError:
+                # It did not stop in time, or is frozen and cannot hear; what else is wrong, force will say.
+                self._change_state(instance.name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+
+    def delete(self, instance: Instance) -> None:
+        """Delete the container, running or not; a missing one is success, one without this lab's mark is refused."""
+        with failures.worded(f"Unable to delete container {instance.name}"):
+            found = self._owned(instance, "delete")
+            if not found:
+                return
+            if found["status"] != "Stopped":
+                self._change_state(instance.name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+            self._client.change("delete", "instances", instance.name)
+
+    def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
+        """Block until systemd has started and the container has an IPv4 address, and read it back."""
+        with failures.worded(f"Unable to wait for container {instance.name}"):
+            ready.wait(self._client, instance.name, timeout_s)
+            return self._read(instance.name)
+
+    def execute(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Execution:
+        """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
+        what = f"Unable to run {command[0]} in container {name}"
+        with failures.worded(what):
+            try:
+                return execute.run(
+                    self.endpoint, name, command, stdin=stdin, environment=environment, timeout_s=timeout_s
+                )
+            except execute.ExecutionTimeoutError as error:
+                raise ProviderError(what, details=f"It was killed after {timeout_s:.0f} s.") from error
+
+    def push(
+        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    ) -> None:
+        """Write a file into the container, streamed, and read back its size."""
+        with failures.worded(f"Unable to copy a file to {path} in container {name}"):
+            files.push(self.endpoint, name, source, path, mode=mode, uid=uid, gid=gid)
+
+    def pull(self, name: str, path: str, target: Path) -> None:
+        """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
+        with failures.worded(f"Unable to copy {path} from container {name}"):
+            files.pull(self.endpoint, name, path, target)
+
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
+        with failures.worded(f"Unable to create volume {volume}"):
+            volumes.create(self._client, self._pool, volume, digest)
+
+    def mark_volume_ready(self, volume: str) -> None:
+        """Say that the volume's content is complete."""
+        with failures.worded(f"Unable to mark volume {volume}"):
+            volumes.mark_ready(self._client, self._pool, volume)
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete an artifact volume; a missing one is success, one still in use is left."""
+        with failures.worded(f"Unable to delete volume {volume}"):
+            volumes.delete(self._client, self._pool, volume)
+
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one compressed file that appears when it is whole."""
+        with failures.worded(f"Unable to export volume {volume}"):
+            volumes.export(self._client, self._pool, volume, target)
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+        with failures.worded(f"Unable to import volume {volume} from {source}", pool=self._pool):
+            volumes.restore(self._client, self._pool, volume, digest, source)
+
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """Our connection plugin and the socket that it uses."""
+        return {
+            "ansible_connection": "provision_incus",
+            "provision_instance": name,
+            "provision_endpoint": self.endpoint,
+        }
+
+    def _change_state(self, name: str, action: str, **options: Any) -> None:
+        self._client.change("put", "instances", name, "state", body={"action": action, **options})
+
+    def _read(self, name: str) -> Instance:
+        return instance_of(self._client.get("instances", name, recursion="1"), self.host)
+
+    def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+        """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
+        found: Mapping[str, Any] = self._client.find("instances", instance.name) or {}
+        if found and found["config"].get(LAB) != instance.lab:
+            raise ProviderError(
+                f"Unable to {verb} container {instance.name}",
+                details=f"It does not bear the mark of lab {instance.lab}: provision did not make it.",
+                resolution="Choose another name in the file; provision never touches what it did not make.",
+            )
+        return found
+
+    def _require_image(self, instance: Instance) -> None:
+        if self._client.find("images", "aliases", instance.image) is None:
+            there = sorted(one["name"] for one in self._client.get("images", "aliases", recursion="1"))
+            raise ProviderError(
+                f"Unable to create container {instance.name}: image {instance.image} not found",
+                details="Images there: " + (", ".join(there) or "none"),
+                resolution=f"Run: sudo provision host prepare --image {instance.image}",
+            )
+
+    @cached_property
+    def _root_disk(self) -> Mapping[str, str]:
+        with failures.reachable(self.endpoint):
+            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", PROFILE)["devices"]
+        root = next((one for one in devices.values() if is_root(one)), None)
+        if root is None:
+            raise UnavailableError(
+                f"Unable to use profile {PROFILE} of host {self.host}",
+                details="It has no root disk, so there is no storage pool to use.",
+                resolution="Run: sudo provision host prepare",
+            )
+        return root
+
+    @property
+    def _pool(self) -> str:
+        return self._root_disk["pool"]

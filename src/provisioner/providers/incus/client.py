@@ -1,0 +1,90 @@
+"""Requests about instances, images and volumes through pylxd, one client per thread, with its errors as ``WireError``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from provisioner.providers.incus.wire import WireError
+
+if TYPE_CHECKING:
+    import pylxd
+
+_WAIT_S = 30
+"""One request waits so long for an operation; pylxd's sockets give up after 60 s of silence."""
+
+
+def default_endpoint() -> str:
+    """The unix socket of this machine's Incus: ``$INCUS_SOCKET``, else ``$INCUS_DIR/unix.socket``, else the usual one."""
+    folder = os.environ.get("INCUS_DIR") or "/var/lib/incus"
+    return os.environ.get("INCUS_SOCKET") or os.path.join(folder, "unix.socket")
+
+
+class Client:
+    """The JSON side of one Incus; usable from many threads at once."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._threads = threading.local()
+
+    def get(self, *path: str, **query: str) -> Any:
+        """What Incus says of the thing at ``path``."""
+        return self._request("get", path, params=query)["metadata"]
+
+    def find(self, *path: str, **query: str) -> Any | None:
+        """What Incus says of the thing at ``path``, or None when there is none: the only place that decides so."""
+        try:
+            return self.get(*path, **query)
+        except WireError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def change(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> None:
+        """Post, put, patch or delete, and return when the operation that it started has ended well."""
+        answer = self._request(method, path, json=body)
+        if answer.get("operation"):
+            self.wait(answer["operation"])
+
+    def wait(self, operation: str) -> None:
+        """Return when the operation (its address) has ended well; ``WireError`` with its words when it has failed."""
+        name = operation.partition("?")[0].rpartition("/")[2]
+        while (state := self.find("operations", name, "wait", timeout=str(_WAIT_S))) is not None:
+            if state["status"] != "Running":
+                return
+        # Incus forgets an operation 5 s after its end; every caller reads back what it made.
+
+    def _request(self, method: str, path: tuple[str, ...], **arguments: Any) -> dict[str, Any]:
+        from pylxd.exceptions import LXDAPIException
+
+        node = self._pylxd().api
+        for segment in path:
+            node = node[quote(segment, safe="")]
+        try:
+            answer: dict[str, Any] = getattr(node, method)(**arguments).json()
+        except LXDAPIException as error:
+            raise WireError(_status(error), str(error)) from error
+        return answer
+
+    def _pylxd(self) -> pylxd.Client:
+        import pylxd
+        from pylxd.exceptions import ClientConnectionFailed
+
+        if not hasattr(self._threads, "client"):
+            try:
+                # Without an endpoint pylxd looks for LXD only.
+                self._threads.client = pylxd.Client(endpoint=self.endpoint)
+            except ClientConnectionFailed as error:
+                raise ConnectionError(str(error)) from error
+        return self._threads.client
+
+
+def _status(error: Any) -> int:
+    """A failed operation is an answer with HTTP status 200 whose body says what went wrong."""
+    status: int = error.response.status_code
+    if status == 200:
+        return int(error.response.json().get("error_code") or 400)
+    return status

@@ -1,0 +1,160 @@
+"""Run one command in a container over websockets, with stdin, and give back every byte that it wrote."""
+
+from __future__ import annotations
+
+import selectors
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from http.client import HTTPResponse
+from typing import Any
+
+from provisioner.providers.incus import wire
+from provisioner.state import Execution
+
+NOT_RUN = {"Command not found": 127, "Command not executable": 126}
+"""Incus fails the operation where a shell would give these exit codes."""
+
+START_ATTEMPTS = 3
+_NEVER_STARTED = "Timed out waiting for websockets to connect"
+_STDIN_CHUNK_BYTES = 1 << 15
+_MARK = "PROVISIONER_EXECUTION"
+_KILL = 'for one in $(grep -lszF "$1" /proc/[0-9]*/environ); do one=${one%/environ}; kill -KILL "${one#/proc/}"; done'
+
+
+class ExecutionTimeoutError(Exception):
+    """The command ran longer than it was allowed to, and was killed."""
+
+
+@dataclass
+class _Streams:
+    sockets: Mapping[str, wire.WebSocket]
+    unsent: memoryview
+    deadline: float | None
+    output: Mapping[str, bytearray] = field(default_factory=lambda: {"1": bytearray(), "2": bytearray()})
+
+
+def run(
+    endpoint: str,
+    name: str,
+    command: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+) -> Execution:
+    """Run ``command`` as root in ``name``; ``WireError`` when Incus refuses, ``ExecutionTimeoutError`` after a kill."""
+    variables = dict(environment or {})
+    if timeout_s is not None:
+        variables[_MARK] = str(uuid.uuid4())
+    for attempt in range(1, START_ATTEMPTS + 1):
+        try:
+            return _attempt(endpoint, name, command, stdin, variables, timeout_s)
+        except ExecutionTimeoutError:
+            kill(endpoint, name, f"{_MARK}={variables[_MARK]}")
+            raise
+        except wire.WireError as error:
+            # On a busy host the sockets may not all be there in the 5 s that Incus allows; nothing has run then.
+            if _NEVER_STARTED not in str(error) or attempt == START_ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
+
+
+def kill(endpoint: str, name: str, mark: str) -> None:
+    """Kill every process in ``name`` that has ``mark`` in its environment.
+
+    The signal of the exec API reaches only the process that it started, never that one's children.
+    """
+    _attempt(endpoint, name, ["sh", "-c", _KILL, "sh", mark], b"", {}, None)
+
+
+def _attempt(
+    endpoint: str,
+    name: str,
+    command: Sequence[str],
+    stdin: bytes,
+    environment: Mapping[str, str],
+    timeout_s: float | None,
+) -> Execution:
+    body = {"command": list(command), "environment": dict(environment), "wait-for-websocket": True}
+    answer = wire.call(endpoint, "POST", wire.path_of("instances", name, "exec"), body)["metadata"]
+    with ExitStack() as stack:
+        waiter = stack.enter_context(closing(wire.UnixConnection(endpoint, timeout_s=None)))
+        # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
+        waiter.request("GET", wire.path_of("operations", answer["id"], "wait"))
+        try:
+            streams = _connect(endpoint, answer, stack, stdin, timeout_s)
+            _pump(streams)
+        except (wire.WireError, ConnectionError):
+            _result(waiter.getresponse(), {})  # The operation knows the reason why there was nothing to connect to.
+            raise
+        return _result(waiter.getresponse(), streams.output)
+
+
+def _connect(
+    endpoint: str, answer: Mapping[str, Any], stack: ExitStack, stdin: bytes, timeout_s: float | None
+) -> _Streams:
+    def opened(secret: str) -> wire.WebSocket:
+        path = wire.path_of("operations", answer["id"], "websocket", secret=secret)
+        return stack.enter_context(closing(wire.WebSocket(endpoint, path)))
+
+    keys = answer["metadata"]["fds"]
+    chunks = (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
+    unsent = b"".join([*map(wire.encoded, chunks), wire.END_OF_INPUT])
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    return _Streams({one: opened(keys[one]) for one in ("0", "1", "2")}, memoryview(unsent), deadline)
+
+
+def _pump(streams: _Streams) -> None:
+    """Move stdin and both outputs at once (a command that fills one while we feed another would wait for ever)."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(streams.sockets["0"], selectors.EVENT_WRITE, "0")
+        for one in streams.output:
+            selector.register(streams.sockets[one], selectors.EVENT_READ, one)
+        # Frames that came in the same packet as the handshake are not announced by the selector.
+        for one in streams.output:
+            _read(streams, one, selector, parse_only=True)
+        while any(not streams.sockets[one].ended for one in streams.output):
+            for key, _ in selector.select(_left(streams.deadline)):
+                if key.data == "0":
+                    _write(streams, selector)
+                else:
+                    _read(streams, key.data, selector)
+
+
+def _left(deadline: float | None) -> float | None:
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise ExecutionTimeoutError
+    return left
+
+
+def _write(streams: _Streams, selector: selectors.BaseSelector) -> None:
+    # A command may end without reading what it was given: that is its right, and its exit code says the rest.
+    sent = len(streams.unsent)
+    with suppress(BrokenPipeError, ConnectionResetError):
+        sent = streams.sockets["0"].send(streams.unsent)
+    streams.unsent = streams.unsent[sent:]
+    if not streams.unsent:
+        selector.unregister(streams.sockets["0"])
+
+
+def _read(streams: _Streams, one: str, selector: selectors.BaseSelector, *, parse_only: bool = False) -> None:
+    socket = streams.sockets[one]
+    streams.output[one].extend(socket.parse() if parse_only else socket.receive())
+    if socket.ended:
+        selector.unregister(socket)
+
+
+def _result(response: HTTPResponse, output: Mapping[str, bytearray]) -> Execution:
+    try:
+        answer = wire.answer_of(response)["metadata"]
+    except wire.WireError as error:
+        if str(error) not in NOT_RUN:
+            raise
+        return Execution(NOT_RUN[str(error)], b"", str(error).encode())
+    return Execution(answer["metadata"]["return"], bytes(output["1"]), bytes(output["2"]))

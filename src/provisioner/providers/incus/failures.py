@@ -1,0 +1,81 @@
+"""What Incus says when something fails, in our words: what failed, what it said, what to do now."""
+
+from __future__ import annotations
+
+import grp
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.incus.wire import WireError
+
+_PREPARE = "Run: sudo provision host prepare"
+_NAME_TAKEN = ("unique constraint failed", "already exists")
+_RESOLUTIONS = {
+    "no space left on device": "Storage pool {pool} is full. See: incus storage info {pool}; grow it with: "
+    "incus storage set {pool} size=<more>GiB; or delete what is not needed.",
+    "disk quota exceeded": "The disk given to it is too small, or storage pool {pool} is full: incus storage info {pool}",
+    "unique constraint failed": "The name is taken: choose another one, or look who has it: incus list",
+    "already exists": "The name is taken: choose another one, or look who has it: incus list",
+    "address already in use": "Another program on this host listens on that port: give another port, or stop it.",
+    "setgid/uid": "This user has no subordinate ids. " + _PREPARE,
+    "newuidmap": "Root has no subordinate ids. " + _PREPARE,
+}
+
+
+@contextmanager
+def worded(message: str, *, pool: str = "default") -> Iterator[None]:
+    """Turn whatever Incus or its socket answers into a ``ProviderError`` that begins with ``message``."""
+    try:
+        yield
+    except (WireError, OSError, HTTPException) as error:
+        raise ProviderError(message, details=_words(error), resolution=_resolution(error, pool)) from error
+
+
+def is_name_clash(error: WireError) -> bool:
+    """Whether a creation failed because somebody else has the name (Incus shows its database's words)."""
+    return any(words in str(error).lower() for words in _NAME_TAKEN)
+
+
+@contextmanager
+def reachable(endpoint: str) -> Iterator[None]:
+    """Turn a socket that is missing, refused or forbidden into an ``UnavailableError`` that says what to do."""
+    try:
+        yield
+    except (WireError, OSError, HTTPException) as error:
+        raise unavailable(endpoint, error) from error
+
+
+def unavailable(endpoint: str, error: Exception) -> UnavailableError:
+    """Why Incus at ``endpoint`` does not answer this user, and what to do."""
+    message = f"Unable to reach Incus at {endpoint}"
+    if not Path(endpoint).parent.is_dir() or (_may_enter(endpoint) and not Path(endpoint).exists()):
+        return UnavailableError(message, details="There is no such socket.", resolution=_PREPARE)
+    if not os.access(endpoint, os.W_OK):
+        group = _group(endpoint)
+        resolution = f"Run: sudo usermod -aG {group} $USER, then log in again"
+        return UnavailableError(message, details=f"This user is not in group {group}.", resolution=resolution)
+    return UnavailableError(message, details=_words(error), resolution=f"Is incusd running? {_PREPARE}")
+
+
+def _may_enter(endpoint: str) -> bool:
+    return os.access(Path(endpoint).parent, os.X_OK)
+
+
+def _group(endpoint: str) -> str:
+    try:
+        return grp.getgrgid(os.stat(endpoint).st_gid).gr_name
+    except (OSError, KeyError):
+        return "incus-admin"
+
+
+def _words(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+def _resolution(error: Exception, pool: str) -> str:
+    text = str(error).lower()
+    return next((words.format(pool=pool) for part, words in _RESOLUTIONS.items() if part in text), "")

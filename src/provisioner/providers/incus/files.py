@@ -1,0 +1,86 @@
+"""Copy one file into or out of a container, streamed: a file of any size costs the memory of one block."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+from provisioner.providers.incus import wire
+
+
+def push(
+    endpoint: str, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+) -> None:
+    """Write ``path`` in ``name`` anew with this mode and owner; ``WireError`` when it did not arrive whole."""
+    there = wire.path_of("instances", name, "files", path=path)
+    _make_room(endpoint, there)
+    headers = {"X-Incus-mode": f"{mode:04o}", "X-Incus-uid": str(uid), "X-Incus-gid": str(gid), "X-Incus-type": "file"}
+    with ExitStack() as stack:
+        body: IO[bytes] | bytes = source if isinstance(source, bytes) else stack.enter_context(source.open("rb"))
+        size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        with _answer(endpoint, "POST", there, body, {**headers, "Content-Length": str(size)}) as response:
+            response.read()
+    arrived = _look(endpoint, there)
+    if arrived.get("Content-Length") != str(size):
+        raise wire.WireError(0, f"{size} bytes were sent, {arrived.get('Content-Length')} are there")
+
+
+def pull(endpoint: str, name: str, path: str, target: Path) -> None:
+    """Copy ``path`` in ``name`` to ``target``, which appears when it is whole; ``WireError`` when it cannot be read."""
+    with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
+        if response.headers["X-Incus-type"] != "file":
+            raise wire.WireError(400, f"it is a {response.headers['X-Incus-type']}, not a file")
+        save(response, target)
+
+
+def save(response: http.client.HTTPResponse, target: Path) -> None:
+    """Stream a response's body into ``target`` under a temporary name, and give it its name once it is whole."""
+    size = response.headers["Content-Length"]
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        try:
+            shutil.copyfileobj(response, file, wire.BLOCK_BYTES)
+            # http.client's reads by block end silently where the other side stopped.
+            if size is not None and file.tell() != int(size):
+                raise wire.WireError(0, f"{size} bytes were announced, {file.tell()} arrived")
+            file.flush()
+            os.replace(file.name, target)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _make_room(endpoint: str, there: str) -> None:
+    """Remove a file that is there: Incus would keep its mode and owner, so a secret could land in a readable file."""
+    try:
+        found = _look(endpoint, there)
+    except wire.WireError as error:
+        if error.status != 404:
+            raise
+        return
+    if found.get("X-Incus-type") == "directory":
+        raise wire.WireError(400, "it is a directory")
+    wire.call(endpoint, "DELETE", there)
+
+
+def _look(endpoint: str, there: str) -> http.client.HTTPMessage:
+    with _answer(endpoint, "HEAD", there) as response:
+        return response.headers
+
+
+@contextmanager
+def _answer(
+    endpoint: str,
+    method: str,
+    path: str,
+    body: IO[bytes] | bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Iterator[http.client.HTTPResponse]:
+    with closing(wire.UnixConnection(endpoint, timeout_s=None)) as connection:
+        connection.request(method, path, body, dict(headers or {}))
+        yield wire.checked(connection.getresponse())

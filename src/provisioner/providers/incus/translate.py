@@ -1,0 +1,108 @@
+"""Our values in Incus' words and back: what is written by ``request_for`` is read back equal by ``instance_of``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.state import Device, Instance, InstanceKind, Status
+
+LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
+ARTIFACT, READY = "user.provisioner.artifact", "user.provisioner.ready"
+
+_STATUS = {"Running": Status.RUNNING, "Stopped": Status.STOPPED, "Frozen": Status.FROZEN}
+_DECIMAL = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "EB": 10**18}
+_BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
+_UNITS = _DECIMAL | _BINARY
+
+
+def request_for(instance: Instance, root: Mapping[str, str], pool: str) -> dict[str, Any]:
+    """The body that creates ``instance``; ``root`` is the profile's root disk, ``pool`` holds the artifact volumes."""
+    config = {
+        LAB: instance.lab,
+        KIND: str(instance.kind),
+        IMAGE: instance.image,
+        "security.privileged": "false",
+        "security.nesting": str(instance.nesting).lower(),
+    }
+    if instance.cpu is not None:
+        config["limits.cpu"] = str(instance.cpu)
+    if instance.memory is not None:
+        config["limits.memory"] = str(instance.memory)
+    devices = {device.name: _incus_device(device, pool) for device in instance.devices}
+    if instance.disk is not None:
+        # A local device replaces the profile's whole, so that its pool and path are repeated.
+        devices["root"] = {**root, "size": str(instance.disk)}
+    source = {"type": "image", "alias": instance.image}
+    return {"name": instance.name, "type": "container", "source": source, "config": config, "devices": devices}
+
+
+def instance_of(found: Mapping[str, Any], host: str) -> Instance:
+    """The container as Incus says it is; only what is set on it, not what its profile sets."""
+    config, devices = found["config"], found["devices"]
+    root = next((one for one in devices.values() if is_root(one)), None) or {}
+    neutral = (_neutral_device(name, one) for name, one in sorted(devices.items()))
+    return Instance(
+        name=found["name"],
+        host=host,
+        lab=config.get(LAB, ""),
+        image=config.get(IMAGE, ""),
+        cpu=_count(config.get("limits.cpu")),
+        memory=bytes_of(config.get("limits.memory")),
+        disk=bytes_of(root.get("size")),
+        nesting=config.get("security.nesting") == "true",
+        devices=tuple(one for one in neutral if one is not None),
+        kind=InstanceKind(config.get(KIND, InstanceKind.SERVING)),
+        status=_STATUS.get(found["status"], Status.ERROR),
+        address=address_in(found.get("state") or {}),
+    )
+
+
+def is_root(device: Mapping[str, str]) -> bool:
+    """Whether the device is the container's own disk."""
+    return device["type"] == "disk" and device.get("path") == "/"
+
+
+def address_in(state: Mapping[str, Any]) -> str | None:
+    """The container's IPv4 address on ``eth0``, or None."""
+    card = (state.get("network") or {}).get("eth0") or {}
+    found = (one for one in card.get("addresses", ()) if one["family"] == "inet" and one["scope"] == "global")
+    return next((str(one["address"]) for one in found), None)
+
+
+def bytes_of(text: str | None) -> int | None:
+    """A size of Incus in bytes; 0, which no file can ask for, when it is a share of the host ("50%")."""
+    if not text:
+        return None
+    match = re.fullmatch(r"(\d+)\s*(\w*)", text)
+    return int(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else 0
+
+
+def _count(text: str | None) -> int | None:
+    """The number of CPUs in ``limits.cpu``, which may also be a list of CPUs to be bound to ("0-3,8")."""
+    if not text:
+        return None
+    if text.isdigit():
+        return int(text)
+    ends = [part.partition("-") for part in text.split(",")]
+    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
+
+
+def _incus_device(device: Device, pool: str) -> dict[str, str]:
+    properties = device.properties
+    if device.kind == "volume":
+        disk = {"type": "disk", "pool": pool, "source": properties["volume"], "path": properties["path"]}
+        return disk | ({"readonly": "true"} if properties.get("readonly") == "true" else {})
+    listen, connect = f"tcp:{properties['listen']}", f"tcp:{properties['connect']}"
+    return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host"}
+
+
+def _neutral_device(name: str, found: Mapping[str, str]) -> Device | None:
+    if found["type"] == "proxy":
+        ends = {end: found[end].removeprefix("tcp:") for end in ("listen", "connect")}
+        return Device(name, "publish", ends)
+    if found["type"] == "disk" and "pool" in found and found.get("path") != "/":
+        readonly = found.get("readonly", "false")
+        return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})
+    return None
