@@ -86,13 +86,14 @@ def run_playbook(
         return False  # nothing of the event is written to disk
 
     with _run_folder(folder) as private, _secrets_file(secrets) as secrets_file, _interruptible() as is_interrupted:
+        (private / "ansible.cfg").touch()  # an empty one: the user's own configuration is for the user's own plays
         (private / "inventory").mkdir()
         (private / "inventory" / "hosts.yml").write_text(inventory, encoding="utf-8")
         ended = ansible_runner.run(
             private_data_dir=str(private),
             playbook=str(paths.playbooks() / playbook),
             inventory=str(private / "inventory" / "hosts.yml"),
-            envvars=ansible_environment(secrets_file),
+            envvars=ansible_environment(secrets_file) | {"ANSIBLE_CONFIG": str(private / "ansible.cfg")},
             extravars=dict(variables or {}),
             settings={"pexpect_timeout": CANCEL_POLL_S},
             suppress_env_files=True,
@@ -123,7 +124,6 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
         "ANSIBLE_NOCOWS": "1",
         "ANSIBLE_LOCALHOST_WARNING": "0",
-        "ANSIBLE_CONFIG": os.devnull,
     }
     if secrets_file is not None:
         environment["PROVISION_SECRETS_FILE"] = str(secrets_file)

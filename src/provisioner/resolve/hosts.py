@@ -13,7 +13,7 @@ INCUS_DOMAIN = "incus"
 
 def hosts_of(spec: Spec) -> Mapping[str, IncusHost | ProxmoxHost]:
     """The file's hosts; without any, the Incus on this machine under the name ``local``."""
-    return spec.hosts or {LOCAL_HOST: IncusHost(incus="local")}
+    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({"incus": "local"})}
 
 
 def host_of(spec: Spec, container: Container) -> str | None:

@@ -1,0 +1,107 @@
+"""The runner on this machine's own Ansible: results, failures, interruptions, and secrets that stay unwritten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import PlaybookError
+from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
+from provisioner.state import Secret
+
+CANARY = "CANARY-7f3a-value"
+INVENTORY = """
+all:
+  hosts:
+    localhost:
+      ansible_connection: local
+      ansible_python_interpreter: "{{ ansible_playbook_python }}"
+      token: "{{ lookup('provision_secret', 'it\\\\'s') }}"
+"""
+
+
+def _playbook(folder: Path, tasks: str) -> str:
+    file = folder / "play.yml"
+    file.write_text(f"- hosts: localhost\n  gather_facts: false\n  tasks:\n{tasks}", encoding="utf-8")
+    return str(file)
+
+
+def _files_with(text: str, folder: Path) -> list[Path]:
+    return [file for file in folder.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
+
+
+def test_a_secret_arrives_and_is_written_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_OTHER", CANARY)
+    seen = tmp_path / "seen"
+    playbook = _playbook(
+        tmp_path,
+        f"""
+    - name: Use it
+      ansible.builtin.copy:
+        content: "{{{{ token | length }}}} {{{{ lookup('env', 'PROVISION_SECRET_OTHER') }}}}"
+        dest: {seen}
+        mode: "0600"
+      no_log: true
+    - name: Keep what is on disk while the run goes on
+      ansible.builtin.command: grep -rl {CANARY[:-1]}[e] {tmp_path}/lab
+      register: found
+      failed_when: found.rc != 1
+      changed_when: false
+""",
+    )
+    events: list[TaskEvent] = []
+    result = run_playbook(
+        playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("it's", CANARY)], on_task=events.append
+    )
+    result.raise_for_failure("run the test")
+    assert seen.read_text(encoding="utf-8") == f"{len(CANARY)} "
+    assert _files_with(CANARY, tmp_path) == []
+    assert result.changed == {"localhost": 1}
+    assert [(one.status, one.task) for one in events][:2] == [("start", "Use it"), ("changed", "Use it")]
+    assert not list((tmp_path / "lab").glob("run-*"))
+    assert not list(Path("/dev/shm").glob("provision-*/secrets.json"))  # noqa: S108  # where secrets are during a run
+
+
+def test_a_failure_says_what_the_task_said(tmp_path: Path) -> None:
+    playbook = _playbook(tmp_path, '    - name: Break\n      ansible.builtin.fail:\n        msg: "no such thing"\n')
+    result = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab")
+    with pytest.raises(PlaybookError) as caught:
+        result.raise_for_failure("do it")
+    assert "Unable to do it" in str(caught.value)
+    assert "Break: no such thing" in caught.value.details
+    assert result.log is not None
+    assert "no such thing" in result.log.read_text(encoding="utf-8")
+
+
+def test_a_run_that_ends_without_a_task_is_a_failure_too(tmp_path: Path) -> None:
+    playbook = _playbook(tmp_path, "    - nonsense.module.name: {}\n")
+    with pytest.raises(PlaybookError, match="nonsense"):
+        run_playbook(playbook, INVENTORY, folder=tmp_path / "lab").raise_for_failure("do it")
+
+
+def test_a_missing_secret_fails_the_task(tmp_path: Path) -> None:
+    playbook = _playbook(tmp_path, '    - name: Show\n      ansible.builtin.debug:\n        msg: "{{ token }}"\n')
+    result = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("other", "x")])
+    assert "it's" in result.failures[0].message
+
+
+def test_hidden_results_stay_hidden() -> None:
+    event = {
+        "event": "runner_on_failed",
+        "event_data": {"host": "a", "task": "t", "role": "r", "res": {"censored": "x", "msg": CANARY}},
+    }
+    seen = task_event(event)
+    assert seen is not None
+    assert CANARY not in seen.message
+
+
+def test_nothing_failed_is_its_own_result() -> None:
+    result = PlaybookResult(0)
+    assert result.raise_for_failure("x") is result
+
+
+def test_the_environment_blanks_the_callers_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_A", CANARY)
+    assert CANARY not in ansible_environment().values()
+    assert ansible_environment()["PROVISION_SECRET_A"] == ""
