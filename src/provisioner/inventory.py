@@ -103,8 +103,7 @@ def _service_variables(service: Service) -> Any:
 
 def _marked(value: Any) -> Any:
     if isinstance(value, Secret):
-        quoted = value.name.replace("\\", "\\\\").replace("'", "\\'")
-        return _Template("{{ lookup('provision_secret', '" + quoted + "') }}")
+        return _Template("{{ lookup('provision_secret', '" + value.key + "') }}")
     if isinstance(value, Mapping):
         return {str(key): _marked(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,12 +77,14 @@ def run_playbook(
     import ansible_runner
 
     failures: list[TaskEvent] = []
+    changed: Counter[str] = Counter()
 
     def handle(event: dict[str, Any]) -> bool:
         one = task_event(event)
         if one is not None:
             if one.status in {"failed", "unreachable"}:
                 failures.append(one)
+            changed.update([one.host] if one.status == "changed" else [])
             on_task(one)
         return False  # nothing of the event is written to disk
 
@@ -102,8 +105,7 @@ def run_playbook(
             cancel_callback=is_interrupted,
         )
         log = _keep_log(private, folder, Path(playbook).stem)
-        stats = ended.stats or {}
-    return PlaybookResult(ended.rc, tuple(failures), dict(stats.get("changed") or {}), log)
+    return PlaybookResult(ended.rc, tuple(failures), changed, log)
 
 
 def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
@@ -193,7 +195,7 @@ def _secrets_file(secrets: Sequence[Secret]) -> Iterator[Path | None]:
     try:
         file = private / "secrets.json"
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-            json.dump({secret.name: secret.reveal() for secret in secrets}, stream)
+            json.dump({secret.key: secret.reveal() for secret in secrets}, stream)
         yield file
     finally:
         shutil.rmtree(private)

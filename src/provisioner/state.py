@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
+from urllib.parse import quote
 
 
 class Secret:
@@ -20,6 +21,11 @@ class Secret:
     def __init__(self, name: str, value: str | None) -> None:
         self.name = name
         self._value = value
+
+    @property
+    def key(self) -> str:
+        """The name with everything but letters, digits and ``_.-~/`` percent-encoded: safe in a template."""
+        return quote(self.name)
 
     @property
     def is_known(self) -> bool:

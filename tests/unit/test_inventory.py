@@ -43,7 +43,9 @@ def _lab(*services: Service) -> str:
 
 
 def test_every_string_survives_and_none_is_a_template(tmp_path: Path) -> None:
-    found = _read_by_ansible(_lab(_service({"litellm_list": NASTY, "litellm_flag": True, "litellm_count": 3})), tmp_path)
+    found = _read_by_ansible(
+        _lab(_service({"litellm_list": NASTY, "litellm_flag": True, "litellm_count": 3})), tmp_path
+    )
     variables = found["_meta"]["hostvars"]["gateway"]
     values = [one["__ansible_unsafe"] if isinstance(one, dict) else one for one in variables["litellm_list"]]
     assert values == NASTY
@@ -63,7 +65,7 @@ def test_a_secret_is_a_lookup_of_its_name_at_any_depth(tmp_path: Path) -> None:
     text = _lab(_service({"litellm_engines": [{"api_key": secret}], "litellm_master_key": secret}))
     assert "CANARY-VALUE" not in text
     variables = _read_by_ansible(text, tmp_path)["_meta"]["hostvars"]["gateway"]
-    lookup = "{{ lookup('provision_secret', 'it\\'s') }}"
+    lookup = "{{ lookup('provision_secret', 'it%27s') }}"
     assert variables["litellm_master_key"] == lookup
     assert variables["litellm_engines"] == [{"api_key": lookup}]
     assert secrets_of({"a": [{"b": (secret,)}]}) == {"it's": secret}

@@ -17,7 +17,7 @@ all:
     localhost:
       ansible_connection: local
       ansible_python_interpreter: "{{ ansible_playbook_python }}"
-      token: "{{ lookup('provision_secret', 'it\\\\'s') }}"
+      token: "{{ lookup('provision_secret', 'it%27s') }}"
 """
 
 
@@ -83,7 +83,7 @@ def test_a_run_that_ends_without_a_task_is_a_failure_too(tmp_path: Path) -> None
 def test_a_missing_secret_fails_the_task(tmp_path: Path) -> None:
     playbook = _playbook(tmp_path, '    - name: Show\n      ansible.builtin.debug:\n        msg: "{{ token }}"\n')
     result = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("other", "x")])
-    assert "it's" in result.failures[0].message
+    assert "it%27s" in result.failures[0].message
 
 
 def test_hidden_results_stay_hidden() -> None:
