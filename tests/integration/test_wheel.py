@@ -13,25 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.checkout import tracked_files
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("roles", "playbooks", "inventory")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from what git tracks and nothing else."""
+    """The wheel, built from what belongs to the checkout and nothing else."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    listed = subprocess.run(
-        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, source / name)
+    for name in tracked_files(ROOT):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, source / name)
     command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source))
     subprocess.run(command, check=True, capture_output=True, cwd=folder)
     (built,) = folder.glob("*.whl")
@@ -62,8 +57,7 @@ def _output(*command: str | Path, cwd: Path | None = None) -> str:
 
 def test_the_wheel_holds_every_role_playbook_and_template(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("provisioner/share/")}
-    listed = subprocess.run(("git", "ls-files", *FOLDERS), cwd=ROOT, capture_output=True, text=True, check=True)
-    present = {f"provisioner/share/{name}" for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    present = {f"provisioner/share/{name}" for name in tracked_files(ROOT, *FOLDERS)}
     assert present <= names
     assert "provisioner/share/playbooks/site.yml" in names
 

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.checkout import git
+
 USUAL_S = 240.0
 """How long a scenario is taken to last that has never passed here."""
 
@@ -66,15 +68,13 @@ def digest(root: Path, paths: Iterable[Path]) -> str:
 
 def changed_at(root: Path, paths: Iterable[Path]) -> float:
     """When ``paths`` were last changed, as git knows it (Unix time): infinity when not committed, 0 without git."""
-    where = ["--", *map(str, paths)]
-    git = ("git", "-C", str(root))
-    changed = subprocess.run([*git, "status", "--porcelain", *where], capture_output=True, text=True, check=False)
-    if changed.returncode:
+    where = ("--", *map(str, paths))
+    try:
+        if git(root, "status", "--porcelain", *where):
+            return float("inf")
+        return float(git(root, "log", "-1", "--format=%ct", *where).strip() or 0)
+    except subprocess.CalledProcessError:
         return 0.0
-    if changed.stdout:
-        return float("inf")
-    log = subprocess.run([*git, "log", "-1", "--format=%ct", *where], capture_output=True, text=True, check=False)
-    return float(log.stdout.strip() or 0)
 
 
 def reason_to_skip(name: str, now: str, record: Record | None, *, elapsed_s: float, budget_s: float) -> str | None:

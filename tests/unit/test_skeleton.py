@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 
 from provisioner import paths
 from provisioner.generate import BEGIN, END
+from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in paths.roles().iterdir() if path.is_dir())
@@ -92,8 +92,7 @@ def test_there_are_roles() -> None:
 
 
 def test_no_ansible_cfg_decides_anything() -> None:
-    listed = subprocess.run(("git", "ls-files"), cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert [name for name in listed if Path(name).name in {"ansible.cfg", ".ansible.cfg"}] == []
+    assert [name for name in tracked_files(ROOT) if Path(name).name in {"ansible.cfg", ".ansible.cfg"}] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
