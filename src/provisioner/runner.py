@@ -82,8 +82,7 @@ def run_playbook(
     def handle(event: dict[str, Any]) -> bool:
         one = task_event(event)
         if one is not None:
-            if one.status in {"failed", "unreachable"}:
-                failures.append(one)
+            failures.extend([one] if one.status in {"failed", "unreachable"} else [])
             changed.update([one.host] if one.status == "changed" else [])
             on_task(one)
         return False  # nothing of the event is written to disk
