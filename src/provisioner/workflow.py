@@ -17,6 +17,7 @@ from provisioner.lab import Lab
 from provisioner.plan import COMPARED, Plan, make_destroy_plan, make_plan, make_stop_plan
 from provisioner.probe import probe
 from provisioner.providers.base import Provider
+from provisioner.runner import PlaybookResult
 from provisioner.state import (
     Artifact,
     ContainerStatus,
@@ -32,9 +33,9 @@ from provisioner.verify import ACTIVE, HTTP_OK, judge
 
 
 class Confirm(Protocol):
-    """Asks the user whether a plan may be carried out."""
+    """Shows a plan and asks the user whether it may be carried out; an empty one is shown and needs no answer."""
 
-    def __call__(self, plan: Plan) -> bool:
+    def __call__(self, plan: Plan, /) -> bool:
         """True to go on."""
 
 
@@ -78,7 +79,7 @@ def up(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Make the lab what the file says, and prove it; raises ``VerificationError`` when the proof fails."""
     made, desired = _planned(lab, effects, targets)
     _refuse_changes(made)
-    if not made.is_empty and not effects.confirm(made):
+    if not effects.confirm(made):
         return Outcome(made, applied=False)
     _delete(made, effects)
     built = [one.after for one in made.of("build") if isinstance(one.after, Artifact)]
@@ -129,7 +130,7 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Stop the lab's containers; their data is kept."""
     made = make_stop_plan(observe(lab, effects), targets=targets)
     _announce(made, effects)
-    if not made.is_empty and not effects.confirm(made):
+    if not effects.confirm(made):
         return Outcome(made, applied=False)
     apply_instances(made.changes, effects.providers, effects.emit)
     return Outcome(made, applied=True)
@@ -139,7 +140,7 @@ def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Delete the lab's containers, orphans too, and the artifacts that nothing uses any more."""
     made = make_destroy_plan(observe(lab, effects), targets=targets)
     _announce(made, effects)
-    if not made.is_empty and not effects.confirm(made):
+    if not effects.confirm(made):
         return Outcome(made, applied=False)
     _delete(made, effects)
     for change in made.changes:
@@ -149,7 +150,7 @@ def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     return Outcome(made, applied=True)
 
 
-def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., object]) -> object:
+def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
     """Make this machine able to hold containers: ``playbooks/host.yml`` on localhost with the role's ``variables``."""
     inventory = (paths.inventory_templates() / "localhost.yml").read_text(encoding="utf-8")
     return run_playbook("host.yml", inventory, variables=variables)

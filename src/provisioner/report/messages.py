@@ -17,6 +17,7 @@ _PAST = {
     "delete": "destroyed",
     "start": "started",
     "stop": "stopped",
+    "configure": "configured",
 }
 
 
@@ -35,6 +36,11 @@ def diagnostic_text(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
 def error_text(error: ProvisionError, style: Style = PLAIN) -> str:
     """An error as the user reads it."""
     return diagnostic_text(error_diagnostic(error), style)
+
+
+def finding_diagnostic(finding: Finding) -> Diagnostic:
+    """A finding as an event of the stream."""
+    return Diagnostic("error", f"{finding.subject}: {finding.message}", finding.details, finding.resolution)
 
 
 def finding_text(finding: Finding, style: Style = PLAIN) -> str:
@@ -65,13 +71,14 @@ def orphan_text(orphan: Orphan, style: Style = PLAIN) -> str:
 
 
 def summary_text(summary: Summary, style: Style = PLAIN) -> str:
-    """How a run that changes things ended, in one line; empty for a run that changed and counted nothing."""
+    """What a run did and how it ended, in one line; empty for a run that did nothing."""
     done = counts_text(summary.counts)
-    after = f" in {duration_text(summary.elapsed_s)}"
-    verb = summary.verb.capitalize()
+    if not done:
+        return ""
+    after = f" after {duration_text(summary.elapsed_s)}: {done}."
     if summary.exit_code != ExitCode.DONE:
-        return f"{verb} stopped{after}: {done or 'nothing was changed'}."
-    return style.paint(f"{verb} complete{after}: {done}.", "green", "bold") if done else ""
+        return f"{summary.verb.capitalize()} stopped{after}"
+    return style.paint(f"{summary.verb.capitalize()} complete{after}", "green", "bold")
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

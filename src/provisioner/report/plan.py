@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from provisioner.plan import IN_PLACE, Action, Change, Plan
-from provisioner.report.style import PLAIN, Style, count_text, safe_line, size_text
+from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
 from provisioner.state import Artifact, Device, Instance
 
 _SIGNS: dict[Action, tuple[str, str]] = {
@@ -69,7 +69,7 @@ def count_line(plan: Plan) -> str:
 def attribute_text(name: str, value: Any) -> str:
     """One attribute's value in the words of the file."""
     if name in ("memory", "disk"):
-        return size_text(value)
+        return limit_text(value)
     if name == "cpu":
         return "no limit" if value is None else str(value)
     if name == "devices":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_STEP = 1024
+from provisioner.sizes import size_text
+
 _RESET = "\033[0m"
 _CODES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m"}
 _PADDING = "  "
@@ -39,14 +39,9 @@ def safe_line(value: object) -> str:
     return safe_text(value).replace("\n", "\\n")
 
 
-def size_text(size: int | None) -> str:
-    """A number of bytes in the file's own words ("2GiB"), exact; "no limit" for None."""
-    if size is None:
-        return "no limit"
-    power = 0
-    while size and size % _STEP == 0 and power < len(_UNITS) - 1:
-        size, power = size // _STEP, power + 1
-    return f"{size}{_UNITS[power]}"
+def limit_text(size: int | None) -> str:
+    """A size in the file's own words ("2GiB"), exact; "no limit" for None."""
+    return "no limit" if size is None else size_text(size)
 
 
 def duration_text(seconds: float) -> str:

@@ -1,0 +1,13 @@
+"""The command ``provision``: arguments in, exit code out. Verb modules are imported when their verb is used."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and end it with the exit code that the command promises."""
+    from provisioner.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,150 @@
+"""The tree of verbs, and the one place where every way to fail becomes words and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from provisioner import __version__
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode, InputError, ProvisionError
+
+VERBS = {
+    "init": ("provisioner.cli.file", "Write a first file, its schema, and its missing secrets."),
+    "validate": ("provisioner.cli.file", "Check the file and say everything that is wrong with it."),
+    "schema": ("provisioner.cli.file", "Print the JSON schema of the file, for editors."),
+    "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),
+    "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
+    "up": ("provisioner.cli.life", "Make the file true and prove it."),
+    "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
+    "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
+    "down": ("provisioner.cli.ending", "Stop the containers; their data is kept, up starts them again."),
+    "destroy": ("provisioner.cli.ending", "Delete the containers and what is in them."),
+    "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
+}
+EPILOG = """\b
+FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
+Every option has an environment variable, shown in the help of each verb.
+Completion: eval "$(_PROVISION_COMPLETE=bash_source provision)"   (or zsh_source, fish_source)"""
+
+
+class VerbGroup(click.Group):
+    """A group that knows its verbs by name and imports one when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        """The verbs, in the order in which a newcomer meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
+        """The verb of that name, or None."""
+        if cmd_name not in VERBS:
+            return None
+        module, short_help = VERBS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
+        command.short_help = short_help
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
+        """Write the verbs from the table, without importing them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, short_help) for name, (_, short_help) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that the arguments begin with; a usage error with the nearest name when there is none."""
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            close = get_close_matches(args[0], VERBS, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            raise click.UsageError(f"No such verb {args[0]!r}.{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Like ``run`` when used as a program (``click.testing.CliRunner`` does so): click's own endings are ours."""
+        if extra.pop("standalone_mode", True):
+            sys.exit(run(extra["args"] or (), extra.get("obj")))
+        return super().main(*args, **extra, standalone_mode=False)  # type: ignore[call-overload]  # passed on as it is
+
+
+@click.group(
+    cls=VerbGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="provision", message="%(prog)s %(version)s")
+def app() -> None:
+    """One YAML file in, running and verified local-AI inference hosts out."""
+
+
+def run(arguments: Sequence[str], session: Session | None = None) -> int:
+    """Run one command line and give its exit code; whatever happens is said once, and a stream has its last line."""
+    session = session or Session()
+    session.console.expect(arguments)
+    try:
+        with _ended_by_signals():
+            code = _outcome(arguments, session)
+    except KeyboardInterrupt:
+        code = session.console.fail(INTERRUPTED, ExitCode.INTERRUPTED)
+    return session.console.close(code)
+
+
+INTERRUPTED = ProvisionError("Interrupted", resolution="The same command resumes where this one stopped.")
+
+
+def _outcome(arguments: Sequence[str], session: Session) -> int:
+    console = session.console
+    try:
+        code = app.main(args=list(arguments), prog_name="provision", standalone_mode=False, obj=session)
+    except ProvisionError as error:
+        return console.fail(error)
+    except click.Abort:
+        return console.fail(INTERRUPTED, ExitCode.INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        return console.refuse_empty(error.format_message())
+    except click.ClickException as error:
+        return console.fail(_usage_error(error))
+    except Exception as error:  # noqa: BLE001  # the last line of defence: it is said, never lost
+        return console.fail(_unforeseen(error, verbose=console.verbose))
+    return int(code or 0)
+
+
+def _usage_error(error: click.ClickException) -> InputError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "provision"
+    return InputError(error.format_message(), resolution=f"Run: {path} --help")
+
+
+def _unforeseen(error: Exception, *, verbose: bool) -> ProvisionError:
+    said = f"{type(error).__name__}: {error}".strip()
+    return ProvisionError(
+        "Unable to finish: something happened that this program does not foresee",
+        details="".join(traceback.format_exception(error)).rstrip() if verbose else said,
+        resolution="Report this with what the same command prints with -v; it may be run again.",
+    )
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A polite end (systemd, a closed terminal) is an interruption like ctrl-c, so that work is left in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,77 @@
+"""Shows what would happen and asks; without a terminal nothing is asked, and only the options speak."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from provisioner.cli.console import Console
+from provisioner.errors import PreflightError
+from provisioner.plan import Plan
+from provisioner.report.plan import plan_text
+
+YES = frozenset({"y", "yes"})
+APPLY = "Do you want to apply? [y/N] "
+
+
+DECLINED = PreflightError("Not applied: the answer was no", details="Nothing was touched.")
+
+
+def show_plan(console: Console, plan: Plan) -> None:
+    """The whole plan as text; ``--json`` has it as events."""
+    console.say(plan_text(plan, console.style))
+
+
+def can_ask(console: Console) -> bool:
+    """Whether somebody sits there who can be asked."""
+    return sys.stdin.isatty() and not console.json
+
+
+def ask(console: Console, question: str) -> str:
+    """What was typed, in one line; nothing when the input ends."""
+    console.prompt(question)
+    return sys.stdin.readline().strip()
+
+
+def confirm_plan(console: Console, *, yes: bool) -> Callable[[Plan], bool]:
+    """Shows the plan, then takes ``--yes`` or a typed yes; raises ``PreflightError`` when nobody can be asked."""
+
+    def confirm(plan: Plan) -> bool:
+        show_plan(console, plan)
+        if plan.is_empty or yes:
+            return True
+        if not can_ask(console):
+            raise PreflightError(
+                "Unable to ask whether to apply: there is no terminal",
+                resolution="Look at it with provision plan, then run the same command with --yes.",
+            )
+        return ask(console, APPLY).lower() in YES
+
+    return confirm
+
+
+def confirm_destruction(console: Console, lab: str, *, yes: bool, typed: str | None) -> Callable[[Plan], bool]:
+    """Shows the plan, then takes the lab's name, typed at the prompt or given by ``--lab`` together with ``--yes``."""
+
+    def confirm(plan: Plan) -> bool:
+        show_plan(console, plan)
+        _refuse_other(lab, typed)
+        if plan.is_empty or (yes and typed == lab):
+            return True
+        if not can_ask(console):
+            raise PreflightError(
+                "Unable to ask whether to destroy: there is no terminal",
+                details="What is in the containers would be lost, so --yes alone is not enough.",
+                resolution=f"Run the same command with --yes --lab {lab}.",
+            )
+        return ask(console, f"All of this will be lost. Type the lab's name ({lab}) to destroy it: ") == lab
+
+    return confirm
+
+
+def _refuse_other(lab: str, typed: str | None) -> None:
+    if typed is not None and typed != lab:
+        raise PreflightError(
+            f"Unable to destroy lab {typed}: the file's lab is {lab}",
+            resolution="Name the right file, or the right lab.",
+        )

@@ -1,0 +1,194 @@
+"""Where a command speaks: text with or without colour and a live display, or the ``--json`` stream."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from provisioner.cli.progress import THRESHOLD_S, PlainProgress, Progress
+from provisioner.errors import ExitCode, ProvisionError
+from provisioner.events import (
+    ApplyComplete,
+    ApplyErrored,
+    ApplyProgress,
+    ApplyStart,
+    Check,
+    Diagnostic,
+    Event,
+    Summary,
+)
+from provisioner.report import lines, messages
+from provisioner.report.style import Style
+from provisioner.state import Secret
+
+_FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
+SHORTEST_SECRET = 6
+"""A shorter value would blot out ordinary words."""
+
+
+class Console:
+    """Prints events, texts and errors for one verb, counts what was done, says it last. Safe in threads."""
+
+    def __init__(
+        self, environment: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.json = False
+        self.verbose = False
+        self.verb = ""
+        self._no_color = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
+        self._environment = environment
+        self._clock = clock
+        self._started = clock()
+        self._lock = threading.RLock()
+        self._progress: Progress | None = None
+        self._counts: Counter[str] = Counter()
+        self._stream_open = False
+        self._hidden: tuple[str, ...] = ()
+
+    def expect(self, arguments: Sequence[str]) -> None:
+        """Learn the form of the answer before the arguments are understood: a usage error is told in it, too."""
+        self.json = "--json" in arguments or self._environment.get("PROVISION_JSON", "").lower() not in _FALSE
+
+    def configure(self, *, verb: str, json: bool, no_color: bool, verbose: bool) -> None:
+        """Take the verb's common options."""
+        self.verb, self.json, self.verbose = verb, json, verbose
+        self._no_color = self._no_color or no_color
+
+    def hide(self, secrets: Iterable[Secret]) -> None:
+        """Never print these values, whoever says them: the last line of defence, not the first."""
+        values = {secret.reveal() for secret in secrets if secret.is_known}
+        self._hidden = tuple(sorted((one for one in values if len(one) >= SHORTEST_SECRET), key=len, reverse=True))
+
+    @property
+    def style(self) -> Style:
+        """The colours of standard output."""
+        return self._style(sys.stdout)
+
+    def emit(self, event: Event) -> None:
+        """Say one event in the form that was asked for."""
+        with self._lock:
+            if isinstance(event, ApplyComplete):
+                self._counts[event.action] += 1
+            if self.json:
+                self._line(lines.event_line(event))
+            elif isinstance(event, ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored):
+                self._progress = self._progress or self._new_progress()
+                self._progress.handle(event)
+            elif isinstance(event, Check):
+                self.stop_progress()  # proofs come when the work is done
+                self.say(messages.check_text(event, self.style))
+            elif isinstance(event, Diagnostic):
+                self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)
+
+    def say(self, text: str) -> None:
+        """Text for people; nothing with ``--json``, whose reader has the same as events."""
+        if not self.json and text:
+            self._write(text, sys.stdout)
+
+    def result(self, text: str, **content: Any) -> None:
+        """The answer of a verb that only answers: the text, or one ``result`` line with ``content``."""
+        if self.json:
+            self._line(lines.json_line("result", content))
+        else:
+            self.say(text)
+
+    def line(self, kind: str, content: object) -> None:
+        """One line of the stream that is no event (a mapping or a dataclass); nothing without ``--json``."""
+        if self.json:
+            self._line(lines.json_line(kind, lines.plain_value(content)))
+
+    def prompt(self, question: str) -> None:
+        """A question, the cursor left behind it."""
+        sys.stdout.write(question)
+        sys.stdout.flush()
+
+    def fail(self, error: ProvisionError, code: ExitCode | None = None) -> int:
+        """Say the error and give its exit code."""
+        self.stop_progress()
+        self.emit(messages.error_diagnostic(error))
+        return int(error.exit_code if code is None else code)
+
+    def refuse_empty(self, help_text: str) -> int:
+        """A command without a verb: its help, as a usage error."""
+        if self.json:
+            return self.fail(ProvisionError("No verb was given", resolution="Run: provision --help"), ExitCode.USAGE)
+        self._write(help_text, sys.stderr)
+        return int(ExitCode.USAGE)
+
+    def stop_progress(self) -> None:
+        """End the live display, so that what follows stands below it."""
+        with self._lock:
+            progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.close()
+
+    def close(self, code: int) -> int:
+        """Say how it ended, once, and give ``code`` back; help and the version are no runs and have no last line."""
+        if not self.verb and not code:
+            return code
+        self.stop_progress()
+        summary = Summary(self.verb, code, dict(self._counts), round(self._clock() - self._started, 3))
+        if self.json:
+            self._line(lines.event_line(summary))
+        else:
+            self.say(messages.summary_text(summary, self.style))
+        _flush_quietly(sys.stdout)
+        _flush_quietly(sys.stderr)
+        return code
+
+    def _new_progress(self) -> Progress:
+        if sys.stdout.isatty() and self._environment.get("TERM") != "dumb" and not self.verbose:
+            from provisioner.cli.live import LiveProgress
+
+            return LiveProgress(color=self.style.color, clock=self._clock)
+        return PlainProgress(
+            lambda text: self._write(text, sys.stdout),
+            self.style,
+            self._clock,
+            threshold_s=0.0 if self.verbose else THRESHOLD_S,
+            lock=self._lock,
+        )
+
+    def _style(self, stream: TextIO) -> Style:
+        return Style(color=stream.isatty() and not self._no_color)
+
+    def _line(self, text: str) -> None:
+        if not self._stream_open:
+            self._stream_open = True
+            self._write(lines.version_line(), sys.stdout)
+        self._write(text, sys.stdout)
+
+    def _write(self, text: str, stream: TextIO) -> None:
+        for value in self._hidden:
+            text = text.replace(value, lines.MASK)
+        with self._lock:
+            if self._progress is not None and self._progress.print_above(text):
+                return
+            try:
+                stream.write(_encodable(text, stream) + "\n")
+                stream.flush()
+            except BrokenPipeError:
+                _give_up(stream)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """A terminal in the C locale gets escapes instead of an exception."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _give_up(stream: TextIO) -> None:
+    """Nobody reads any more (``| head``): work goes on in silence, a change is never left half made for that."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _flush_quietly(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        _give_up(stream)

@@ -1,0 +1,58 @@
+"""The verbs that end a lab: ``down`` (stops, keeps) and ``destroy`` (deletes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from provisioner.cli.confirm import DECLINED, confirm_destruction, confirm_plan
+from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode
+from provisioner.lab import Lab
+from provisioner.plan import Plan
+
+
+@click.command()
+@verb
+@lab_words(names=True)
+@option("-y", "--yes", is_flag=True, help="Stop without asking.")
+def down(session: Session, words: Words, *, yes: bool) -> int:
+    """Stop the containers; their data is kept, and up starts them again."""
+    from provisioner import workflow
+
+    lab = session.open_lab(words.existing())
+    confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes))
+    outcome = workflow.down(lab, session.effects(lab, confirm), words.names)
+    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
+
+
+@click.command()
+@verb
+@lab_words(names=True)
+@option("-y", "--yes", is_flag=True, help="Do not ask; needs --lab as well.")
+@option("--lab", "lab_name", metavar="NAME", help="The lab's name, instead of typing it at the prompt.")
+def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None) -> int:
+    """Delete the containers and what is in them.
+
+    Asks for the lab's name. Without a terminal: --yes --lab NAME.
+    """
+    from provisioner import workflow
+
+    lab = session.open_lab(words.existing())
+    confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
+    effects = session.effects(lab, _only_known(lab, words.names, confirm))
+    outcome = workflow.destroy(lab, effects, words.names)
+    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
+
+
+def _only_known(lab: Lab, names: Sequence[str], confirm: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
+    """Refuses a name that is neither in the file nor on a host (an orphan is not in the file, and may be named)."""
+
+    def confirm_known(plan: Plan) -> bool:
+        there = {change.target for change in plan.changes}
+        lab.check_targets([name for name in names if name not in there])
+        return confirm(plan)
+
+    return confirm_known

@@ -1,0 +1,70 @@
+"""The verbs of the machine: ``host prepare``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from provisioner.cli.options import option, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode, PreflightError
+from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
+
+TARGET = "this machine"
+ACTION = "prepare"
+
+
+@click.group()
+def host() -> None:
+    """Prepare the machine that containers live on."""
+
+
+@host.command()
+@verb
+@option("--image", "images", multiple=True, metavar="NAME", help="An image to have, such as debian/13 (repeatable).")
+@option("--image-server", metavar="URL", help="Where images come from when it answers.")
+@option("--pool-driver", type=click.Choice(["btrfs", "dir"]), help="Kind of storage pool to make.")
+@option("--pool-size", metavar="SIZE", help="Most that the storage pool may take, such as 30GiB.")
+@option("--bridge", metavar="NAME", help="Bridge to make for the containers.")
+@option("--subnet", metavar="ADDRESS/BITS", help="Address and prefix of that bridge.")
+@option("--user", "users", multiple=True, metavar="NAME", help="Account that may use Incus without root (repeatable).")
+@option("--state-dir", "dir", metavar="PATH", help="Folder of the daemon's state; another one makes a second daemon.")
+def prepare(session: Session, **given: Any) -> int:
+    """Install and set up Incus: storage, network, images. Needs root.
+
+    Adds only what is absent; the second run changes nothing. What is not given has the role's default.
+    """
+    if os.geteuid() != 0:
+        raise PreflightError(
+            "Unable to prepare this machine: it takes root",
+            resolution="Run: sudo provision host prepare --user $USER",
+        )
+    from functools import partial
+    from time import monotonic
+
+    from provisioner import paths, workflow
+    from provisioner.runner import TaskEvent
+
+    def on_task(event: TaskEvent) -> None:
+        if event.status == "start":
+            session.console.emit(ApplyProgress(TARGET, event.task))
+
+    variables = {f"incus_host_{name}": _plain(value) for name, value in given.items() if value}
+    started = monotonic()
+    session.console.emit(ApplyStart(TARGET, ACTION))
+    run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
+    result = workflow.prepare_host(variables, run_playbook)
+    result.raise_for_failure("prepare this machine")
+    session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
+    session.console.say(_outcome(sum(result.changed.values())))
+    return ExitCode.DONE
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _outcome(changed: int) -> str:
+    return "This machine is ready." if changed else "This machine was ready: nothing was changed."

@@ -1,0 +1,123 @@
+"""What all verbs share: the common options, the positional file, and completion of containers' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from provisioner.cli.session import Session
+from provisioner.errors import InputError
+
+DEFAULT_FILE = "homelab.yml"
+FILE_SUFFIXES = (".yml", ".yaml")
+
+Function = Callable[..., Any]
+Decorator = Callable[[Function], Function]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the positional arguments mean: the file, and the containers to which the verb is limited (none: all)."""
+
+    file: Path
+    names: tuple[str, ...] = ()
+
+    def existing(self) -> Path:
+        """The file; raise ``InputError`` that says what to do when there is none."""
+        if self.file.is_file():
+            return self.file
+        raise InputError(
+            f"Unable to read {self.file}: there is no such file",
+            resolution=f"Run: provision init {self.file}   or name the file: provision VERB FILE.yml",
+        )
+
+
+def option(*names: str, **settings: Any) -> Decorator:
+    """A click option that can also be set by its environment variable, ``PROVISION_<NAME>``."""
+    long_name = next(name for name in names if name.startswith("--"))
+    variable = "PROVISION_" + long_name.removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, **{"envvar": variable, "show_envvar": True, **settings})
+
+
+def verb(function: Function) -> Function:
+    """A verb's function: it gets the ``Session`` first, and the common options are dealt with."""
+
+    @option("--json", "as_json", is_flag=True, help="Answer as a stream of JSON lines.")
+    @option("--no-color", is_flag=True, help="No colours (as does NO_COLOR).")
+    @option("-v", "--verbose", is_flag=True, help="Say every step; show the traceback of an unforeseen error.")
+    @click.pass_context
+    @wraps(function)
+    def call(ctx: click.Context, /, *, as_json: bool, no_color: bool, verbose: bool, **arguments: Any) -> Any:
+        session = ctx.find_object(Session) or Session()
+        name = ctx.command_path.partition(" ")[2]
+        session.console.configure(verb=name, json=as_json, no_color=no_color, verbose=verbose)
+        return function(session, **arguments)
+
+    return call
+
+
+def lab_words(*, names: bool) -> Decorator:
+    """The positional file and, with ``names``, containers: the function gets ``words`` (``Words``)."""
+    shape = "[FILE] [CONTAINER]..." if names else "[FILE]"
+
+    def decorate(function: Function) -> Function:
+        @click.argument(
+            "arguments", nargs=-1, metavar=shape, shell_complete=_complete_words if names else _complete_file
+        )
+        @option("-f", "--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="The file.")
+        @click.pass_context
+        @wraps(function)
+        def call(
+            ctx: click.Context, /, *args: Any, arguments: tuple[str, ...], files: tuple[str, ...], **rest: Any
+        ) -> Any:
+            by_variable = ctx.get_parameter_source("files") is ParameterSource.ENVIRONMENT
+            words = understood(arguments, files, by_variable=by_variable)
+            if words.names and not names:
+                raise click.UsageError(f"Unexpected argument {words.names[0]!r}: a file ends in .yml or .yaml.", ctx)
+            return function(*args, words=words, **rest)
+
+        return call
+
+    return decorate
+
+
+def understood(arguments: tuple[str, ...], files: tuple[str, ...], *, by_variable: bool = False) -> Words:
+    """The file and the names among ``arguments``; two files are a usage error.
+
+    A file among the arguments wins over one that only the environment names (``by_variable``).
+    """
+    named = tuple(one for one in arguments if one.endswith(FILE_SUFFIXES))
+    rest = tuple(dict.fromkeys(one for one in arguments if not one.endswith(FILE_SUFFIXES)))
+    chosen = named if named and by_variable else (*named, *files)
+    if len(chosen) > 1:
+        raise click.UsageError(f"Two files: {' and '.join(chosen)}. A command works on one.")
+    return Words(Path(chosen[0] if chosen else DEFAULT_FILE), rest)
+
+
+def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    arguments, files = ctx.params.get("arguments") or (), ctx.params.get("files") or ()
+    file = [*files, *(one for one in arguments if one.endswith(FILE_SUFFIXES)), DEFAULT_FILE][0]
+    names = [one for one in container_names(Path(file)) if one.startswith(incomplete) and one not in arguments]
+    return [*(CompletionItem(name) for name in names), *_complete_file(ctx, param, incomplete)]
+
+
+def container_names(file: Path) -> list[str]:
+    """The containers that the file names, valid or not; none when it cannot be read."""
+    import yaml
+
+    try:
+        content = yaml.load(file.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506  # makes strings, lists, dicts only
+        return sorted(content["containers"])
+    except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
+        return []  # a shell that completes has nobody to tell

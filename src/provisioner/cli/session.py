@@ -1,0 +1,68 @@
+"""What one command line works with: where it speaks, and how it reaches the world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provisioner.cli.console import Console
+from provisioner.state import Secret
+
+if TYPE_CHECKING:  # the world is imported when a verb touches it
+    from provisioner.artifacts import RunPlaybook
+    from provisioner.lab import Lab
+    from provisioner.plan import Plan
+    from provisioner.providers.base import Provider
+    from provisioner.runner import PlaybookResult
+    from provisioner.spec import Spec
+    from provisioner.workflow import Effects
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Every secret at any depth of a file's values."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (secret for inner in value.values() for secret in secrets_in(inner))
+    elif isinstance(value, list | tuple):
+        yield from (secret for inner in value for secret in secrets_in(inner))
+    elif hasattr(value, "model_fields_set"):
+        yield from secrets_in(dict(value))
+
+
+@dataclass
+class Session:
+    """The object that click hands to every verb; tests give one whose providers and playbooks are their own."""
+
+    console: Console = field(default_factory=Console)
+    open_providers: Callable[[Spec], Mapping[str, Provider]] | None = None
+    run_playbook: Callable[..., PlaybookResult] | None = None
+
+    def open_lab(self, file: Path, *, with_secrets: bool = False) -> Lab:
+        """The lab of ``file``, its warnings said; ``with_secrets`` runs the commands that give the secrets' values."""
+        from provisioner.events import Diagnostic
+        from provisioner.lab import open_lab
+
+        lab = open_lab(file, run_secret_command=with_secrets)
+        self.console.hide(secrets_in(lab.spec))
+        for warning in lab.loaded.warnings:
+            self.console.emit(Diagnostic("warning", lab.loaded.describe(warning), resolution=warning.hint))
+        return lab
+
+    def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
+        """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
+        from provisioner.cli.world import open_providers
+        from provisioner.workflow import Effects
+
+        providers = (self.open_providers or open_providers)(lab.spec)
+        return Effects(providers, self.playbooks(lab.folder), self.console.emit, confirm)
+
+    def playbooks(self, folder: Path) -> RunPlaybook:
+        """How playbooks are run, their logs kept in ``folder``."""
+        from functools import partial
+
+        from provisioner.runner import run_playbook
+
+        return partial(self.run_playbook or run_playbook, folder=folder)
