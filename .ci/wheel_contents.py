@@ -39,5 +39,5 @@ class WheelContents(BuildHookInterface):  # type: ignore[type-arg]  # its parame
 
         self._folder = tempfile.TemporaryDirectory(prefix="provisioner-wheel-")
         target = Path(self._folder.name) / "catalog.json"
-        target.write_text(json.dumps(compile_catalog(), sort_keys=True, indent=1), encoding="utf-8")
+        target.write_text(json.dumps(compile_catalog()), encoding="utf-8")
         return target

@@ -27,8 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in tracked_files(ROOT):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, source / name)
-    command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source))
-    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    _output(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, source, cwd=folder)
     (built,) = folder.glob("*.whl")
     shutil.rmtree(source)
     return built
@@ -40,8 +39,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("elsewhere") / "venv"
     venv.create(folder, with_pip=False)
     python = folder / "bin/python"
-    install = (sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    subprocess.run(install, check=True, capture_output=True)
+    _output(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel)
     dependencies = sysconfig.get_path("purelib")
     target = Path(_output(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # A plain path: .pth files that lie in it, such as that of the editable package, are not read.
