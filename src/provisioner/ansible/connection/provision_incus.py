@@ -1,0 +1,111 @@
+"""Ansible connection plugin: tasks run in an Incus container through ``IncusProvider``; no sshd, no ``incus`` command.
+
+A worker is forked per task, so only what this needs is imported: the provider's websockets, never pylxd.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_text
+from ansible.plugins.connection import ConnectionBase
+
+if TYPE_CHECKING:
+    from provisioner.providers.incus import IncusProvider
+
+DOCUMENTATION = r"""
+name: provision_incus
+short_description: Run tasks in an Incus container through the daemon's unix socket
+description:
+  - Runs commands as root in a container over websockets, with pipelining, and copies files over the same socket.
+  - The user of the controller must be in the group that owns the socket (incus-admin).
+author: provisioner
+options:
+  instance:
+    description: Name of the container.
+    default: inventory_hostname
+    vars:
+      - name: inventory_hostname
+      - name: provision_instance
+  endpoint:
+    description: The daemon's unix socket.
+    default: ""
+    vars:
+      - name: provision_endpoint
+extends_documentation_fragment:
+  - connection_pipelining
+"""
+
+
+class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no type information
+    """One container, as root."""
+
+    transport = "provision_incus"
+    has_pipelining = True
+    has_tty = False
+    default_user = "root"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._provider: IncusProvider | None = None
+
+    def _connect(self) -> Connection:
+        if self._provider is None:
+            from provisioner.providers.incus import IncusProvider
+
+            # The name that Ansible compares with become_user when it decides who must own a copied file.
+            self._play_context.remote_user = self.default_user
+            self._provider = IncusProvider("localhost", endpoint=self.get_option("endpoint") or None)
+            self._connected = True
+        return self
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Run ``cmd`` by a shell; a container that cannot be reached is unreachable, not failed."""
+        from provisioner.errors import ProvisionError
+
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        command = [self._play_context.executable or "/bin/sh", "-c", to_text(cmd, errors="surrogateescape")]
+        try:
+            found = self._ours().execute(self._name(), command, stdin=in_data or b"")
+        except ProvisionError as error:
+            raise AnsibleConnectionFailure(str(error)) from error
+        return found.returncode, found.stdout, found.stderr
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Copy a file into the container; one that did not arrive whole is an error."""
+        from provisioner.errors import ProvisionError
+
+        super().put_file(in_path, out_path)
+        try:
+            self._ours().push(self._name(), Path(to_text(in_path)), to_text(out_path))
+        except ProvisionError as error:
+            raise AnsibleError(str(error)) from error
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Copy a file out of the container; one that is missing is an error."""
+        from provisioner.errors import ProvisionError
+
+        super().fetch_file(in_path, out_path)
+        try:
+            self._ours().pull(self._name(), to_text(in_path), Path(to_text(out_path)))
+        except ProvisionError as error:
+            raise AnsibleError(str(error)) from error
+
+    def reset(self) -> None:
+        """Forget nothing: each command has its own connection."""
+
+    def close(self) -> None:
+        """Forget the provider."""
+        self._provider = None
+        self._connected = False
+
+    def _ours(self) -> IncusProvider:
+        self._connect()
+        if self._provider is None:
+            raise AnsibleError("the connection was closed while it was used")
+        return self._provider
+
+    def _name(self) -> str:
+        return str(self.get_option("instance"))
