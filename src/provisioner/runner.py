@@ -12,7 +12,6 @@ import signal
 import sys
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,13 +76,14 @@ def run_playbook(
     import ansible_runner
 
     failures: list[TaskEvent] = []
-    changed: Counter[str] = Counter()
+    changed: dict[str, int] = {}
 
     def handle(event: dict[str, Any]) -> bool:
+        if event.get("event") == "playbook_on_stats":  # a task with no_log hides even whether it changed something
+            changed.update(event["event_data"]["changed"])
         one = task_event(event)
         if one is not None:
             failures.extend([one] if one.status in {"failed", "unreachable"} else [])
-            changed.update([one.host] if one.status == "changed" else [])
             on_task(one)
         return False  # nothing of the event is written to disk
 

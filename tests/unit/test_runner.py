@@ -58,7 +58,7 @@ def test_a_secret_arrives_and_is_written_nowhere(tmp_path: Path, monkeypatch: py
     assert seen.read_text(encoding="utf-8") == f"{len(CANARY)} "
     assert _files_with(CANARY, tmp_path) == []
     assert result.changed == {"localhost": 1}
-    assert [(one.status, one.task) for one in events][:2] == [("start", "Use it"), ("changed", "Use it")]
+    assert [(one.status, one.task) for one in events][:2] == [("start", "Use it"), ("ok", "Use it")]
     assert not list((tmp_path / "lab").glob("run-*"))
     assert not list(Path("/dev/shm").glob("provision-*/secrets.json"))  # noqa: S108  # where secrets are during a run
 
