@@ -54,6 +54,8 @@ def defaults_text(options: Mapping[str, Any]) -> str:
 
 def options_table(role: str, options: Mapping[str, Any], internal: frozenset[str] = frozenset()) -> str:
     """A Markdown table of the options as the file writes them: without the role's prefix, nested ones with dots."""
+    if not options:
+        return "It has no options.\n"
     lines = ["| Option | Type | Default | Meaning |", "|---|---|---|---|"]
     for name, option in _rows(options):
         short = name.removeprefix(f"{role}_")
@@ -80,7 +82,7 @@ def site_text(services: Sequence[ServiceType]) -> str:
     """``playbooks/site.yml``: what every container needs, then one play per service, engines before what asks them."""
     base = {"name": "Prepare every container", "hosts": "containers", "gather_facts": False, "roles": ["base"]}
     plays = [
-        {"name": f"Serve {one.title}", "hosts": f"service_{one.role}", "gather_facts": False, "roles": [one.role]}
+        {"name": f"Configure {one.title}", "hosts": f"service_{one.role}", "gather_facts": False, "roles": [one.role]}
         for one in services
     ]
     return _playbook([base, *plays])
@@ -117,7 +119,7 @@ def stale_files(files: Mapping[Path, str]) -> dict[Path, tuple[str, str]]:
 
 def _verify_play(service: ServiceType) -> dict[str, Any]:
     task = {
-        "name": f"verify | Prove that {service.title} works",
+        "name": "Prove that it works",
         "ansible.builtin.include_role": {"name": service.role, "tasks_from": "verify"},
     }
     name = f"Verify {service.title}"

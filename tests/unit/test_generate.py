@@ -63,6 +63,10 @@ def test_the_table_shows_options_as_the_file_writes_them() -> None:
     ]
 
 
+def test_a_role_without_options_says_so() -> None:
+    assert options_table("base", {}) == "It has no options.\n"
+
+
 def test_only_the_table_of_a_readme_changes(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"# Engine\n\n{BEGIN}\nold\n{END}\n\nLast words.\n")
