@@ -29,10 +29,18 @@ QUICK = {
 SYNTAX_CHECK = ("ansible-playbook", "--syntax-check", "-i", "localhost,", "playbooks/site.yml")
 
 
+def run(command: tuple[str, ...], folder: Path) -> str:
+    """What the command says on stderr; it must succeed."""
+    environment = os.environ | ansible_environment(ROOT)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stderr
+
+
 def cpu_seconds(command: tuple[str, ...], folder: Path) -> float:
     """User and system time of the command and its children; it must succeed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, cwd=folder, env=os.environ | ansible_environment(ROOT), capture_output=True, check=True)
+    run(command, folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -62,9 +70,7 @@ def test_quick_verbs_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
         "    assert not stop.code, stop.code\n"
         "print(*sorted(name for name in sys.modules if '.' not in name), file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        (sys.executable, "-c", program, *arguments), cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    imported = set(done.stderr.splitlines()[-1].split())
+    said = run((sys.executable, "-c", program, *arguments), ROOT)
+    imported = set(said.splitlines()[-1].split())
     assert "provisioner" in imported
     assert imported.isdisjoint(HEAVY)
