@@ -1,0 +1,234 @@
+"""Ansible module: what must be known of a machine before Incus is put on it; changes nothing."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import ipaddress
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: provision_host_facts
+short_description: What must be known of a machine before Incus is put on it
+description:
+  - Reads routes, apt sources, installed packages, kernel limits and ID ranges of the machine. Changes nothing.
+options:
+  subnet:
+    description: Address and prefix that the bridge is to have; routes that it overlaps are returned.
+    type: str
+    required: true
+  bridge:
+    description: Name of that bridge, whose own routes do not count.
+    type: str
+    required: true
+  packages:
+    description: Packages that are wanted; those not installed are returned.
+    type: list
+    elements: str
+    default: []
+  limits:
+    description: Kernel settings (names with dots) and the least value that each should have.
+    type: dict
+    default: {}
+  users:
+    description: Accounts that are wanted; those that do not exist are returned.
+    type: list
+    elements: str
+    default: []
+author: [provisioner]
+"""
+
+FIRST_ID = 1_000_000
+MOST_IDS = 1_000_000_000
+FEWEST_IDS = 65_536
+CONTAINER_MARKS = (Path("/run/systemd/container"), Path("/run/host/container-manager"))
+
+
+def overlapping_routes(table: str, subnet: str, bridge: str) -> list[dict[str, str]]:
+    """Routes of ``/proc/net/route`` that share an address with ``subnet`` (not the default, not the bridge's)."""
+    wanted = ipaddress.ip_interface(subnet).network
+    routes = ((device, network) for device, network in _routes(table) if network.prefixlen and device != bridge)
+    return [{"device": device, "network": str(network)} for device, network in routes if network.overlaps(wanted)]
+
+
+def default_device(table: str) -> str | None:
+    """The network device of the default route, or None."""
+    return next((device for device, network in _routes(table) if not network.prefixlen), None)
+
+
+def mirrors(targets: str, codename: str, read: Callable[[str], str]) -> dict[str, Any]:
+    """The Debian archives that the machine uses: ``main`` and ``security`` URIs ("" = none), ``backports`` or not.
+
+    ``targets`` are lines ``RELEASE COMPONENT ORIGIN REPO-URI`` of ``apt-get indextargets``; ``read`` gives the text of
+    a file, for sources that name their mirrors in one (``mirror+file:/…``).
+    """
+    found: dict[str, str] = {}
+    for line in targets.splitlines():
+        release, component, origin, uri = [*line.split(" ", 3), "", "", ""][:4]
+        if component == "main" and _is_debian(origin, uri):
+            found.setdefault(release.rstrip("/"), _plain_uri(uri, read))
+    return {
+        "main": found.get(codename) or found.get("stable", ""),
+        "security": found.get(f"{codename}-security") or found.get("stable-security", ""),
+        "backports": f"{codename}-backports" in found,
+    }
+
+
+def id_range_line(subids: str, uid_map: str) -> str | None:
+    """The line that ``/etc/subuid`` should have for root, or None when the one it has can be used.
+
+    A range can be used when it lies within ``uid_map``: inside a container that ends much earlier than on a machine.
+    An empty answer means that too few IDs are left here for a container.
+    """
+    end = max(int(inside) + int(count) for inside, _, count in (line.split() for line in uid_map.splitlines()))
+    ranges = [line.strip().split(":") for line in subids.splitlines() if line.count(":") == 2]  # noqa: PLR2004
+    own = [(int(start), int(count)) for name, start, count in ranges if name in {"root", "0"}]
+    if any(count >= FEWEST_IDS and start + count <= end for start, count in own):
+        return None
+    others = (int(start) + int(count) for name, start, count in ranges if name not in {"root", "0"})
+    start = max([FIRST_ID, *others])
+    count = min(MOST_IDS, end - start)
+    return f"root:{start}:{count}" if count >= FEWEST_IDS else ""
+
+
+def limits_to_raise(wanted: dict[str, int], folder: Path = Path("/proc/sys")) -> dict[str, int]:
+    """Those of ``wanted`` that are lower now and that this machine lets root change (a container's host does not)."""
+    files = {name: folder / name.replace(".", "/") for name in wanted}
+    return {
+        name: int(wanted[name])
+        for name, file in files.items()
+        if os.access(file, os.W_OK) and int(file.read_text(encoding="ascii")) < int(wanted[name])
+    }
+
+
+def _routes(table: str) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
+    for line in table.splitlines()[1:]:
+        device, destination, *_, mask, _mtu, _window, _irtt = line.split()
+        yield device, ipaddress.IPv4Network((_address(destination), str(_address(mask))))
+
+
+def _address(little_endian: str) -> ipaddress.IPv4Address:
+    return ipaddress.IPv4Address(bytes.fromhex(little_endian)[::-1])
+
+
+def _is_debian(origin: str, uri: str) -> bool:
+    """Whether Debian itself publishes it; before the first ``apt-get update`` only the address can tell."""
+    return origin == "Debian" if origin else re.search(r"/debian(-security)?(/|\.list)?$", uri) is not None
+
+
+def _plain_uri(uri: str, read: Callable[[str], str]) -> str:
+    if not uri.startswith("mirror+file:"):
+        return uri.rstrip("/")
+    lines = (line.strip() for line in read(re.sub(r"^mirror\+file:/*", "/", uri).rstrip("/")).splitlines())
+    return next((line.split()[0] for line in lines if line and not line.startswith("#")), "").rstrip("/")
+
+
+def _missing(names: Iterable[str], look_up: Callable[[str], object]) -> list[str]:
+    missing = []
+    for name in names:
+        try:
+            look_up(name)
+        except KeyError:
+            missing.append(name)
+    return missing
+
+
+def _missing_packages(module: AnsibleModule, packages: list[str]) -> list[str]:
+    if not packages:
+        return []
+    form = "${Package} ${db:Status-Status}\n"
+    # its exit status only says that one of the packages is unknown, which is what we ask
+    _, out, _ = module.run_command(["dpkg-query", "--show", "--showformat", form, *packages])
+    installed = {line.split()[0] for line in out.splitlines() if line.endswith(" installed")}
+    return [package for package in packages if package not in installed]
+
+
+def _apt_targets(module: AnsibleModule) -> str:
+    if module.get_bin_path("apt-get") is None:
+        return ""
+    form = "$(RELEASE) $(COMPONENT) $(ORIGIN) $(REPO_URI)"
+    rc, out, err = module.run_command(["apt-get", "indextargets", "--format", form, "Created-By: Packages"])
+    if rc:
+        module.fail_json(msg=f"Unable to read this machine's apt sources: {err.strip()}")
+    return str(out)
+
+
+def _mtu(device: str | None) -> int:
+    return int(Path(f"/sys/class/net/{device}/mtu").read_text(encoding="ascii")) if device else 1500
+
+
+def _text(path: str) -> str:
+    file = Path(path)
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _codename() -> str:
+    found = re.search(r"^VERSION_CODENAME=\"?(\w+)", _text("/etc/os-release"), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def _extra_cas() -> str:
+    """One digest of all certificate authorities that this machine trusts beside Debian's."""
+    files = sorted(Path("/usr/local/share/ca-certificates").glob("*.crt"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _is_member(user: str, group: str) -> bool:
+    try:
+        return user in grp.getgrnam(group).gr_mem
+    except KeyError:
+        return False
+
+
+def _checked_subnet(module: AnsibleModule) -> str:
+    subnet = str(module.params["subnet"])
+    try:
+        interface = ipaddress.IPv4Interface(subnet)
+    except ValueError as error:
+        module.fail_json(msg=f"Unable to use the subnet {subnet}: {error}. Give an address and a prefix: 10.0.5.1/24.")
+    if interface.ip == interface.network.network_address:
+        module.fail_json(
+            msg=f"Unable to use the subnet {subnet}: give the bridge an address in it: 10.0.5.1/24."
+        )
+    return subnet
+
+
+def main() -> None:
+    """Gather everything in one call: each task more would cost as much as all of this."""
+    options: dict[str, Any] = {
+        "subnet": {"type": "str", "required": True},
+        "bridge": {"type": "str", "required": True},
+        "packages": {"type": "list", "elements": "str", "default": []},
+        "limits": {"type": "dict", "default": {}},
+        "users": {"type": "list", "elements": "str", "default": []},
+    }
+    module = AnsibleModule(argument_spec=options, supports_check_mode=True)
+    wanted, routes, uid_map = module.params, _text("/proc/net/route"), _text("/proc/self/uid_map")
+    subids = {path: id_range_line(_text(path), uid_map) for path in ("/etc/subuid", "/etc/subgid")}
+    module.exit_json(
+        changed=False,
+        codename=_codename(),
+        architecture=os.uname().machine,
+        is_container=any(mark.exists() for mark in CONTAINER_MARKS),
+        has_lxcfs=os.path.ismount("/var/lib/lxcfs"),
+        overlaps=overlapping_routes(routes, _checked_subnet(module), wanted["bridge"]),
+        mtu=_mtu(default_device(routes)),
+        mirrors=mirrors(_apt_targets(module), _codename(), _text),
+        missing_packages=_missing_packages(module, wanted["packages"]),
+        missing_users=_missing(wanted["users"], pwd.getpwnam),
+        users_outside=[user for user in wanted["users"] if not _is_member(user, "incus-admin")],
+        limits=limits_to_raise(wanted["limits"]),
+        subids=[{"path": path, "line": line} for path, line in subids.items() if line is not None],
+        extra_cas=_extra_cas(),
+    )
+
+
+if __name__ == "__main__":
+    main()
