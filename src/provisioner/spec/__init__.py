@@ -15,12 +15,13 @@ from provisioner.spec.models import (
     Upstream,
 )
 from provisioner.spec.parsing import Parsed, parse_spec
-from provisioner.spec.wording import path_text
+from provisioner.spec.wording import KeyPath, path_text
 
 __all__ = [
     "Container",
     "Gpu",
     "IncusHost",
+    "KeyPath",
     "Model",
     "Parsed",
     "ProxmoxHost",

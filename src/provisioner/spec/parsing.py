@@ -12,7 +12,7 @@ from provisioner.catalog import Catalog, Option, ServiceType
 from provisioner.spec.models import IncusHost, ProxmoxHost, ServiceSpec, Spec
 from provisioner.spec.options import options_model
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.spec.wording import SECRET_REFUSED, Path, kind_of, path_text, problems_of
+from provisioner.spec.wording import SECRET_REFUSED, KeyPath, kind_of, path_text, problems_of
 from provisioner.state import Problem, Secret
 
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
@@ -55,17 +55,17 @@ class _Parse:
         spec = self.check(Spec, self.data, ())
         return Parsed(None if self.problems else spec, tuple(dict.fromkeys(self.problems)), tuple(self.warnings))
 
-    def check(self, model: type[_M], data: Any, path: Path, hints: Mapping[str, str] | None = None) -> _M | None:
+    def check(self, model: type[_M], data: Any, path: KeyPath, hints: Mapping[str, str] | None = None) -> _M | None:
         try:
             return model.model_validate(data)
         except ValidationError as error:
             self.problems += problems_of(error, path, model, hints or {})
             return None
 
-    def refuse(self, path: Path, message: str, hint: str = "") -> None:
+    def refuse(self, path: KeyPath, message: str, hint: str = "") -> None:
         self.problems.append(Problem(path, message, hint))
 
-    def host(self, value: Any, path: Path) -> IncusHost | ProxmoxHost:
+    def host(self, value: Any, path: KeyPath) -> IncusHost | ProxmoxHost:
         if not isinstance(value, dict):
             self.refuse(path, f"expected a mapping, got {kind_of(value)}", "write { incus: local }")
             return _HOST_STAND_IN
@@ -80,19 +80,19 @@ class _Parse:
             value = {**value, "token": token}
         return self.check(_HOST_KINDS[kinds[0]], value, path) or _HOST_STAND_IN
 
-    def upstream(self, value: Any, path: Path) -> Any:
+    def upstream(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, dict) and value.get("api_key") is not None:
             return {**value, "api_key": self.hidden(value["api_key"], (*path, "api_key"))}
         return value
 
-    def container(self, value: Any, path: Path) -> Any:
+    def container(self, value: Any, path: KeyPath) -> Any:
         services = value.get("services") if isinstance(value, dict) else None
         if not isinstance(services, dict):
             return value
         checked = {role: self.service(role, one, (*path, "services", role)) for role, one in services.items()}
         return {**value, "services": checked}
 
-    def service(self, role: str, value: Any, path: Path) -> ServiceSpec:
+    def service(self, role: str, value: Any, path: KeyPath) -> ServiceSpec:
         service = self.catalog.services.get(role)
         written = {} if value is None else value
         if service is None:
@@ -103,7 +103,7 @@ class _Parse:
             return self.options(service, dict(written), path)
         return _SERVICE_STAND_IN
 
-    def options(self, service: ServiceType, written: dict[str, Any], path: Path) -> ServiceSpec:
+    def options(self, service: ServiceType, written: dict[str, Any], path: KeyPath) -> ServiceSpec:
         whole: dict[str, Any] = {"role": service.role}
         if "expose" in written and "expose" not in service.options:
             whole["expose"] = written.pop("expose")
@@ -124,7 +124,7 @@ class _Parse:
         hint = f"write one of the file's models: {names}" if names else "define one under models and write its name"
         return {name: hint for name, reference in service.references.items() if reference.kind == "model"}
 
-    def secrets(self, option: Option, value: Any, path: Path) -> Any:
+    def secrets(self, option: Option, value: Any, path: KeyPath) -> Any:
         """The value with every string of a secret option hidden; a ``!secret`` in any other option is refused."""
         if option.secret:
             return self.hidden(value, path)
@@ -140,7 +140,7 @@ class _Parse:
             self.refuse_secrets(value, path)
         return value
 
-    def hidden(self, value: Any, path: Path) -> Any:
+    def hidden(self, value: Any, path: KeyPath) -> Any:
         if isinstance(value, str):
             if value:
                 self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
@@ -151,7 +151,7 @@ class _Parse:
             return [self.hidden(one, (*path, index)) for index, one in enumerate(value)]
         return value
 
-    def refuse_secrets(self, value: Any, path: Path) -> None:
+    def refuse_secrets(self, value: Any, path: KeyPath) -> None:
         if isinstance(value, Secret):
             self.refuse(path, *SECRET_REFUSED)
         elif isinstance(value, dict | list):

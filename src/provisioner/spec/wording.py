@@ -14,7 +14,7 @@ from provisioner.spec.refusal import REFUSED
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem, Secret
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 _EXPECTED = {
@@ -37,7 +37,7 @@ _WORDING = {
 }
 
 
-def path_text(path: Path) -> str:
+def path_text(path: KeyPath) -> str:
     """``containers.llama.services.litellm.aliases.fast[0]``; an odd key is quoted and cut to fit in a line."""
     text = ""
     for step in path:
@@ -62,7 +62,9 @@ def kind_of(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def problems_of(error: ValidationError, base: Path, model: type[BaseModel], hints: Mapping[str, str]) -> list[Problem]:
+def problems_of(
+    error: ValidationError, base: KeyPath, model: type[BaseModel], hints: Mapping[str, str]
+) -> list[Problem]:
     """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
     problems = []
     for one in error.errors(include_url=False):
@@ -96,20 +98,20 @@ def _type_hint(kind: str, value: object) -> str:
     return "put it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
 
 
-def _known_keys(model: type[BaseModel], path: Path) -> list[str]:
+def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     inner = _annotation_at(model, path)
     if not isinstance(inner, type) or not issubclass(inner, BaseModel):
         return []
     return [field.alias or name for name, field in inner.model_fields.items()]
 
 
-def _choice_hint(value: object, model: type[BaseModel], path: Path) -> str:
+def _choice_hint(value: object, model: type[BaseModel], path: KeyPath) -> str:
     annotation = _annotation_at(model, path)
     choices = [str(one) for one in get_args(annotation)] if get_origin(annotation) is Literal else []
     return did_you_mean(str(value) if isinstance(value, str) else "", choices, always=True)
 
 
-def _annotation_at(model: type[BaseModel], path: Path) -> Any:
+def _annotation_at(model: type[BaseModel], path: KeyPath) -> Any:
     annotation: Any = model
     for step in path:
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
