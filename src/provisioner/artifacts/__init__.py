@@ -5,9 +5,9 @@ A volume is marked ready last, so that an interrupted build is never mistaken fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -47,95 +47,106 @@ def ensure_artifacts(
     emit: Emit,
     cache: Path | None = None,
 ) -> None:
-    """Have every artifact on its host, ready to be mounted; raises when one cannot be made, leaving none half made."""
+    """Have every artifact on its host, ready to be mounted.
+
+    Raises when one cannot be made: the others that were made are kept, and none is left half made.
+    """
     folder = cache or paths.cache() / "artifacts"
     missing = [one for one in artifacts if not _imported(one, providers[one.host], folder, emit)]
     if missing:
-        _build(missing, providers, lab, run_playbook, emit)
-        for one in missing:
-            if one.cacheable:
-                emit(ApplyProgress(one.name, "keep a copy in the cache"))
-                remember(folder, one, providers[one.host])
+        _Build(missing, providers, lab, run_playbook, emit, folder).run()
 
 
 def _imported(artifact: Artifact, provider: Provider, folder: Path, emit: Emit) -> bool:
     file = cached_file(folder, artifact)
     if not artifact.cacheable or not is_intact(file):
         return False
-    with _announced(artifact, "import", emit):
+    emit(ApplyStart(artifact.name, "import"))
+    started = monotonic()
+    try:
         provider.import_volume(artifact.volume, artifact.digest, file)
+    except ProvisionError as error:
+        emit(ApplyErrored(artifact.name, "import", error.message))
+        raise
+    emit(ApplyComplete(artifact.name, "import", monotonic() - started))
     return True
 
 
-def _build(
-    artifacts: Sequence[Artifact], providers: Mapping[str, Provider], lab: str, run_playbook: RunPlaybook, emit: Emit
-) -> None:
-    builders = {one.builder: _builder(one, lab) for one in artifacts}
-    names = {one.builder: one.name for one in artifacts}
-    started = monotonic()
+@dataclass
+class _Build:
+    """One build of several artifacts at once, a throwaway container each."""
 
-    def on_task(event: TaskEvent) -> None:
+    artifacts: Sequence[Artifact]
+    providers: Mapping[str, Provider]
+    lab: str
+    run_playbook: RunPlaybook
+    emit: Emit
+    folder: Path
+    started: float = field(default_factory=monotonic)
+    made: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Build all; whatever happens, no builder and no half-made volume stays."""
+        try:
+            result = self._built()
+        except ProvisionError as error:
+            for one in self.artifacts:
+                self.emit(ApplyErrored(one.name, "build", error.message))
+            raise
+        finally:
+            self._discard()
+        result.raise_for_failure(f"build {', '.join(one.name for one in self.artifacts if one.name not in self.made)}")
+
+    def _built(self) -> PlaybookResult:
+        for one in self.artifacts:
+            self.emit(ApplyStart(one.name, "build"))
+        with ThreadPoolExecutor(len(self.artifacts)) as pool:
+            list(pool.map(self._open, self.artifacts))
+        connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
+        inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
+        result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task)
+        failed = {event.host: event.message for event in result.failures}
+        for one in self.artifacts:
+            if one.builder in failed:
+                self.emit(ApplyErrored(one.name, "build", failed[one.builder]))
+            elif result.returncode == 0 or failed:
+                self._finish(one)
+        return result
+
+    def _open(self, artifact: Artifact) -> None:
+        provider, builder = self._provider(artifact), self._builder(artifact)
+        provider.create_volume(artifact.volume, artifact.digest)
+        provider.create(builder)
+        provider.start(builder)
+        provider.wait_until_ready(builder)
+
+    def _finish(self, artifact: Artifact) -> None:
+        provider = self._provider(artifact)
+        provider.stop(self._builder(artifact))
+        provider.mark_volume_ready(artifact.volume)
+        self.made.add(artifact.name)
+        self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
+        if artifact.cacheable:
+            self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
+            remember(self.folder, artifact, provider)
+
+    def _discard(self) -> None:
+        for one in self.artifacts:
+            self._provider(one).delete(self._builder(one))
+            if one.name not in self.made:
+                self._provider(one).delete_volume(one.volume)
+
+    def _on_task(self, event: TaskEvent) -> None:
+        names = {one.builder: one.name for one in self.artifacts}
         if event.status == "start":
-            emit(ApplyProgress(names.get(event.host, event.host), event.task))
+            self.emit(ApplyProgress(names.get(event.host, event.host), event.task))
 
-    try:
-        for one in artifacts:
-            emit(ApplyStart(one.name, "build"))
-        with ThreadPoolExecutor(len(artifacts)) as pool:
-            list(pool.map(lambda one: _open(one, builders[one.builder], providers[one.host]), artifacts))
-        connections = {one.builder: providers[one.host].connection_variables(one.builder) for one in artifacts}
-        inventory = render_builders(artifacts, connections, paths.inventory_templates())
-        run_playbook("artifacts.yml", inventory, on_task=on_task).raise_for_failure(
-            f"build {', '.join(one.name for one in artifacts)}"
+    def _provider(self, artifact: Artifact) -> Provider:
+        return self.providers[artifact.host]
+
+    def _builder(self, artifact: Artifact) -> Instance:
+        mount = {"volume": artifact.volume, "path": artifact.path, "readonly": "false"}
+        devices = (Device("artifact", "volume", mount),)
+        return Instance(
+            artifact.builder, artifact.host, self.lab, artifact.image, devices=devices, kind=InstanceKind.BUILDER
         )
-        for one in artifacts:
-            providers[one.host].stop(builders[one.builder])
-            providers[one.host].mark_volume_ready(one.volume)
-            emit(ApplyComplete(one.name, "build", monotonic() - started))
-    except ProvisionError as error:
-        for one in artifacts:
-            emit(ApplyErrored(one.name, "build", error.message))
-        _discard(artifacts, builders, providers, with_volumes=True)
-        raise
-    except KeyboardInterrupt:
-        _discard(artifacts, builders, providers, with_volumes=True)
-        raise
-    _discard(artifacts, builders, providers, with_volumes=False)
-
-
-def _builder(artifact: Artifact, lab: str) -> Instance:
-    mount = {"volume": artifact.volume, "path": artifact.path, "readonly": "false"}
-    device = Device("artifact", "volume", mount)
-    return Instance(artifact.builder, artifact.host, lab, artifact.image, devices=(device,), kind=InstanceKind.BUILDER)
-
-
-def _open(artifact: Artifact, builder: Instance, provider: Provider) -> None:
-    provider.create_volume(artifact.volume, artifact.digest)
-    provider.create(builder)
-    provider.start(builder)
-    provider.wait_until_ready(builder)
-
-
-def _discard(
-    artifacts: Sequence[Artifact],
-    builders: Mapping[str, Instance],
-    providers: Mapping[str, Provider],
-    *,
-    with_volumes: bool,
-) -> None:
-    for one in artifacts:
-        providers[one.host].delete(builders[one.builder])
-        if with_volumes:
-            providers[one.host].delete_volume(one.volume)
-
-
-@contextmanager
-def _announced(artifact: Artifact, action: str, emit: Emit) -> Iterator[None]:
-    emit(ApplyStart(artifact.name, action))
-    started = monotonic()
-    try:
-        yield
-    except ProvisionError as error:
-        emit(ApplyErrored(artifact.name, action, error.message))
-        raise
-    emit(ApplyComplete(artifact.name, action, monotonic() - started))

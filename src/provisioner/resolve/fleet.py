@@ -19,6 +19,8 @@ MODELS_PATH = "/srv/models"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 DEFAULT_IMAGE = "debian/12"
 DEFAULT_ARCHITECTURE = "x86_64"
+CONTEXT_OPTION = "context"
+"""A model's own ``context`` is the default of an engine's option of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,13 @@ _Filled = tuple[dict[str, Any], set[str]]
 
 def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
     model = str(service.options[option])
-    filled = {option: f"{MODELS_PATH}/{model}/{context.models[model].filename}"}
+    filled: dict[str, Any] = {option: f"{MODELS_PATH}/{model}/{context.models[model].filename}"}
     name_to = page.references[option].name_to
-    if name_to and name_to not in service.options:
-        filled[name_to] = model
+    if name_to:
+        filled[name_to] = service.options.get(name_to, model)
+    window = context.spec.models[model].context
+    if window is not None and CONTEXT_OPTION in page.options:
+        filled[CONTEXT_OPTION] = service.options.get(CONTEXT_OPTION, window)
     return filled, set()
 
 

@@ -85,8 +85,6 @@ def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem((*path, alias), f"the alias leads back to itself: {' → '.join(loop)}")
             if alias in known:
                 yield Problem((*path, alias), f'"{alias}" is the name of an engine already', "Choose another alias.")
-            if not names:
-                yield Problem((*path, alias), "the alias lists no engine", f"Known: {', '.join(sorted(known))}")
             for index, name in enumerate(names):
                 if name not in known and name not in aliases:
                     hint = _suggest(name, known | set(aliases))

@@ -184,7 +184,9 @@ class Spec(_Part):
     """A whole file."""
 
     name: Label = Field(description="The lab's name: part of every mark that is left on what it owns")
-    hosts: dict[Label, IncusHost | ProxmoxHost] = Field(description="Where containers can live")
+    hosts: dict[Label, IncusHost | ProxmoxHost] = Field(
+        default={}, description="Where containers can live; without any, the Incus on this machine"
+    )
     models: dict[Name, Model] = {}
     upstreams: dict[Name, Upstream] = Field(default={}, description="Engines that are not of this lab")
     containers: dict[Label, Container]

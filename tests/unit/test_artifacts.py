@@ -1,0 +1,131 @@
+"""Artifacts on the fake provider: built once, taken from the cache after, and never left half made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from provisioner.artifacts import ensure_artifacts
+from provisioner.errors import PlaybookError
+from provisioner.events import ApplyErrored, ApplyProgress, Event
+from provisioner.providers.fake import FakeProvider
+from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.state import Artifact, Secret
+
+BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12")
+MODEL = Artifact("model-tiny", "box", "b" * 64, "model_store", "/srv/models/tiny", "debian/12", cacheable=False)
+
+
+class Builds:
+    """Stands for ansible-runner: fills the builders' volumes of the fake provider, or fails."""
+
+    def __init__(self, provider: FakeProvider, failures: Sequence[TaskEvent] = ()) -> None:
+        self.provider = provider
+        self.failures = tuple(failures)
+        self.runs = 0
+
+    def __call__(  # the words of ``runner.run_playbook``
+        self,
+        playbook: str,
+        inventory: str,
+        *,
+        on_task: Callable[[TaskEvent], None],
+        secrets: Sequence[Secret] = (),
+    ) -> PlaybookResult:
+        assert playbook == "artifacts.yml"
+        assert not secrets
+        self.runs += 1
+        for name in sorted(self.provider.containers):
+            assert name in inventory
+            on_task(TaskEvent("start", name, "role", "compile"))
+        for volume in self.provider.volumes.values():
+            volume.content = volume.content or b"built " + volume.digest.encode()
+        return PlaybookResult(2 if self.failures else 0, self.failures)
+
+
+@pytest.fixture
+def box() -> FakeProvider:
+    return FakeProvider("box")
+
+
+def _ensure(box: FakeProvider, artifacts: Sequence[Artifact], builds: Builds, cache: Path) -> list[Event]:
+    events: list[Event] = []
+    ensure_artifacts(artifacts, {"box": box}, "lab", run_playbook=builds, emit=events.append, cache=cache)
+    return events
+
+
+def test_built_in_throwaway_containers_and_marked_ready(box: FakeProvider, tmp_path: Path) -> None:
+    events = _ensure(box, [BUILT, MODEL], Builds(box), tmp_path)
+    assert box.containers == {}
+    assert {name for name, volume in box.volumes.items() if volume.ready} == {BUILT.volume, MODEL.volume}
+    assert ApplyProgress("llama_cpp", "compile") in events
+
+
+def test_another_host_takes_it_from_the_cache(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT, MODEL], Builds(box), tmp_path)
+    other = FakeProvider("box")
+    again = Builds(other)
+    _ensure(other, [BUILT], again, tmp_path)
+    assert again.runs == 0
+    assert other.volumes[BUILT.volume].content == box.volumes[BUILT.volume].content
+    assert other.volumes[BUILT.volume].ready
+    assert not [file for file in tmp_path.iterdir() if MODEL.volume in file.name]
+
+
+def test_a_damaged_copy_is_built_anew(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT], Builds(box), tmp_path)
+    (tmp_path / f"{BUILT.volume}.tar").write_bytes(b"damaged")
+    other = FakeProvider("box")
+    again = Builds(other)
+    _ensure(other, [BUILT], again, tmp_path)
+    assert again.runs == 1
+    assert other.volumes[BUILT.volume].content == box.volumes[BUILT.volume].content
+
+
+def test_a_copy_without_its_digest_is_not_believed(box: FakeProvider, tmp_path: Path) -> None:
+    (tmp_path / f"{BUILT.volume}.tar").write_bytes(b"half a copy")
+    builds = Builds(box)
+    _ensure(box, [BUILT], builds, tmp_path)
+    assert builds.runs == 1
+    assert box.volumes[BUILT.volume].content != b"half a copy"
+
+
+def test_a_failed_build_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
+    failed = TaskEvent("failed", BUILT.builder, "llama_cpp", "build | Compile", "no space left on device")
+    events: list[Event] = []
+    builds = Builds(box, [failed])
+    with pytest.raises(PlaybookError, match="no space left on device"):
+        ensure_artifacts([BUILT], {"box": box}, "lab", run_playbook=builds, emit=events.append, cache=tmp_path)
+    assert box.containers == {}
+    assert box.volumes == {}
+    assert list(tmp_path.iterdir()) == []
+    assert any(isinstance(event, ApplyErrored) and event.target == "llama_cpp" for event in events)
+
+
+def test_a_builder_that_does_not_come_up_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
+    box.never_ready.add(BUILT.builder)
+    with pytest.raises(Exception, match="not ready"):
+        _ensure(box, [BUILT, MODEL], Builds(box), tmp_path)
+    assert box.containers == {}
+    assert box.volumes == {}
+
+
+def test_an_interruption_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
+    class Interrupted(Builds):
+        def __call__(self, *_: object, **__: object) -> PlaybookResult:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _ensure(box, [BUILT], Interrupted(box), tmp_path)
+    assert box.containers == {}
+    assert box.volumes == {}
+
+
+def test_one_failure_of_two_keeps_the_other(box: FakeProvider, tmp_path: Path) -> None:
+    failed = TaskEvent("failed", MODEL.builder, "model_store", "build | Copy", "wrong checksum")
+    with pytest.raises(PlaybookError, match="Unable to build model-tiny\n"):
+        _ensure(box, [BUILT, MODEL], Builds(box, [failed]), tmp_path)
+    assert box.containers == {}
+    assert {name: volume.ready for name, volume in box.volumes.items()} == {BUILT.volume: True}

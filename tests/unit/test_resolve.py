@@ -1,0 +1,111 @@
+"""Cross-rules and the desired fleet over data cases in ``tests/cases/resolve``, with the real roles' pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.catalog import load_catalog
+from provisioner.resolve import ModelFile, desired_fleet, problems
+from provisioner.spec import Spec, parse_spec
+from provisioner.state import Fleet, Secret
+
+CASES = Path(__file__).parents[1] / "cases" / "resolve"
+PROBLEMS = sorted((CASES / "problems").glob("*.yml"))
+FLEETS = sorted((CASES / "fleets").glob("*.yml"))
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads ``!secret [NAME, VALUE]`` (a value may be left out)."""
+
+
+def _secret(loader: yaml.SafeLoader, node: yaml.Node) -> Secret:
+    assert isinstance(node, yaml.SequenceNode)
+    name, *value = loader.construct_sequence(node)
+    return Secret(name, value[0] if value else None)
+
+
+_Loader.add_constructor("!secret", _secret)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    case: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
+    return case
+
+
+def _spec(written: Mapping[str, Any]) -> Spec:
+    parsed = parse_spec({"name": "lab", **written}, load_catalog())
+    assert parsed.problems == ()
+    assert parsed.spec is not None
+    return parsed.spec
+
+
+def _fleet(spec: Spec, **architectures: str) -> Fleet:
+    models = {name: ModelFile(f"/models/{name}.gguf", f"{name}.gguf", "a" * 64) for name in spec.models}
+    return desired_fleet(spec, load_catalog(), models, architectures)
+
+
+@pytest.mark.parametrize("file", PROBLEMS, ids=lambda file: file.stem)
+def test_problems(file: Path) -> None:
+    case = _read(file)
+    found = problems(_spec(case["file"]), load_catalog())
+    assert [".".join(map(str, one.path)) for one in found] == [one["path"] for one in case["problems"]]
+    for one, expected in zip(found, case["problems"], strict=True):
+        assert expected["says"] in f"{one.message} {one.hint}"
+
+
+@pytest.mark.parametrize("file", FLEETS, ids=lambda file: file.stem)
+def test_fleet(file: Path) -> None:
+    case = _read(file)
+    spec = _spec(case["file"])
+    assert problems(spec, load_catalog()) == []
+    fleet = asdict(_fleet(spec))
+    for address, expected in case["expected"].items():
+        container, _, role = address.partition("/")
+        one = next(one for one in fleet["instances"] if one["name"] == container)
+        seen = next(each for each in one["services"] if each["role"] == role) if role else one
+        seen = {**seen, **(seen.get("variables") or {}), "needs": list(seen.get("needs", []))}
+        assert seen | expected == seen
+
+
+def _digests(written: Mapping[str, Any], **architectures: str) -> dict[str, str]:
+    return {one.name: one.digest for one in _fleet(_spec(written), **architectures).artifacts}
+
+
+ENGINE = {"models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": {"llama_cpp": {"model": "m"}}}}}
+
+
+def test_an_artifact_is_another_one_when_what_it_is_made_of_changes() -> None:
+    first = _digests(ENGINE)
+    other_source = {"llama_cpp": {"model": "m", "source_sha256": "b" * 64}}
+    changed = [
+        _digests({**ENGINE, "containers": {"a": {"services": other_source}}}),
+        _digests({**ENGINE, "containers": {"a": {"image": "debian/13", **ENGINE["containers"]["a"]}}}),
+        _digests(ENGINE, local="aarch64"),
+    ]
+    assert len({one["llama_cpp"] for one in [first, *changed]}) == 4
+    assert {one["model-m"] for one in [first, *changed]} == {first["model-m"]}
+
+
+def test_an_artifact_stays_when_only_the_service_changes() -> None:
+    other_port = {"llama_cpp": {"model": "m", "port": 9999}}
+    assert _digests({**ENGINE, "containers": {"a": {"services": other_port}}}) == _digests(ENGINE)
+
+
+def test_two_containers_share_an_artifact() -> None:
+    fleet = _fleet(_spec({**ENGINE, "containers": {name: ENGINE["containers"]["a"] for name in ("a", "b")}}))
+    assert [one.name for one in fleet.artifacts] == ["llama_cpp", "model-m"]
+    assert fleet.instances[0].devices == fleet.instances[1].devices
+
+
+def test_lan_publishes_the_port_on_the_host() -> None:
+    service = {"llama_cpp": {"model": "m", "api_key": Secret("k", "v"), "expose": "lan"}}
+    fleet = _fleet(_spec({**ENGINE, "containers": {"a": {"services": service}}}))
+    published = [one for one in fleet.instances[0].devices if one.kind == "publish"]
+    assert [one.properties for one in published] == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"}]
+    assert [one.kind for one in _fleet(_spec(ENGINE)).instances[0].devices] == ["volume", "volume"]
