@@ -77,7 +77,10 @@ def _digests(written: Mapping[str, Any], **architectures: str) -> dict[str, str]
     return {one.name: one.digest for one in _fleet(_spec(written), **architectures).artifacts}
 
 
-ENGINE = {"models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": {"llama_cpp": {"model": "m"}}}}}
+ENGINE: dict[str, Any] = {
+    "models": {"m": {"source": "builtin:tiny"}},
+    "containers": {"a": {"services": {"llama_cpp": {"model": "m"}}}},
+}
 
 
 def test_an_artifact_is_another_one_when_what_it_is_made_of_changes() -> None:
@@ -98,7 +101,7 @@ def test_an_artifact_stays_when_only_the_service_changes() -> None:
 
 
 def test_two_containers_share_an_artifact() -> None:
-    fleet = _fleet(_spec({**ENGINE, "containers": {name: ENGINE["containers"]["a"] for name in ("a", "b")}}))
+    fleet = _fleet(_spec({**ENGINE, "containers": dict.fromkeys(("a", "b"), ENGINE["containers"]["a"])}))
     assert [one.name for one in fleet.artifacts] == ["llama_cpp", "model-m"]
     assert fleet.instances[0].devices == fleet.instances[1].devices
 
