@@ -1,0 +1,1 @@
+"""A build backend that builds nothing."""
