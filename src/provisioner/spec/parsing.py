@@ -144,6 +144,8 @@ class _Parse:
         if isinstance(value, str):
             if value:
                 self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
+            else:
+                self.refuse(path, "an empty secret", "leave the key out, or write `!secret NAME`")
             return Secret(path_text(path), value)
         if isinstance(value, dict):
             return {name: self.hidden(one, (*path, name)) for name, one in value.items()}

@@ -1,0 +1,174 @@
+"""``builtin:tiny``: a random-weight GGUF that llama.cpp serves, so that a lab can be proved without a download.
+
+It answers gibberish, at once, and never stops before its limit. The bytes are written by this module alone (no numpy, no gguf), so they are the
+same everywhere and for ever: ``SHA256`` is a constant. Change a shape here and a test says the new one.
+
+The format is GGUF 3, the architecture ``llama``. The vocabulary is SentencePiece-like: three control tokens, the
+256 byte tokens (so that any text has tokens), printable ASCII and a few words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import string
+import struct
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FILENAME = "tiny.gguf"
+SHA256 = "6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb"
+
+EMBEDDING = 64
+LAYERS = 2
+HEADS = 2
+FEED_FORWARD = 128
+CONTEXT = 4096
+SPREAD = 0.0866  # uniform in ±this: a standard deviation of 0.05, with which no activation runs away
+
+CONSTANT = 2.0
+RULED_OUT = -4.0
+
+_MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9  # types of GGUF's metadata
+_F32 = 0  # type of a tensor
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6  # types of a token
+_WORDS = ("hello", "world", "the", "a", "yes", "no", "ok", "test")
+_PIECES = ("he", "ll", "wor", "ld", "th", "es", "hell", "hello", "world", "test")
+_SPACE = "\u2581"
+_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    name: str
+    shape: tuple[int, ...]  # rows first
+    first_column: tuple[float, ...] = ()  # in place of the random one
+
+    @property
+    def content(self) -> bytes:
+        count = math.prod(self.shape)
+        if len(self.shape) == 1:  # the weights of a norm
+            return struct.pack(f"<{count}f", *[1.0] * count)
+        numbers = struct.unpack(f"<{count}H", hashlib.shake_256(self.name.encode()).digest(2 * count))
+        weights = [(number / 32767.5 - 1) * SPREAD for number in numbers]
+        for row, weight in enumerate(self.first_column):
+            weights[row * self.shape[1]] = weight
+        return struct.pack(f"<{count}f", *weights)
+
+
+def ensure_tiny_model(folder: Path) -> Path:
+    """The model's file in ``folder``, written there unless it is there whole."""
+    file = folder / FILENAME
+    if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == SHA256:
+        return file
+    folder.mkdir(parents=True, exist_ok=True)
+    # Two runs may write at once: each its own file, and either may have the last word, as both are the same.
+    handle, partial = tempfile.mkstemp(dir=folder, prefix=f".{FILENAME}-")
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(tiny_model())
+    Path(partial).chmod(0o644)
+    return Path(partial).replace(file)
+
+
+def tiny_model() -> bytes:
+    """The whole file."""
+    tokens = _vocabulary()
+    tensors = _tensors(tokens)
+    metadata = [_pair(name, value) for name, value in _metadata(tokens)]
+    head = _MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(metadata)) + b"".join(metadata)
+    contents, offset = [], 0
+    for tensor in tensors:
+        head += _text(tensor.name) + struct.pack("<I", len(tensor.shape))
+        head += struct.pack(f"<{len(tensor.shape)}Q", *reversed(tensor.shape)) + struct.pack("<IQ", _F32, offset)
+        contents.append(_padded(tensor.content))
+        offset += len(contents[-1])
+    return _padded(head) + b"".join(contents)
+
+
+def _vocabulary() -> list[tuple[str, float, int]]:
+    pieces = [_SPACE, *(one for one in string.printable if one.isprintable() and one != " ")]
+    pieces += [*(_SPACE + word for word in _WORDS), *_PIECES]
+    return [
+        ("<unk>", 0.0, _UNKNOWN),
+        ("<s>", 0.0, _CONTROL),
+        ("</s>", 0.0, _CONTROL),
+        *((f"<0x{byte:02X}>", 0.0, _BYTE) for byte in range(256)),
+        *((piece, -float(rank), _NORMAL) for rank, piece in enumerate(pieces, 1)),
+    ]
+
+
+def _tensors(tokens: Sequence[tuple[str, float, int]]) -> list[_Tensor]:
+    # Every token carries a constant in its first dimension, by which the last matrix rules out what must not be said:
+    # an answer is visible text and only its limit ends it, so that "it answered something" can be relied on.
+    constant = (CONSTANT,) * len(tokens)
+    ruled_out = tuple(0.0 if kind == _NORMAL and text != _SPACE else RULED_OUT for text, _, kind in tokens)
+    tensors = [
+        _Tensor("token_embd.weight", (len(tokens), EMBEDDING), constant),
+        _Tensor("output_norm.weight", (EMBEDDING,)),
+        _Tensor("output.weight", (len(tokens), EMBEDDING), ruled_out),
+    ]
+    for layer in range(LAYERS):
+        shapes: dict[str, tuple[int, ...]] = {
+            "attn_norm": (EMBEDDING,),
+            **dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (EMBEDDING, EMBEDDING)),
+            "ffn_norm": (EMBEDDING,),
+            **dict.fromkeys(("ffn_gate", "ffn_up"), (FEED_FORWARD, EMBEDDING)),
+            "ffn_down": (EMBEDDING, FEED_FORWARD),
+        }
+        tensors += [_Tensor(f"blk.{layer}.{name}.weight", shape) for name, shape in shapes.items()]
+    return tensors
+
+
+def _metadata(tokens: Sequence[tuple[str, float, int]]) -> Iterator[tuple[str, tuple[int, bytes]]]:
+    yield "general.architecture", (_STRING, _text("llama"))
+    yield "general.name", (_STRING, _text("tiny"))
+    yield "general.file_type", _uint(0)
+    yield "llama.context_length", _uint(CONTEXT)
+    yield "llama.embedding_length", _uint(EMBEDDING)
+    yield "llama.block_count", _uint(LAYERS)
+    yield "llama.feed_forward_length", _uint(FEED_FORWARD)
+    yield "llama.attention.head_count", _uint(HEADS)
+    yield "llama.attention.head_count_kv", _uint(HEADS)
+    yield "llama.attention.layer_norm_rms_epsilon", (_FLOAT32, struct.pack("<f", 1e-5))
+    yield "llama.rope.dimension_count", _uint(EMBEDDING // HEADS)
+    yield "llama.vocab_size", _uint(len(tokens))
+    yield "tokenizer.ggml.model", (_STRING, _text("llama"))
+    yield "tokenizer.ggml.pre", (_STRING, _text("default"))
+    yield "tokenizer.ggml.tokens", _array(_STRING, [_text(text) for text, _, _ in tokens])
+    yield "tokenizer.ggml.scores", _array(_FLOAT32, [struct.pack("<f", score) for _, score, _ in tokens])
+    yield "tokenizer.ggml.token_type", _array(_INT32, [struct.pack("<i", kind) for _, _, kind in tokens])
+    yield "tokenizer.ggml.bos_token_id", _uint(1)
+    yield "tokenizer.ggml.eos_token_id", _uint(2)
+    yield "tokenizer.ggml.unknown_token_id", _uint(0)
+    yield "tokenizer.ggml.add_bos_token", (_BOOL, b"\x01")
+    yield "tokenizer.ggml.add_eos_token", (_BOOL, b"\x00")
+    yield "tokenizer.chat_template", (_STRING, _text(_TEMPLATE))
+
+
+def _pair(name: str, value: tuple[int, bytes]) -> bytes:
+    kind, content = value
+    return _text(name) + struct.pack("<I", kind) + content
+
+
+def _uint(number: int) -> tuple[int, bytes]:
+    return _UINT32, struct.pack("<I", number)
+
+
+def _array(kind: int, items: Sequence[bytes]) -> tuple[int, bytes]:
+    return _ARRAY, struct.pack("<IQ", kind, len(items)) + b"".join(items)
+
+
+def _text(text: str) -> bytes:
+    content = text.encode()
+    return struct.pack("<Q", len(content)) + content
+
+
+def _padded(content: bytes) -> bytes:
+    return content + b"\0" * (-len(content) % _ALIGNMENT)
