@@ -8,18 +8,19 @@ from collections.abc import Callable
 from provisioner.cli.console import Console
 from provisioner.errors import PreflightError
 from provisioner.plan import Plan
-from provisioner.report.plan import plan_text
+from provisioner.report.plan import NO_CHANGES, plan_text
 
 YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "
 
 
+NOTHING_TO_DESTROY = "Nothing to destroy: no container bears the lab's mark."
 DECLINED = PreflightError("Not applied: the answer was no", details="Nothing was touched.")
 
 
-def show_plan(console: Console, plan: Plan) -> None:
-    """The whole plan as text; ``--json`` has it as events."""
-    console.say(plan_text(plan, console.style))
+def show_plan(console: Console, plan: Plan, nothing: str = NO_CHANGES) -> None:
+    """The whole plan as text, ``nothing`` when it is empty; ``--json`` has it as events."""
+    console.say(plan_text(plan, console.style, nothing=nothing))
 
 
 def can_ask(console: Console) -> bool:
@@ -33,17 +34,17 @@ def ask(console: Console, question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def confirm_plan(console: Console, *, yes: bool) -> Callable[[Plan], bool]:
+def confirm_plan(console: Console, *, yes: bool, nothing: str = NO_CHANGES) -> Callable[[Plan], bool]:
     """Shows the plan, then takes ``--yes`` or a typed yes; raises ``PreflightError`` when nobody can be asked."""
 
     def confirm(plan: Plan) -> bool:
-        show_plan(console, plan)
+        show_plan(console, plan, nothing)
         if plan.is_empty or yes:
             return True
         if not can_ask(console):
             raise PreflightError(
                 "Unable to ask whether to apply: there is no terminal",
-                resolution="Look at it with provision plan, then run the same command with --yes.",
+                resolution="Run the same command with --yes; provision plan shows what up would do.",
             )
         return ask(console, APPLY).lower() in YES
 
@@ -54,7 +55,7 @@ def confirm_destruction(console: Console, lab: str, *, yes: bool, typed: str | N
     """Shows the plan, then takes the lab's name, typed at the prompt or given by ``--lab`` together with ``--yes``."""
 
     def confirm(plan: Plan) -> bool:
-        show_plan(console, plan)
+        show_plan(console, plan, NOTHING_TO_DESTROY)
         _refuse_other(lab, typed)
         if plan.is_empty or (yes and typed == lab):
             return True

@@ -13,6 +13,8 @@ from provisioner.errors import ExitCode
 from provisioner.lab import Lab
 from provisioner.plan import Plan
 
+NOTHING_RUNS = "Nothing to stop: no container of the lab runs."
+
 
 @click.command()
 @verb
@@ -23,7 +25,7 @@ def down(session: Session, words: Words, *, yes: bool) -> int:
     from provisioner import workflow
 
     lab = session.open_lab(words.existing())
-    confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes))
+    confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes, nothing=NOTHING_RUNS))
     outcome = workflow.down(lab, session.effects(lab, confirm), words.names)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from provisioner.cli.console import Console
-from provisioner.state import Secret
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
@@ -18,18 +17,6 @@ if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.runner import PlaybookResult
     from provisioner.spec import Spec
     from provisioner.workflow import Effects
-
-
-def secrets_in(value: Any) -> Iterator[Secret]:
-    """Every secret at any depth of a file's values."""
-    if isinstance(value, Secret):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (secret for inner in value.values() for secret in secrets_in(inner))
-    elif isinstance(value, list | tuple):
-        yield from (secret for inner in value for secret in secrets_in(inner))
-    elif hasattr(value, "model_fields_set"):
-        yield from secrets_in(dict(value))
 
 
 @dataclass
@@ -46,9 +33,9 @@ class Session:
         from provisioner.lab import open_lab
 
         lab = open_lab(file, run_secret_command=with_secrets)
-        self.console.hide(secrets_in(lab.spec))
+        self.console.hide(lab.loaded.secrets.values())
         for warning in lab.loaded.warnings:
-            self.console.emit(Diagnostic("warning", lab.loaded.describe(warning), resolution=warning.hint))
+            self.console.emit(Diagnostic("warning", lab.loaded.rendered(warning)))
         return lab
 
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:

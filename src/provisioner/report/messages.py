@@ -60,8 +60,8 @@ def findings_text(findings: Sequence[Finding], style: Style = PLAIN) -> str:
 def check_text(check: Check, style: Style = PLAIN) -> str:
     """One proof in a line."""
     mark = style.paint("ok  ", "green") if check.ok else style.paint("FAIL", "red", "bold")
-    said = f": {safe_text(check.message)}" if check.message else ""
-    return f"{mark} {safe_line(check.target)}: {safe_line(check.name)}{said}"
+    name = "" if check.target.endswith(f"/{check.name}") else check.name  # a service's own proof bears its name
+    return f"{mark} " + ": ".join(safe_text(part) for part in (check.target, name, check.message) if part)
 
 
 def orphan_text(orphan: Orphan, style: Style = PLAIN) -> str:

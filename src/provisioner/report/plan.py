@@ -29,12 +29,12 @@ _OUTCOMES: dict[Action, str] = {
 NO_CHANGES = "No changes. The lab matches the file."
 
 
-def plan_text(plan: Plan, style: Style = PLAIN) -> str:
-    """The whole plan: every change with its attributes, the orphans, and the line that counts."""
+def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) -> str:
+    """The whole plan: every change with its attributes, the orphans, and the line that counts, or ``nothing``."""
     parts = [change_text(change, style) for change in plan.changes]
     if plan.orphans:
         parts.append(_orphans_text(plan.orphans, style))
-    parts.append(style.paint(NO_CHANGES if plan.is_empty else count_line(plan), "bold"))
+    parts.append(style.paint(nothing if plan.is_empty else count_line(plan), "bold"))
     return "\n\n".join(parts)
 
 

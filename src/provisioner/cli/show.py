@@ -1,0 +1,74 @@
+"""The verb ``show``: the file as it is understood, what it resolves to, or what its clients need."""
+
+from __future__ import annotations
+
+import socket
+
+import click
+
+from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode, InputError, PreflightError
+from provisioner.lab import Lab
+from provisioner.report.client import CLIENTS, Gateway, client_text
+from provisioner.report.gateway import Entrance, entrance_of
+
+DOCUMENTATION_ADDRESS = "192.0.2.1"  # RFC 5737: routed like any other, belongs to nobody
+
+
+@click.command()
+@verb
+@lab_words(names=False)
+@option("--expanded", is_flag=True, help="Everything that it resolves to: devices, variables, artifacts.")
+@option("--client", type=click.Choice(CLIENTS), help="What this program's own configuration needs.")
+def show(session: Session, words: Words, *, expanded: bool, client: str | None) -> int:
+    """Print the file as it is understood, defaults filled in and secrets masked.
+
+    With --client: the settings of a program that uses the lab. The key is named by its variable, never shown.
+    """
+    from provisioner.report.file import file_value, fleet_value, yaml_text
+
+    if expanded and client:
+        raise click.UsageError("--expanded and --client exclude each other.")
+    lab = session.open_lab(words.existing())
+    if client:
+        gateway = _gateway(session, lab)
+        session.console.result(client_text(client, gateway), client=client, gateway=gateway)
+        return ExitCode.DONE
+    value = fleet_value(lab.fleet()) if expanded else file_value(lab.spec, lab.catalog, lab.fleet())
+    session.console.result(yaml_text(value), value=value)
+    return ExitCode.DONE
+
+
+def _gateway(session: Session, lab: Lab) -> Gateway:
+    entrance = entrance_of(lab.spec, lab.catalog)
+    if entrance is None:
+        raise InputError(
+            f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
+            resolution="Add a gateway, such as litellm, or an engine, such as llama_cpp.",
+        )
+    address = (_own_address() if entrance.is_on_lan else None) or _observed_address(session, lab, entrance)
+    return Gateway(lab.name, f"http://{address}:{entrance.port}/v1", entrance.key_variable, entrance.models)
+
+
+def _observed_address(session: Session, lab: Lab, entrance: Entrance) -> str:
+    from provisioner import workflow
+
+    there = workflow.observe(lab, session.effects(lab)).instance(entrance.container)
+    if there is None or there.address is None:
+        raise PreflightError(
+            f"Unable to tell the address of container {entrance.container}: it does not run",
+            resolution=f"Run: provision up {lab.loaded.path}",
+        )
+    return there.address
+
+
+def _own_address() -> str | None:
+    """This machine's address towards its network, None without one; connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((DOCUMENTATION_ADDRESS, 9))
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+        return address

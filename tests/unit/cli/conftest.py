@@ -1,0 +1,127 @@
+"""A lab in memory: the real command line and workflows, a fake host, playbooks that only say how they ended."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.cli.app import run
+from provisioner.cli.console import Console
+from provisioner.cli.session import Session
+from provisioner.providers.fake import Container, FakeProvider
+from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.state import Execution
+
+ENGINE_KEY = "canary-engine-5d1c"
+GATEWAY_KEY = "sk-canary-gateway-77f0"
+FILE = """\
+name: homelab
+hosts:
+  box: { incus: local }
+models:
+  tiny: { source: "builtin:tiny", context: 4096 }
+containers:
+  llama:
+    services:
+      llama_cpp: { model: tiny, api_key: !secret engine_key }
+  gateway:
+    services:
+      litellm: { master_key: !secret gateway_key, aliases: { fast: [tiny] } }
+"""
+
+
+@dataclass
+class Answer:
+    """What a command gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The ``--json`` stream."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The lines of one type."""
+        return [line for line in self.events if line["type"] == kind]
+
+
+class Terminal(io.StringIO):
+    """A text stream that says whether somebody sits there."""
+
+    def __init__(self, text: str = "", *, is_terminal: bool = False) -> None:
+        super().__init__(text)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        """Whether it was made as a terminal."""
+        return self._is_terminal
+
+
+@dataclass
+class World:
+    """One host in memory, and how playbooks end on it."""
+
+    monkeypatch: pytest.MonkeyPatch
+    host: FakeProvider = field(default_factory=lambda: FakeProvider("box"))
+    failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
+    raises: BaseException | None = None
+    health: int = 200
+
+    def __post_init__(self) -> None:
+        """Give every container the agent that ``probe`` asks."""
+        self.host.programs["python3"] = self._agent
+
+    def command(self, *arguments: str, typed: str | None = None) -> Answer:
+        """Run ``provision`` with the arguments; ``typed`` is what somebody at a terminal types, None: nobody is there."""
+        stdin = Terminal(typed or "", is_terminal=typed is not None)
+        out, err = Terminal(), Terminal()
+        with self.monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", stdin)
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            session = Session(Console(), lambda _spec: {"box": self.host}, self._run_playbook)
+            code = run(arguments, session)
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    def _run_playbook(self, playbook: str, inventory: str, **_: Any) -> PlaybookResult:
+        assert ENGINE_KEY not in inventory
+        if self.raises is not None:
+            raise self.raises
+        failures = self.failures.get(playbook, ())
+        return PlaybookResult(2 if failures else 0, failures)
+
+    def _agent(
+        self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
+    ) -> Execution:
+        asked = json.loads(command[-1])
+        answers = {one["address"]: {"unit": "active", "health": self.health} for one in asked}
+        return Execution(0, json.dumps(answers).encode(), b"")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a lab, in the folder that commands run in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", ENGINE_KEY)
+    monkeypatch.setenv("PROVISION_SECRET_GATEWAY_KEY", GATEWAY_KEY)
+    file = tmp_path / "homelab.yml"
+    file.write_text(FILE)
+    return file
+
+
+@pytest.fixture
+def world(lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The lab's only host, empty."""
+    assert lab.exists()
+    return World(monkeypatch)

@@ -1,0 +1,271 @@
+"""The verbs of a lab on a host in memory: what is asked, what is done, how it ends, what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.runner import TaskEvent
+from provisioner.state import Instance, Status
+from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
+
+CONTAINERS = {"gateway", "llama"}
+APPLIED = {"build": 3, "create": 2, "configure": 2}
+
+
+def running(world: World) -> set[str]:
+    return {name for name, one in world.host.containers.items() if one.instance.status is Status.RUNNING}
+
+
+def is_stream(events: list[dict[str, object]], code: int) -> bool:
+    """Whether it opens with the version and closes with its one summary, which tells the exit code."""
+    kinds = [one["type"] for one in events]
+    return (
+        kinds[0] == "version"
+        and kinds.count("version") == 1
+        and kinds[-1] == "summary"
+        and kinds.count("summary") == 1
+        and events[-1]["exit_code"] == code
+    )
+
+
+def test_plan_says_what_up_would_do_and_touches_nothing(world: World) -> None:
+    answer = world.command("plan")
+    assert answer.code == 0
+    assert "Plan: 2 to create, 0 to change, 0 to destroy, 3 artifacts to build." in answer.out
+    assert world.host.containers == {}
+    assert world.command("plan", "--detailed-exitcode").code == 2
+
+
+def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None:
+    answer = world.command("up", "--yes")
+    assert answer.code == 0, answer.err
+    assert running(world) == CONTAINERS
+    assert "ok   llama/llama_cpp: works" in answer.out
+    assert "Up complete after" in answer.out.splitlines()[-1]
+    assert "3 built, 2 created, 2 configured." in answer.out.splitlines()[-1]
+    assert world.command("plan", "--detailed-exitcode").code == 0
+    assert "No changes. The lab matches the file." in world.command("up").out
+
+
+def test_only_the_named_container_is_made(world: World) -> None:
+    assert world.command("up", "homelab.yml", "llama", "--yes").code == 0
+    assert running(world) == {"llama"}
+
+
+def test_json_is_a_stream_with_one_summary(world: World) -> None:
+    answer = world.command("up", "--yes", "--json")
+    assert is_stream(answer.events, 0)
+    assert answer.err == ""
+    assert {line["target"] for line in answer.of("planned_change") if line["action"] == "create"} == CONTAINERS
+    assert {line["target"] for line in answer.of("check") if line["ok"]} == {"gateway/litellm", "llama/llama_cpp"}
+    assert answer.of("summary")[0]["counts"] == APPLIED
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("YES\n", 0), ("n\n", 4), ("\n", 4), ("", 4)])
+def test_up_asks_on_a_terminal(world: World, typed: str, code: int) -> None:
+    answer = world.command("up", typed=typed)
+    assert answer.code == code
+    assert "Do you want to apply? [y/N] " in answer.out
+    assert running(world) == (CONTAINERS if code == 0 else set())
+
+
+@pytest.mark.parametrize("arguments", [("up",), ("up", "--json")])
+def test_up_without_a_terminal_needs_yes(world: World, arguments: tuple[str, ...]) -> None:
+    answer = world.command(*arguments)
+    assert answer.code == 4
+    assert "--yes" in answer.err + answer.out
+    assert world.host.containers == {}
+
+
+def test_json_never_asks_even_on_a_terminal(world: World) -> None:
+    answer = world.command("up", "--json", typed="y\n")
+    assert answer.code == 4
+    assert is_stream(answer.events, 4)
+    assert answer.of("diagnostic")[0]["severity"] == "error"
+
+
+def test_a_failure_says_what_was_done_and_exits_1(world: World) -> None:
+    world.host.never_ready.add("llama")
+    answer = world.command("up", "--yes")
+    assert answer.code == 1
+    assert "llama: creating failed: Unable to start container llama" in answer.out
+    assert "The end of its console" in answer.err
+    assert "Not done: " in answer.err
+    assert answer.out.splitlines()[-1].startswith("Up stopped after")
+
+
+def test_a_failure_ends_the_stream_with_its_summary(world: World) -> None:
+    world.host.never_ready.add("llama")
+    answer = world.command("up", "--yes", "--json")
+    assert is_stream(answer.events, 1)
+    assert [line["target"] for line in answer.of("apply_errored")] == ["llama"]
+    assert answer.of("diagnostic")[0]["message"] == "Unable to start container llama"
+
+
+def test_a_failed_proof_exits_3(world: World) -> None:
+    world.failures["site.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "verify | Complete", "no answer"),)
+    answer = world.command("up", "--yes")
+    assert answer.code == 3
+    assert "no answer" in answer.err
+
+
+def test_a_failed_role_exits_1(world: World) -> None:
+    world.failures["site.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "install | Unpack", "disk full"),)
+    answer = world.command("up", "--yes", "--json")
+    assert is_stream(answer.events, 1)
+    assert "disk full" in answer.of("diagnostic")[0]["details"]
+
+
+def test_a_host_that_does_not_answer_exits_4(world: World) -> None:
+    world.host.available = False
+    for verb in ("plan", "up", "status", "verify", "down", "destroy"):
+        assert world.command(verb).code == 4
+
+
+def test_a_strangers_container_is_never_touched(world: World) -> None:
+    stranger = Instance("llama", "box", "another", "debian/12")
+    world.host.create(stranger)
+    answer = world.command("up", "--yes")
+    assert answer.code == 4
+    assert "the name is taken" in answer.err
+    assert world.command("destroy", "--yes", "--lab", "homelab").code == 0
+    assert set(world.host.containers) == {"llama"}
+
+
+def test_interruption_exits_130_and_says_that_the_command_resumes(world: World) -> None:
+    world.raises = KeyboardInterrupt()
+    answer = world.command("up", "--yes")
+    assert answer.code == 130
+    assert "The same command resumes" in answer.err
+    assert is_stream(world.command("up", "--yes", "--json").events, 130)
+    world.raises = None
+    assert world.command("up", "--yes").code == 0
+    assert running(world) == CONTAINERS
+
+
+def test_an_unforeseen_error_is_short_unless_verbose(world: World) -> None:
+    world.raises = RuntimeError(f"odd, with {ENGINE_KEY}")
+    short = world.command("up", "--yes")
+    long = world.command("up", "--yes", "-v")
+    assert (short.code, long.code) == (1, 1)
+    assert "RuntimeError: odd" in short.err
+    assert "Traceback" not in short.err
+    assert "Traceback" in long.err
+    assert ENGINE_KEY not in short.err + long.err
+
+
+def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
+    rows = [line.split() for line in world.command("status").out.splitlines()[1:]]
+    assert [row[2] for row in rows] == ["missing", "missing"]
+    world.command("up", "--yes")
+    rows = [line.split() for line in world.command("status", "llama").out.splitlines()[1:]]
+    assert rows == [["llama", "box", "running", "192.0.2.3", "llama_cpp", "8080", "healthy", "CPU", "-"]]
+    world.health = 503
+    assert "unhealthy" in world.command("status").out
+
+
+def test_status_as_json_has_a_line_for_each_container_and_its_drift(world: World, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    cpu: 1\n"))
+    answer = world.command("status", "--json")
+    assert is_stream(answer.events, 0)
+    assert [line["name"] for line in answer.of("container")] == ["gateway", "llama"]
+    drift = answer.of("drift")
+    assert drift == [{"type": "drift", "target": "llama", "attributes": ["cpu"]}]
+
+
+def test_what_is_no_longer_in_the_file_is_an_orphan(world: World, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.write_text(lab.read_text().partition("  gateway:")[0])
+    assert "? gateway on host box" in world.command("plan").out
+    assert world.command("status", "--json").of("orphan") == [{"type": "orphan", "target": "gateway", "host": "box"}]
+    world.command("up", "--yes")
+    assert running(world) == CONTAINERS
+
+
+def test_verify_exits_3_with_findings(world: World) -> None:
+    world.command("up", "--yes")
+    assert world.command("verify").code == 0
+    world.failures["verify.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "verify | Complete", "no answer"),)
+    answer = world.command("verify")
+    assert answer.code == 3
+    assert "FAIL llama/llama_cpp" in answer.out
+    assert "1 finding." in answer.out
+    assert world.command("verify", "--detailed-exitcode").code == 3
+    assert is_stream(world.command("verify", "--json").events, 3)
+
+
+def test_verify_tells_pending_changes_when_asked(world: World, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    cpu: 1\n"))
+    assert world.command("verify").code == 0
+    assert world.command("verify", "--detailed-exitcode").code == 2
+
+
+def test_down_stops_and_up_starts_again(world: World) -> None:
+    world.command("up", "--yes")
+    assert world.command("down").code == 4
+    assert running(world) == CONTAINERS
+    assert world.command("down", "--yes").code == 0
+    assert set(world.host.containers) == CONTAINERS
+    assert running(world) == set()
+    assert "Nothing to stop" in world.command("down").out
+    assert world.command("up", "--yes").code == 0
+    assert running(world) == CONTAINERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "code"),
+    [
+        ((), None, 4),
+        (("--yes",), None, 4),
+        (("--lab", "homelab"), None, 4),
+        (("--yes", "--lab", "other"), None, 4),
+        (("--yes", "--lab", "homelab"), None, 0),
+        ((), "homelab\n", 0),
+        ((), "y\n", 4),
+        (("--yes",), "\n", 4),
+        (("--yes", "--lab", "homelab", "--json"), None, 0),
+    ],
+)
+def test_destroy_needs_the_labs_name(world: World, arguments: tuple[str, ...], typed: str | None, code: int) -> None:
+    world.command("up", "--yes")
+    assert world.command("destroy", *arguments, typed=typed).code == code
+    assert set(world.host.containers) == (set() if code == 0 else CONTAINERS)
+
+
+def test_destroy_of_nothing_says_so(world: World) -> None:
+    answer = world.command("destroy")
+    assert answer.code == 0
+    assert "Nothing to destroy" in answer.out
+
+
+def test_destroy_can_name_an_orphan_and_refuses_a_typo(world: World, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.write_text(lab.read_text().partition("  gateway:")[0])
+    assert world.command("destroy", "gatevay", "--yes", "--lab", "homelab").code == 64
+    assert set(world.host.containers) == CONTAINERS
+    assert world.command("destroy", "gateway", "--yes", "--lab", "homelab").code == 0
+    assert set(world.host.containers) == {"llama"}
+
+
+@pytest.mark.parametrize("verb", ["plan", "up", "status", "verify", "down", "destroy"])
+def test_a_container_that_is_not_in_the_file_exits_64(world: World, verb: str) -> None:
+    answer = world.command(verb, "lama")
+    assert answer.code == 64
+    assert "lama" in answer.err
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("-v",)])
+def test_no_verb_prints_a_secret(world: World, form: tuple[str, ...]) -> None:
+    world.failures["verify.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "x", f"leaks {ENGINE_KEY}"),)
+    lines = [("plan",), ("up", "--yes"), ("status",), ("verify",), ("validate",), ("show",), ("show", "--expanded")]
+    lines += [("show", "--client", one) for one in ("opencode", "openai", "openwebui")]
+    lines += [("down", "--yes"), ("destroy", "--yes", "--lab", "homelab")]
+    for line in lines:
+        answer = world.command(*line, *form)
+        assert answer.code in {0, 3}, answer.err
+        assert ENGINE_KEY not in answer.out + answer.err
+        assert GATEWAY_KEY not in answer.out + answer.err
