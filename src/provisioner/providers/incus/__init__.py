@@ -37,7 +37,7 @@ class IncusProvider(Provider):
     def observe(self, lab: str) -> Fleet:
         """The containers of ``lab`` as they are now, in one recursive call, and what else the host has."""
         with failures.reachable(self.endpoint):
-            found = self._client.get("instances", recursion="2")
+            found = self._complete(self._client.get("instances", recursion="2"))
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
             complete = volumes.ready(self._client, self._pool)
@@ -162,6 +162,11 @@ class IncusProvider(Provider):
             "provision_instance": name,
             "provision_endpoint": self.endpoint,
         }
+
+    def _complete(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The containers with their marks: one that is just starting or stopping is listed as an error without any."""
+        plain = (one if one["config"] is not None else self._client.find("instances", one["name"]) for one in found)
+        return [one for one in plain if one is not None]
 
     def _change_state(self, name: str, action: str, **options: Any) -> None:
         self._client.change("put", "instances", name, "state", body={"action": action, **options})
