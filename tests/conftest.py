@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.incus import incus_lab
+
+__all__ = ["incus_lab"]  # a fixture for everybody
+
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = ("lint", "unit", "contract", "integration", "molecule")
 

@@ -16,6 +16,11 @@ import pytest
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "PROVISION_SECRET_LLAMA_KEY": "x" * 32,
+    "PROVISION_SECRET_LITELLM_KEY": "sk-" + "x" * 32,
+}
 FOLDERS = ("roles", "playbooks", "inventory")
 
 
@@ -48,7 +53,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _output(*command: str | Path, cwd: Path | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

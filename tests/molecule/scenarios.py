@@ -20,8 +20,13 @@ USUAL_S = 240.0
 """How long a scenario is taken to last that has never passed here."""
 
 EVERY_SCENARIO_USES_ROLES = ("base", "container")
+EVERY_LAB_USES_ROLES = ("model_store",)
+"""Roles that make what a scenario's ``lab.yml`` asks for, without being named there."""
+
 EVERY_SCENARIO_USES = (
+    ".config/molecule",
     "src/provisioner/ansible",
+    "src/provisioner/artifacts",
     "src/provisioner/providers",
     "src/provisioner/plan.py",
     "src/provisioner/apply.py",
@@ -48,9 +53,9 @@ def inputs(root: Path, name: str) -> list[Path]:
     """What the scenario depends on: itself, the roles it names, shared scenario files, plugins, drivers."""
     scenario = root / "molecule" / name
     words = {word for page in scenario.rglob("*.yml") for word in re.findall(r"\w+", page.read_text(encoding="utf-8"))}
-    roles = [
-        role for role in sorted((root / "roles").glob("*")) if role.name in words | {name, *EVERY_SCENARIO_USES_ROLES}
-    ]
+    words |= {name, *EVERY_SCENARIO_USES_ROLES}
+    words |= set(EVERY_LAB_USES_ROLES) if (scenario / "lab.yml").is_file() else set()
+    roles = [role for role in sorted((root / "roles").glob("*")) if role.name in words]
     shared = [path for path in sorted((root / "molecule").glob("*")) if not (path / "molecule.yml").is_file()]
     always = [root / path for path in EVERY_SCENARIO_USES if (root / path).exists()]
     return [scenario, *roles, *shared, *always]

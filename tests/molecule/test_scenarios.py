@@ -55,6 +55,7 @@ def test_scenario(name: str, run_started: float, request: pytest.FixtureRequest)
     reason = scenarios.reason_to_skip(name, now, scenarios.read_record(cache, name), elapsed_s=elapsed, budget_s=budget)
     if reason and not everything:
         pytest.skip(reason)
+    request.getfixturevalue("incus_lab")
     cache.mkdir(parents=True, exist_ok=True)
     log = cache / f"{name}.log"
     log.unlink(missing_ok=True)
