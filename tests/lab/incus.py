@@ -1,0 +1,165 @@
+"""The lab: a second Incus beside the machine's own, shared by all test runs that are under way, and a fixture for it.
+
+``python -m tests.lab up`` keeps it after the tests, so that the next run need not wait for it; ``down`` removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from provisioner import paths
+from tests.ansible_environment import ansible_environment
+from tests.lab import remains
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = Path("/run/provisioner")
+BRING_UP_TIMEOUT_S = 1800
+CAP_SYS_ADMIN = 21
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where the lab is and what it has."""
+
+    state: Path = Path("/var/lib/provisioner-lab")
+    bridge: str = "prvlab0"
+    subnet: str = "10.89.77.1/24"
+    images: tuple[str, ...] = ("debian/12", "debian/13", "debian/12-bare")
+
+    @property
+    def socket(self) -> Path:
+        """The daemon's unix socket."""
+        return self.state / "unix.socket"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program must have in its environment to find this Incus instead of the machine's own."""
+        return {"INCUS_DIR": str(self.state)}
+
+
+LAB = Lab()
+
+
+def reason_to_skip() -> str:
+    """Why there can be no lab here, or nothing."""
+    if os.geteuid() != 0:
+        return "the lab needs root: run the tests as root, or see README"
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
+    if not capabilities >> CAP_SYS_ADMIN & 1:
+        return "the lab needs to mount, which this container's root may not (CAP_SYS_ADMIN)"
+    if not Path("/etc/debian_version").exists():
+        return "the lab is made for Debian 12 and 13"
+    return ""
+
+
+def prepare(lab: Lab, **options: object) -> str:
+    """Run ``playbooks/host.yml`` for the lab and give its output; ``CalledProcessError`` with that output else."""
+    variables = {
+        "incus_host_dir": str(lab.state),
+        "incus_host_bridge": lab.bridge,
+        "incus_host_subnet": lab.subnet,
+        "incus_host_images": lab.images,
+        "incus_host_image_cache": str(paths.cache() / "images"),
+        **options,
+    }
+    quiet = {
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    done = subprocess.run(
+        ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables)],
+        env=os.environ | ansible_environment(ROOT) | quiet,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BRING_UP_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"Unable to bring up the lab in {lab.state}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def take_down(lab: Lab) -> None:
+    """Remove the lab, whatever state it is in, and nothing else; ``RuntimeError`` names what could not be removed."""
+    remains.stop_daemon(lab.state, RUN)
+    remains.kill_processes(lab.state)
+    remains.remove_cgroups(lab.state)
+    remains.unmount(lab.state)
+    remains.remove_network(lab.bridge)
+    remains.remove_folder(lab.state)
+    remains.remove_traces(lab.state, RUN)
+    remains.stop_lxcfs(RUN)
+    left = remains.left(lab.state, lab.bridge)
+    if left:
+        raise RuntimeError(f"Unable to take down the lab in {lab.state}\nleft: {', '.join(left)}")
+
+
+def kept_mark(lab: Lab) -> Path:
+    """The file that says: leave this lab up after the tests."""
+    return RUN / f"{lab.state.name}.keep"
+
+
+@contextmanager
+def shared(lab: Lab) -> Iterator[Lab]:
+    """The lab, up; the first of several runs brings it up, the last one takes it down unless it is to be kept.
+
+    Locks on open files end with their process, so that a killed run counts for nothing: what it left is removed first.
+    """
+    RUN.mkdir(exist_ok=True)
+    with (RUN / f"{lab.state.name}.users").open("w") as users:
+        with _turn(lab):
+            if _is_alone(users) and not kept_mark(lab).exists():
+                take_down(lab)
+            prepare(lab)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield lab
+        finally:
+            with _turn(lab):
+                if _is_alone(users) and not kept_mark(lab).exists():
+                    take_down(lab)
+
+
+@contextmanager
+def _turn(lab: Lab) -> Iterator[None]:
+    """One at a time brings up or takes down."""
+    with (RUN / f"{lab.state.name}.turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
+
+
+def _is_alone(users: object) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]  # any open file
+    except BlockingIOError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def incus_lab() -> Iterator[Lab]:
+    """The lab's Incus, found by every program that the tests start (``INCUS_DIR``); skips where there can be none."""
+    reason = reason_to_skip()
+    if reason:
+        pytest.skip(reason)
+    before = os.environ.copy()
+    with shared(LAB) as lab:
+        os.environ.pop("INCUS_SOCKET", None)
+        os.environ.update(lab.environment)
+        try:
+            yield lab
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
