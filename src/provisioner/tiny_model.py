@@ -1,7 +1,7 @@
 """``builtin:tiny``: a random-weight GGUF that llama.cpp serves, so that a lab can be proved without a download.
 
-It answers gibberish, at once, and never stops before its limit. The bytes are written by this module alone (no numpy, no gguf), so they are the
-same everywhere and for ever: ``SHA256`` is a constant. Change a shape here and a test says the new one.
+It answers gibberish, at once, and never stops before its limit. The bytes are written by this module alone (no numpy,
+no gguf), so they are the same everywhere and for ever: ``SHA256`` is a constant, held by a test.
 
 The format is GGUF 3, the architecture ``llama``. The vocabulary is SentencePiece-like: three control tokens, the
 256 byte tokens (so that any text has tokens), printable ASCII and a few words.
