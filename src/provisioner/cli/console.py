@@ -8,9 +8,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from provisioner.cli.progress import THRESHOLD_S, PlainProgress, Progress
 from provisioner.errors import ExitCode, ProvisionError
 from provisioner.events import (
     ApplyComplete,
@@ -25,6 +24,9 @@ from provisioner.events import (
 from provisioner.report import lines, messages
 from provisioner.report.style import Style
 from provisioner.state import Secret
+
+if TYPE_CHECKING:  # most verbs show no progress
+    from provisioner.cli.progress import Progress
 
 _FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
 SHORTEST_SECRET = 6
@@ -146,6 +148,8 @@ class Console:
             from provisioner.cli.live import LiveProgress
 
             return LiveProgress(color=self.style.color, clock=self._clock)
+        from provisioner.cli.progress import THRESHOLD_S, PlainProgress
+
         return PlainProgress(
             lambda text: self._write(text, sys.stdout),
             self.style,

@@ -118,6 +118,7 @@ def container_names(file: Path) -> list[str]:
 
     try:
         content = yaml.load(file.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506  # makes strings, lists, dicts only
-        return sorted(content["containers"])
-    except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
+    except (OSError, yaml.YAMLError, ValueError):
         return []  # a shell that completes has nobody to tell
+    containers = content.get("containers") if isinstance(content, dict) else None
+    return sorted(containers) if isinstance(containers, dict) else []

@@ -51,8 +51,12 @@ def entrance_of(spec: Spec, catalog: Catalog) -> Entrance | None:
 
 
 def _key_variable(service: ServiceSpec, page: ServiceType) -> str:
-    key = service.options.get(page.key_option or "")
-    return environment_name(key.name) if isinstance(key, Secret) else ""
+    option = page.key_option or ""
+    key = service.options.get(option)
+    if not isinstance(key, Secret):
+        return ""
+    # one in clear has its path for a name, which no variable could have
+    return environment_name(option if "." in key.name else key.name)
 
 
 def _models(spec: Spec, service: ServiceSpec, page: ServiceType) -> dict[str, int | None]:

@@ -82,7 +82,7 @@ class World:
         self.host.programs["python3"] = self._agent
 
     def command(self, *arguments: str, typed: str | None = None) -> Answer:
-        """Run ``provision`` with the arguments; ``typed`` is what somebody at a terminal types, None: nobody is there."""
+        """Run ``provision`` with the arguments; ``typed`` is what somebody at a terminal types (None: nobody)."""
         stdin = Terminal(typed or "", is_terminal=typed is not None)
         out, err = Terminal(), Terminal()
         with self.monkeypatch.context() as patch:

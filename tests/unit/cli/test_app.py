@@ -1,0 +1,125 @@
+"""Every way to be wrong on the command line ends with 64 and is told once, in words or in the stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from provisioner.cli.app import VERBS, app
+from tests.unit.cli.conftest import World
+
+WRONG = {
+    "no such verb": ("plam",),
+    "no such option": ("plan", "--jsn"),
+    "an option without its value": ("destroy", "--lab"),
+    "a value that is no choice": ("show", "--client", "word"),
+    "two files": ("validate", "a.yml", "b.yml"),
+    "a container where none is meant": ("validate", "llama"),
+    "no such file": ("validate", "none.yml"),
+    "options that exclude each other": ("show", "--expanded", "--client", "openai"),
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
+def test_wrong_usage_exits_64_and_says_what_to_do(world: World, arguments: tuple[str, ...]) -> None:
+    answer = world.command(*arguments)
+    assert answer.code == 64
+    assert answer.out == ""
+    assert answer.err.startswith("Error: ")
+    assert "What to do: " in answer.err
+
+
+@pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
+def test_wrong_usage_is_told_in_the_stream_too(world: World, arguments: tuple[str, ...]) -> None:
+    answer = world.command(arguments[0], "--json", *arguments[1:])
+    assert answer.code == 64
+    assert [line["type"] for line in answer.events] == ["version", "diagnostic", "summary"]
+    assert answer.of("summary")[0]["exit_code"] == 64
+    assert answer.err == ""
+
+
+def test_the_stream_can_be_asked_for_by_the_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_JSON", "1")
+    assert [line["type"] for line in world.command("plam").events] == ["version", "diagnostic", "summary"]
+    assert world.command("validate").of("summary")[0]["exit_code"] == 0
+
+
+def test_the_nearest_verb_and_option_are_named(world: World) -> None:
+    assert "'plan'" in world.command("plam").err
+    assert "--json" in world.command("plan", "--jsn").err
+
+
+def test_without_a_verb_the_help_is_shown_as_an_error(world: World) -> None:
+    answer = world.command()
+    assert answer.code == 64
+    assert answer.out == ""
+    assert "Usage: provision" in answer.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("-h",), ("up", "--help"), ("host", "prepare", "-h"), ("--version",)]
+)
+def test_help_and_version_exit_0_and_say_nothing_else(world: World, arguments: tuple[str, ...]) -> None:
+    answer = world.command(*arguments)
+    assert answer.code == 0
+    assert answer.err == ""
+    assert "complete" not in answer.out
+    assert answer.out.startswith(("Usage: provision", "provision 0"))
+
+
+def test_help_names_every_verb(world: World) -> None:
+    said = world.command("--help").out
+    for name, (_, short_help) in VERBS.items():
+        assert f"  {name}" in said
+        assert short_help in said
+
+
+def test_every_wrong_thing_in_a_file_is_told_with_its_line(world: World, lab: Path) -> None:
+    lab.write_text(lab.read_text() + "models_:\n  x: 1\nnmae: y\n")
+    answer = world.command("validate")
+    assert answer.code == 64
+    assert "homelab.yml:13:" in answer.err
+    assert "homelab.yml:15:" in answer.err
+
+
+def test_a_missing_secret_exits_64_and_says_how_to_get_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROVISION_SECRET_ENGINE_KEY")
+    monkeypatch.delenv("PROVISION_SECRET_GATEWAY_KEY")
+    answer = world.command("validate")
+    assert answer.code == 64
+    assert "engine_key" in answer.err
+    assert "gateway_key" in answer.err
+    assert "provision init --secrets" in answer.err
+
+
+def test_an_option_is_read_from_its_variable(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_DETAILED_EXITCODE", "true")
+    assert world.command("plan").code == 2
+    monkeypatch.setenv("PROVISION_FILE", "none.yml")
+    assert world.command("plan").code == 64
+    assert world.command("plan", "homelab.yml").code == 2
+
+
+def test_a_host_that_has_no_driver_is_refused(lab: Path) -> None:
+    text = "name: x\nhosts:\n  far: { incus: 'https://box:8443' }\ncontainers: {}\n"
+    lab.write_text(text)
+    result = CliRunner().invoke(app, ["plan"])
+    assert result.exit_code == 4
+    assert "Unable to use host far" in result.stderr
+
+
+def test_clicks_own_runner_sees_our_exit_codes(world: World) -> None:
+    assert world.host.available
+    assert CliRunner().invoke(app, ["plam"]).exit_code == 64
+    assert CliRunner().invoke(app, ["validate"]).exit_code == 0
+    assert CliRunner().invoke(app, ["--version"]).output.startswith("provision ")
+
+
+def test_host_prepare_without_root_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    answer = world.command("host", "prepare", "--json")
+    assert answer.code == 4
+    assert answer.of("summary")[0] == {**answer.of("summary")[0], "verb": "host prepare", "exit_code": 4}
+    assert "sudo provision host prepare" in answer.of("diagnostic")[0]["resolution"]

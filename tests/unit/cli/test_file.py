@@ -1,0 +1,176 @@
+"""``init`` keeps what is there and makes what is missing; ``show`` shows everything but secrets."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.cli.conftest import FILE, World
+
+VARIABLES = ("PROVISION_SECRET_ENGINE_KEY", "PROVISION_SECRET_GATEWAY_KEY")
+
+
+@pytest.fixture
+def bare(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """No file and no secret."""
+    lab.unlink()
+    for name in VARIABLES:
+        monkeypatch.delenv(name)
+    return world
+
+
+def lines(file: str = "secrets.env") -> dict[str, str]:
+    return dict(line.split("=", 1) for line in Path(file).read_text().splitlines() if "=" in line)
+
+
+def test_init_writes_a_lab_that_is_valid_and_can_be_made(bare: World) -> None:
+    assert bare.command("init", "--secrets").code == 0
+    assert json.loads(Path(".provision/homelab.schema.json").read_text())["type"] == "object"
+    assert Path("homelab.yml").read_text().startswith("# yaml-language-server: $schema=.provision/homelab.schema.json")
+    assert bare.command("validate").code == 0
+    assert bare.command("up", "--yes").code == 0
+
+
+def test_the_lab_is_named_like_its_file(bare: World) -> None:
+    bare.command("init", "--secrets", "Kitchen Box.yml")
+    assert yaml.safe_load(bare.command("show", "Kitchen Box.yml").out)["name"] == "kitchen-box"
+
+
+def test_generated_secrets_are_private_fresh_and_fit_their_service(bare: World) -> None:
+    Path("homelab.yml").write_text(FILE)
+    assert bare.command("init", "--secrets").code == 0
+    first = lines()
+    assert set(first) == set(VARIABLES)
+    assert first["PROVISION_SECRET_GATEWAY_KEY"].startswith("sk-")
+    assert all(len(value) >= 48 for value in first.values())
+    assert stat.S_IMODE(Path("secrets.env").stat().st_mode) == 0o600
+    Path("secrets.env").unlink()
+    bare.command("init", "--secrets")
+    assert not set(first.values()) & set(lines().values())
+
+
+def test_init_again_changes_nothing(bare: World) -> None:
+    bare.command("init", "--secrets")
+    before = {
+        name: Path(name).read_bytes() for name in ("homelab.yml", "secrets.env", ".provision/homelab.schema.json")
+    }
+    answer = bare.command("init", "--secrets", "--json")
+    assert answer.code == 0
+    assert answer.of("result")[0]["secrets"] == []
+    assert {name: Path(name).read_bytes() for name in before} == before
+
+
+def test_a_secret_that_has_a_value_keeps_it(bare: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("homelab.yml").write_text(FILE)
+    Path("secrets.env").write_text("# mine\nengine_key=kept-value")
+    Path("secrets.env").chmod(0o600)
+    assert bare.command("init", "--secrets").code == 0
+    assert Path("secrets.env").read_text().startswith("# mine\nengine_key=kept-value\nPROVISION_SECRET_GATEWAY_KEY=sk-")
+    assert "PROVISION_SECRET_ENGINE_KEY" not in lines()
+    Path("secrets.env").unlink()
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "sk-from-the-environment")
+    bare.command("init", "--secrets")
+    assert not Path("secrets.env").exists()
+
+
+def test_a_secret_of_another_system_is_not_invented(bare: World) -> None:
+    text = FILE.replace(
+        "containers:", "upstreams:\n  far: { model: openrouter/a/b, api_key: !secret cloud }\ncontainers:"
+    )
+    Path("homelab.yml").write_text(text)
+    answer = bare.command("init", "--secrets")
+    assert answer.code == 0
+    assert "Warning: Secret cloud has no value" in answer.err
+    assert "PROVISION_SECRET_CLOUD" in answer.err
+    assert set(lines()) == set(VARIABLES)
+
+
+def test_init_refuses_a_file_that_is_wrong(bare: World) -> None:
+    Path("homelab.yml").write_text("name: [")
+    assert bare.command("init", "--secrets").code == 64
+    assert not Path("secrets.env").exists()
+
+
+def test_no_generated_secret_is_printed(bare: World) -> None:
+    answer = bare.command("init", "--secrets")
+    values = list(lines().values())
+    assert len(values) == 2
+    assert not any(value in answer.out + answer.err for value in values)
+
+
+def test_a_secret_in_clear_is_a_warning(world: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("!secret engine_key", "in-clear-0123456789"))
+    answer = world.command("validate")
+    assert answer.code == 0
+    assert answer.err.startswith("Warning: homelab.yml:9: containers.llama.services.llama_cpp.api_key:")
+    assert "in-clear" not in answer.out + answer.err
+
+
+def test_a_key_in_clear_is_not_shown_to_clients_either(world: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("!secret gateway_key", "sk-in-clear-0123456789"))
+    world.command("up", "--yes")
+    said = world.command("show", "--client", "openai").out
+    assert 'OPENAI_API_KEY="$PROVISION_SECRET_MASTER_KEY"' in said
+    assert "in-clear" not in said
+
+
+def test_schema_is_json_schema(world: World) -> None:
+    schema: dict[str, Any] = json.loads(world.command("schema").out)
+    assert "containers" in schema["properties"]
+    assert world.command("schema", "--json").of("result")[0]["schema"] == schema
+
+
+def test_show_gives_the_file_with_defaults_and_masked_secrets(world: World) -> None:
+    shown = yaml.safe_load(world.command("show").out)
+    llama = shown["containers"]["llama"]
+    assert llama["image"] == "debian/12"
+    assert llama["memory"] == "2GiB"
+    assert llama["services"]["llama_cpp"]["port"] == 8080
+    assert llama["services"]["llama_cpp"]["api_key"] == "********"
+    assert shown["containers"]["gateway"]["services"]["litellm"]["aliases"] == {"fast": ["tiny"]}
+    assert "listen" not in llama["services"]["llama_cpp"]
+    assert world.command("show", "--json").of("result")[0]["value"] == shown
+
+
+def test_what_show_gives_is_a_valid_file_that_means_the_same(world: World, lab: Path) -> None:
+    before = world.command("show", "--expanded").out
+    shown = world.command("show").out
+    for option, secret in (("api_key", "engine_key"), ("master_key", "gateway_key")):
+        assert shown.count(f"{option}: '********'") == 1
+        shown = shown.replace(f"{option}: '********'", f"{option}: !secret {secret}")
+    lab.write_text(shown)
+    assert world.command("show", "--expanded").out == before
+
+
+def test_expanded_shows_devices_variables_and_artifacts(world: World) -> None:
+    shown = yaml.safe_load(world.command("show", "--expanded").out)
+    llama = next(one for one in shown["instances"] if one["name"] == "llama")
+    assert llama["services"][0]["variables"]["llama_cpp_model"] == "/srv/models/tiny/tiny.gguf"
+    assert {one["name"] for one in shown["artifacts"]} == {"litellm", "llama_cpp", "model-tiny"}
+
+
+def test_client_settings_have_the_gateways_address_and_name_its_key(world: World) -> None:
+    assert world.command("show", "--client", "openai").code == 4
+    world.command("up", "--yes")
+    address = world.host.containers["gateway"].instance.address
+    said = world.command("show", "--client", "openai").out
+    assert f"export OPENAI_BASE_URL=http://{address}:4000/v1\n" in said
+    assert 'export OPENAI_API_KEY="$PROVISION_SECRET_GATEWAY_KEY"' in said
+    snippet = json.loads(world.command("show", "--client", "opencode").out)
+    assert snippet["provider"]["homelab"]["models"]["fast"]["limit"]["context"] == 4096
+
+
+def test_clients_talk_to_the_engine_where_there_is_no_gateway(world: World, lab: Path) -> None:
+    lab.write_text(FILE.partition("  gateway:")[0])
+    world.command("up", "--yes")
+    said = world.command("show", "--client", "openai").out
+    assert ":8080/v1" in said
+    assert "models: tiny" in said
+    lab.write_text("name: homelab\nhosts: { box: { incus: local } }\ncontainers: {}\n")
+    assert world.command("show", "--client", "openai").code == 64

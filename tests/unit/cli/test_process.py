@@ -1,0 +1,145 @@
+"""The command as a process: signals, broken pipes, odd locales, terminals."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY
+
+WAITING = """\
+import sys, time
+from provisioner.cli import file
+from provisioner.cli.app import run
+def wait(*_, **__):
+    print("begun", flush=True)
+    time.sleep(60)
+file.load_catalog = wait
+sys.modules["provisioner.lab"] = type(sys)("provisioner.lab")
+sys.modules["provisioner.lab"].open_lab = wait
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def provision(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command run by this Python."""
+    return subprocess.run(
+        (sys.executable, "-m", "provisioner", *arguments),
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        lines = process.stdout.read().splitlines()
+    assert process.returncode == 130
+    assert '"exit_code": 130' in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("show", "--expanded"), 0), (("plan", "--json", "a.yml", "b.yml"), 64), (("--help",), 1)],  # 1 is click's own
+)
+def test_a_reader_that_goes_away_is_not_worth_a_word(lab: Path, arguments: tuple[str, ...], code: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        (sys.executable, "-m", "provisioner", *arguments),
+        cwd=lab.parent,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == code
+
+
+def test_a_terminal_without_utf8_gets_escapes(lab: Path) -> None:
+    lab.write_text(lab.read_text() + "\u00fcml\u00e4ut: 1\n", encoding="utf-8")
+    done = provision("validate", folder=lab.parent, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 64
+    assert "homelab.yml:13:" in done.stderr
+    assert done.stderr.isascii()
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments", "is_coloured"),
+    [
+        ({}, (), True),
+        ({"NO_COLOR": "1"}, (), False),
+        ({"PROVISION_NO_COLOR": "1"}, (), False),
+        ({"TERM": "dumb"}, (), False),
+        ({}, ("--no-color",), False),
+    ],
+)
+def test_colour_is_for_terminals_that_want_it(
+    lab: Path, variables: dict[str, str], arguments: tuple[str, ...], is_coloured: bool
+) -> None:
+    controller, terminal = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run(
+        (sys.executable, "-m", "provisioner", "validate", "none.yml", *arguments),
+        cwd=lab.parent,
+        env={**environment, "TERM": "xterm", **variables},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        check=False,
+        timeout=60,
+    )
+    os.close(terminal)
+    said = b""
+    while select.select([controller], [], [], 0.5)[0]:
+        try:
+            said += os.read(controller, 4096)
+        except OSError:  # the other end is closed and everything is read
+            break
+    os.close(controller)
+    assert b"Unable to read none.yml" in said
+    assert (b"\033[" in said) is is_coloured
+    assert b"\033[" not in provision("validate", "none.yml", folder=lab.parent).stderr.encode()
+
+
+def test_help_of_the_whole_imports_no_verb() -> None:
+    program = (
+        "import sys\n"
+        "from provisioner.cli.app import run\n"
+        "code = run(['--help'])\n"
+        "print(*sorted(sys.modules), file=sys.stderr)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    imported = set(done.stderr.split())
+    assert "provisioner.cli.app" in imported
+    assert imported.isdisjoint(
+        {"provisioner.cli.life", "provisioner.workflow", "provisioner.loader", "rich", "pydantic", "yaml"}
+    )
+
+
+def test_secrets_of_the_environment_are_not_in_what_it_prints(lab: Path) -> None:
+    for arguments in (("show",), ("show", "--expanded", "--json"), ("validate", "-v")):
+        done = provision(*arguments, folder=lab.parent)
+        assert done.returncode == 0
+        assert ENGINE_KEY not in done.stdout + done.stderr
+        assert GATEWAY_KEY not in done.stdout + done.stderr
