@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,17 +117,24 @@ def newer_than(files: Iterable[str], moment: float) -> list[str]:
 
 
 def listeners(port: int, proc: Path = Path("/proc")) -> list[dict[str, Any]]:
-    """The processes that listen on the TCP port, of IPv4 and IPv6, each with its systemd unit and its command."""
+    """The processes that listen on the TCP port, of IPv4 and IPv6, each with its systemd unit and its command.
+
+    A socket whose process cannot be seen has process 0, so that it is not taken for a free port.
+    """
     sockets = {
         f"socket:[{inode}]"
         for table in ("net/tcp", "net/tcp6")
         if (proc / table).exists()
         for inode in listening_inodes((proc / table).read_text(), port)
     }
-    if not sockets:
-        return []
-    holders = sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdigit() and holds(entry, sockets))
-    return [{"pid": pid, "unit": unit_of(proc / str(pid)), "command": command_of(proc / str(pid))} for pid in holders]
+    processes = [entry for entry in proc.iterdir() if entry.name.isdigit()] if sockets else []
+    holders = {process: held for process in processes if (held := held_sockets(process) & sockets)}
+    found = [
+        {"pid": int(process.name), "unit": unit_of(process), "command": command_of(process)}
+        for process in sorted(holders, key=lambda process: int(process.name))
+    ]
+    hidden = sockets.difference(*holders.values())
+    return found + [{"pid": 0, "unit": "", "command": "a process that cannot be seen"} for _ in hidden]
 
 
 def listening_inodes(table: str, port: int) -> set[str]:
@@ -135,12 +143,14 @@ def listening_inodes(table: str, port: int) -> set[str]:
     return {row[9] for row in rows if row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port}
 
 
-def holds(process: Path, sockets: set[str]) -> bool:
-    """Whether the process has one of the sockets open; one that ended meanwhile has none."""
-    try:
-        return any(str(descriptor.readlink()) in sockets for descriptor in (process / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def held_sockets(process: Path) -> set[str]:
+    """The sockets that the process has open; none when it ended meanwhile or belongs to somebody else."""
+    held = set()
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for descriptor in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):  # it was closed meanwhile
+                held.add(str(descriptor.readlink()))
+    return held
 
 
 def unit_of(process: Path) -> str:
