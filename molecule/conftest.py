@@ -1,4 +1,4 @@
-"""testinfra's ``host`` reaches containers through our provider: 30 ms a command where its Ansible backend needs a second."""
+"""testinfra's ``host`` by our provider: 30 ms a command, where testinfra's own Ansible backend needs a second."""
 
 from __future__ import annotations
 

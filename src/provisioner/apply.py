@@ -38,9 +38,7 @@ class _Run:
             self.emit(event)
 
 
-def apply_instances(
-    changes: Iterable[Change], providers: Mapping[str, Provider], emit: Emit
-) -> tuple[Instance, ...]:
+def apply_instances(changes: Iterable[Change], providers: Mapping[str, Provider], emit: Emit) -> tuple[Instance, ...]:
     """Carry out changes of containers, and give what was made, read back, sorted by (host, name).
 
     Different containers are worked on at once, the changes of one container one after the other. After the first

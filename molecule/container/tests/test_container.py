@@ -39,6 +39,4 @@ def test_the_published_port_reaches_the_container(host: Host) -> None:
     if name != "molecule-container-12":
         pytest.skip("only one container publishes a port")
     web = config_of(name)["devices"]["web"]
-    assert web == {
-        "type": "proxy", "bind": "host", "listen": "tcp:127.0.0.1:18911", "connect": "tcp:127.0.0.1:8000"
-    }
+    assert web == {"type": "proxy", "bind": "host", "listen": "tcp:127.0.0.1:18911", "connect": "tcp:127.0.0.1:8000"}

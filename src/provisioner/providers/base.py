@@ -31,11 +31,11 @@ class Provider(ABC):
 
     @abstractmethod
     def observe(self, lab: str) -> Fleet:
-        """The containers of ``lab`` on this host as they are now, in one recursive call, and this host's ``HostState``."""
+        """The containers of ``lab`` as they are now, in one recursive call, and this host's ``HostState``."""
 
     @abstractmethod
     def create(self, instance: Instance) -> Instance:
-        """Create the container (stopped), wait for the host's task, read it back; a half-made one is removed on failure."""
+        """Create the container (stopped), wait for the host's task, read it back; on failure nothing is left of it."""
 
     @abstractmethod
     def start(self, instance: Instance) -> None:
@@ -51,7 +51,7 @@ class Provider(ABC):
 
     @abstractmethod
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
-        """Block until its system has started and it has an address; raise ``ReadyTimeoutError`` with its console log."""
+        """Block until its system runs and it has an address; raise ``ReadyTimeoutError`` with its console log."""
 
     @abstractmethod
     def execute(
@@ -66,7 +66,9 @@ class Provider(ABC):
         """Run ``command`` as root in the container and give all of its output; a non-zero exit is not an error."""
 
     @abstractmethod
-    def push(self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0) -> None:
+    def push(
+        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    ) -> None:
         """Write a file into the container, streamed from ``source``; raise ``ProviderError`` when it did not arrive."""
 
     @abstractmethod

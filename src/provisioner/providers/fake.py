@@ -38,13 +38,11 @@ class Volume:
 
 
 class FakeProvider(Provider):
-    """A host that exists in this process only; its attributes are the state of the world, to be set and read by tests."""
+    """A host that exists in this process only; its attributes are the state of its world, for tests to set and read."""
 
     kind: ClassVar[str] = "fake"
 
-    def __init__(
-        self, host: str, *, images: Sequence[str] = ("debian/12", "debian/13"), room: int = 1000
-    ) -> None:
+    def __init__(self, host: str, *, images: Sequence[str] = ("debian/12", "debian/13"), room: int = 1000) -> None:
         super().__init__(host)
         self.images = set(images)
         self.room = room

@@ -212,8 +212,10 @@ def main() -> None:
         from provisioner.providers import provider_for
         from provisioner.sizes import SizeError
     except ImportError as error:
-        module.fail_json(msg=f"Unable to import provisioner ({error}): run this task on the controller, with "
-                             "ansible_python_interpreter set to ansible_playbook_python")
+        module.fail_json(
+            msg=f"Unable to import provisioner ({error}): run this task on the controller, with "
+            "ansible_python_interpreter set to ansible_playbook_python"
+        )
     try:
         answer = run(module, provider_for(HOST, "incus", endpoint=module.params["endpoint"]))
     except (ProvisionError, SizeError) as error:

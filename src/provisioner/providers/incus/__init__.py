@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,7 +54,7 @@ class IncusProvider(Provider):
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""
-        with failures.worded(f"Unable to create container {instance.name}", pool=self._pool):
+        with self._worded(f"Unable to create container {instance.name}"):
             self._require_image(instance)
             body = request_for(instance, self._root_disk, self._pool)
             try:
@@ -66,14 +67,14 @@ class IncusProvider(Provider):
 
     def start(self, instance: Instance) -> None:
         """Start the container; a running one is success."""
-        with failures.worded(f"Unable to start container {instance.name}", pool=self._pool):
+        with self._worded(f"Unable to start container {instance.name}"):
             if self._owned(instance, "start")["status"] == "Running":
                 return
             self._change_state(instance.name, "start")
 
     def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
         """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
-        with failures.worded(f"Unable to stop container {instance.name}"):
+        with self._worded(f"Unable to stop container {instance.name}"):
             found = self._owned(instance, "stop")
             if found.get("status", "Stopped") == "Stopped":
                 return
@@ -85,7 +86,7 @@ class IncusProvider(Provider):
 
     def delete(self, instance: Instance) -> None:
         """Delete the container, running or not; a missing one is success, one without this lab's mark is refused."""
-        with failures.worded(f"Unable to delete container {instance.name}"):
+        with self._worded(f"Unable to delete container {instance.name}"):
             found = self._owned(instance, "delete")
             if not found:
                 return
@@ -95,7 +96,7 @@ class IncusProvider(Provider):
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until systemd has started and the container has an IPv4 address, and read it back."""
-        with failures.worded(f"Unable to wait for container {instance.name}"):
+        with self._worded(f"Unable to wait for container {instance.name}"):
             ready.wait(self._client, instance.name, timeout_s)
             return self._read(instance.name)
 
@@ -110,7 +111,7 @@ class IncusProvider(Provider):
     ) -> Execution:
         """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
         what = f"Unable to run {command[0]} in container {name}"
-        with failures.worded(what):
+        with self._worded(what):
             try:
                 return execute.run(
                     self.endpoint, name, command, stdin=stdin, environment=environment, timeout_s=timeout_s
@@ -122,37 +123,37 @@ class IncusProvider(Provider):
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
     ) -> None:
         """Write a file into the container, streamed, and read back its size."""
-        with failures.worded(f"Unable to copy a file to {path} in container {name}"):
+        with self._worded(f"Unable to copy a file to {path} in container {name}"):
             files.push(self.endpoint, name, source, path, mode=mode, uid=uid, gid=gid)
 
     def pull(self, name: str, path: str, target: Path) -> None:
         """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
-        with failures.worded(f"Unable to copy {path} from container {name}"):
+        with self._worded(f"Unable to copy {path} from container {name}"):
             files.pull(self.endpoint, name, path, target)
 
     def create_volume(self, volume: str, digest: str) -> None:
         """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
-        with failures.worded(f"Unable to create volume {volume}"):
+        with self._worded(f"Unable to create volume {volume}"):
             volumes.create(self._client, self._pool, volume, digest)
 
     def mark_volume_ready(self, volume: str) -> None:
         """Say that the volume's content is complete."""
-        with failures.worded(f"Unable to mark volume {volume}"):
+        with self._worded(f"Unable to mark volume {volume}"):
             volumes.mark_ready(self._client, self._pool, volume)
 
     def delete_volume(self, volume: str) -> None:
         """Delete an artifact volume; a missing one is success, one still in use is left."""
-        with failures.worded(f"Unable to delete volume {volume}"):
+        with self._worded(f"Unable to delete volume {volume}"):
             volumes.delete(self._client, self._pool, volume)
 
     def export_volume(self, volume: str, target: Path) -> None:
         """Write the volume's content as one compressed file that appears when it is whole."""
-        with failures.worded(f"Unable to export volume {volume}"):
+        with self._worded(f"Unable to export volume {volume}"):
             volumes.export(self._client, self._pool, volume, target)
 
     def import_volume(self, volume: str, digest: str, source: Path) -> None:
         """Make the volume from an exported file and mark it ready."""
-        with failures.worded(f"Unable to import volume {volume} from {source}", pool=self._pool):
+        with self._worded(f"Unable to import volume {volume} from {source}"):
             volumes.restore(self._client, self._pool, volume, digest, source)
 
     def connection_variables(self, name: str) -> dict[str, str]:
@@ -162,6 +163,9 @@ class IncusProvider(Provider):
             "provision_instance": name,
             "provision_endpoint": self.endpoint,
         }
+
+    def _worded(self, message: str) -> AbstractContextManager[None]:
+        return failures.worded(message, self.endpoint, lambda: self._pool)
 
     def _complete(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The containers with their marks: one that is just starting or stopping is listed as an error without any."""

@@ -1,14 +1,16 @@
-"""Requests about instances, images and volumes through pylxd, one client per thread, with its errors as ``WireError``."""
+"""Requests about instances, images and volumes through pylxd: one client per thread, its errors as ``WireError``."""
 
 from __future__ import annotations
 
 import os
 import threading
 from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.wire import UnreachableError, WireError
 
 if TYPE_CHECKING:
     import pylxd
@@ -18,9 +20,9 @@ _WAIT_S = 30
 
 
 def default_endpoint() -> str:
-    """The unix socket of this machine's Incus: ``$INCUS_SOCKET``, else ``$INCUS_DIR/unix.socket``, else the usual one."""
+    """This machine's socket: ``$INCUS_SOCKET``, else ``unix.socket`` in ``$INCUS_DIR``, else in Incus' usual folder."""
     folder = os.environ.get("INCUS_DIR") or "/var/lib/incus"
-    return os.environ.get("INCUS_SOCKET") or os.path.join(folder, "unix.socket")
+    return os.environ.get("INCUS_SOCKET") or str(Path(folder) / "unix.socket")
 
 
 class Client:
@@ -39,7 +41,7 @@ class Client:
         try:
             return self.get(*path, **query)
         except WireError as error:
-            if error.status != 404:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return None
 
@@ -78,13 +80,13 @@ class Client:
                 # Without an endpoint pylxd looks for LXD only.
                 self._threads.client = pylxd.Client(endpoint=self.endpoint)
             except ClientConnectionFailed as error:
-                raise ConnectionError(str(error)) from error
+                raise UnreachableError(str(error)) from error
         return self._threads.client
 
 
 def _status(error: Any) -> int:
     """A failed operation is an answer with HTTP status 200 whose body says what went wrong."""
     status: int = error.response.status_code
-    if status == 200:
-        return int(error.response.json().get("error_code") or 400)
+    if status == HTTPStatus.OK:
+        return int(error.response.json().get("error_code") or HTTPStatus.BAD_REQUEST)
     return status

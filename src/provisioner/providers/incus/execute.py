@@ -12,6 +12,7 @@ from http.client import HTTPResponse
 from typing import Any
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 from provisioner.state import Execution
 
 NOT_RUN = {"Command not found": 127, "Command not executable": 126}
@@ -28,9 +29,19 @@ class ExecutionTimeoutError(Exception):
     """The command ran longer than it was allowed to, and was killed."""
 
 
+@dataclass(frozen=True)
+class _Request:
+    endpoint: str
+    name: str
+    command: Sequence[str]
+    stdin: bytes = b""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float | None = None
+
+
 @dataclass
 class _Streams:
-    sockets: Mapping[str, wire.WebSocket]
+    sockets: Mapping[str, WebSocket]
     unsent: memoryview
     deadline: float | None
     output: Mapping[str, bytearray] = field(default_factory=lambda: {"1": bytearray(), "2": bytearray()})
@@ -49,17 +60,12 @@ def run(
     variables = dict(environment or {})
     if timeout_s is not None:
         variables[_MARK] = str(uuid.uuid4())
-    for attempt in range(1, START_ATTEMPTS + 1):
-        try:
-            return _attempt(endpoint, name, command, stdin, variables, timeout_s)
-        except ExecutionTimeoutError:
-            kill(endpoint, name, f"{_MARK}={variables[_MARK]}")
-            raise
-        except wire.WireError as error:
-            # On a busy host the sockets may not all be there in the 5 s that Incus allows; nothing has run then.
-            if _NEVER_STARTED not in str(error) or attempt == START_ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+    request = _Request(endpoint, name, command, stdin, variables, timeout_s)
+    try:
+        return _attempts(request)
+    except ExecutionTimeoutError:
+        kill(endpoint, name, f"{_MARK}={variables[_MARK]}")
+        raise
 
 
 def kill(endpoint: str, name: str, mark: str) -> None:
@@ -67,54 +73,62 @@ def kill(endpoint: str, name: str, mark: str) -> None:
 
     The signal of the exec API reaches only the process that it started, never that one's children.
     """
-    _attempt(endpoint, name, ["sh", "-c", _KILL, "sh", mark], b"", {}, None)
+    _attempts(_Request(endpoint, name, ["sh", "-c", _KILL, "sh", mark]))
 
 
-def _attempt(
-    endpoint: str,
-    name: str,
-    command: Sequence[str],
-    stdin: bytes,
-    environment: Mapping[str, str],
-    timeout_s: float | None,
-) -> Execution:
-    body = {"command": list(command), "environment": dict(environment), "wait-for-websocket": True}
-    answer = wire.call(endpoint, "POST", wire.path_of("instances", name, "exec"), body)["metadata"]
+def _attempts(request: _Request) -> Execution:
+    for _ in range(START_ATTEMPTS - 1):
+        try:
+            return _attempt(request)
+        except wire.WireError as error:
+            # On a busy host the sockets may not all be there in the 5 s that Incus allows; nothing has run then.
+            if _NEVER_STARTED not in str(error):
+                raise
+    return _attempt(request)
+
+
+def _attempt(request: _Request) -> Execution:
+    endpoint = request.endpoint
+    body = {"command": list(request.command), "environment": request.environment, "wait-for-websocket": True}
+    operation = wire.call(endpoint, "POST", wire.path_of("instances", request.name, "exec"), body)["metadata"]
     with ExitStack() as stack:
         waiter = stack.enter_context(closing(wire.UnixConnection(endpoint, timeout_s=None)))
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
-        waiter.request("GET", wire.path_of("operations", answer["id"], "wait"))
+        waiter.request("GET", wire.path_of("operations", operation["id"], "wait"))
         try:
-            streams = _connect(endpoint, answer, stack, stdin, timeout_s)
+            streams = _connect(request, operation, stack)
             _pump(streams)
         except (wire.WireError, ConnectionError):
-            _result(waiter.getresponse(), {})  # The operation knows the reason why there was nothing to connect to.
+            _result(waiter.getresponse(), {"1": bytearray(), "2": bytearray()})
+            # The operation knows why there was nothing to connect to; if it says that all is well, this is the reason.
             raise
-        return _result(waiter.getresponse(), streams.output)
+        # It may have closed its outputs and run on.
+        waiter.sock.settimeout(_left(streams.deadline))
+        try:
+            return _result(waiter.getresponse(), streams.output)
+        except TimeoutError as error:
+            raise ExecutionTimeoutError from error
 
 
-def _connect(
-    endpoint: str, answer: Mapping[str, Any], stack: ExitStack, stdin: bytes, timeout_s: float | None
-) -> _Streams:
-    def opened(secret: str) -> wire.WebSocket:
-        path = wire.path_of("operations", answer["id"], "websocket", secret=secret)
-        return stack.enter_context(closing(wire.WebSocket(endpoint, path)))
+def _connect(request: _Request, operation: Mapping[str, Any], stack: ExitStack) -> _Streams:
+    def opened(secret: str) -> WebSocket:
+        path = wire.path_of("operations", operation["id"], "websocket", secret=secret)
+        return stack.enter_context(closing(WebSocket(request.endpoint, path)))
 
-    keys = answer["metadata"]["fds"]
+    keys, stdin = operation["metadata"]["fds"], request.stdin
     chunks = (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
-    unsent = b"".join([*map(wire.encoded, chunks), wire.END_OF_INPUT])
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    unsent = b"".join([*map(encoded, chunks), END_OF_INPUT])
+    deadline = None if request.timeout_s is None else time.monotonic() + request.timeout_s
     return _Streams({one: opened(keys[one]) for one in ("0", "1", "2")}, memoryview(unsent), deadline)
 
 
 def _pump(streams: _Streams) -> None:
-    """Move stdin and both outputs at once (a command that fills one while we feed another would wait for ever)."""
+    """Move stdin and both outputs at once: a command that fills one while we feed another would wait for ever."""
     with selectors.DefaultSelector() as selector:
         selector.register(streams.sockets["0"], selectors.EVENT_WRITE, "0")
         for one in streams.output:
             selector.register(streams.sockets[one], selectors.EVENT_READ, one)
-        # Frames that came in the same packet as the handshake are not announced by the selector.
-        for one in streams.output:
+            # Frames that came in the same packet as the handshake are not announced by the selector.
             _read(streams, one, selector, parse_only=True)
         while any(not streams.sockets[one].ended for one in streams.output):
             for key, _ in selector.select(_left(streams.deadline)):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import grp
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 
 from provisioner.errors import ProviderError, UnavailableError
-from provisioner.providers.incus.wire import WireError
+from provisioner.providers.incus.wire import UnreachableError, WireError
 
 _PREPARE = "Run: sudo provision host prepare"
 _NAME_TAKEN = ("unique constraint failed", "already exists")
 _RESOLUTIONS = {
     "no space left on device": "Storage pool {pool} is full. See: incus storage info {pool}; grow it with: "
     "incus storage set {pool} size=<more>GiB; or delete what is not needed.",
-    "disk quota exceeded": "The disk given to it is too small, or storage pool {pool} is full: incus storage info {pool}",
+    "disk quota exceeded": "Its disk is too small, or storage pool {pool} is full. See: incus storage info {pool}",
     "unique constraint failed": "The name is taken: choose another one, or look who has it: incus list",
     "already exists": "The name is taken: choose another one, or look who has it: incus list",
     "address already in use": "Another program on this host listens on that port: give another port, or stop it.",
@@ -27,10 +26,13 @@ _RESOLUTIONS = {
 
 
 @contextmanager
-def worded(message: str, *, pool: str = "default") -> Iterator[None]:
+def worded(message: str, endpoint: str, pool: Callable[[], str]) -> Iterator[None]:
     """Turn whatever Incus or its socket answers into a ``ProviderError`` that begins with ``message``."""
     try:
         yield
+    except UnreachableError as error:
+        why = unavailable(endpoint, error)
+        raise ProviderError(message, details=f"{why.message}: {why.details}", resolution=why.resolution) from error
     except (WireError, OSError, HTTPException) as error:
         raise ProviderError(message, details=_words(error), resolution=_resolution(error, pool)) from error
 
@@ -67,7 +69,7 @@ def _may_enter(endpoint: str) -> bool:
 
 def _group(endpoint: str) -> str:
     try:
-        return grp.getgrgid(os.stat(endpoint).st_gid).gr_name
+        return Path(endpoint).group()
     except (OSError, KeyError):
         return "incus-admin"
 
@@ -76,6 +78,7 @@ def _words(error: Exception) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _resolution(error: Exception, pool: str) -> str:
+def _resolution(error: Exception, pool: Callable[[], str]) -> str:
     text = str(error).lower()
-    return next((words.format(pool=pool) for part, words in _RESOLUTIONS.items() if part in text), "")
+    words = next((words for part, words in _RESOLUTIONS.items() if part in text), "")
+    return words.format(pool=pool()) if "{pool}" in words else words

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
@@ -41,18 +41,21 @@ def pull(endpoint: str, name: str, path: str, target: Path) -> None:
 
 def save(response: http.client.HTTPResponse, target: Path) -> None:
     """Stream a response's body into ``target`` under a temporary name, and give it its name once it is whole."""
-    size = response.headers["Content-Length"]
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        partial = Path(file.name)
         try:
             shutil.copyfileobj(response, file, wire.BLOCK_BYTES)
-            # http.client's reads by block end silently where the other side stopped.
-            if size is not None and file.tell() != int(size):
-                raise wire.WireError(0, f"{size} bytes were announced, {file.tell()} arrived")
-            file.flush()
-            os.replace(file.name, target)
+            _require_size(file.tell(), response.headers["Content-Length"])
         except BaseException:
-            os.unlink(file.name)
+            partial.unlink()
             raise
+    partial.replace(target)
+
+
+def _require_size(arrived: int, announced: str | None) -> None:
+    # http.client's reads by block end silently where the other side stopped.
+    if announced is not None and arrived != int(announced):
+        raise wire.WireError(0, f"{announced} bytes were announced, {arrived} arrived")
 
 
 def _make_room(endpoint: str, there: str) -> None:
@@ -60,7 +63,7 @@ def _make_room(endpoint: str, there: str) -> None:
     try:
         found = _look(endpoint, there)
     except wire.WireError as error:
-        if error.status != 404:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
         return
     if found.get("X-Incus-type") == "directory":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from http import HTTPStatus
 
 from provisioner.errors import ReadyTimeoutError
 from provisioner.providers.incus import execute, wire
@@ -61,6 +62,6 @@ def _console(client: Client, name: str) -> str:
         connection.request("GET", wire.path_of("instances", name, "console"))
         response = connection.getresponse()
         text = response.read().decode(errors="replace")
-    if response.status != 200:
+    if response.status != HTTPStatus.OK:
         return f"(none: {text.strip()})"
     return "\n".join(text.splitlines()[-CONSOLE_LINES:]) or "(empty)"
