@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line per container and artifact, with what it does now and for how long."""
+"""Progress on a terminal: a line for each thing that is done to a container or artifact, what it does now, how long."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _COLOURS = {"done": "green", "failed": "red"}
 
 @dataclass
 class _Row:
+    target: str
     action: str
     begun: float
     state: str = ""
@@ -33,7 +34,8 @@ class LiveProgress:
 
     def __init__(self, *, color: bool, clock: Callable[[], float], console: RichConsole | None = None) -> None:
         self._clock = clock
-        self._rows: dict[str, _Row] = {}
+        self._rows: list[_Row] = []
+        self._latest: dict[str, _Row] = {}
         self._lock = threading.Lock()
         self._console = console or RichConsole(no_color=not color, highlight=False)
         self._live = Live(console=self._console, get_renderable=self.picture, refresh_per_second=REFRESH_PER_S)
@@ -44,16 +46,21 @@ class LiveProgress:
         with self._lock:
             now = self._clock()
             if isinstance(event, ApplyStart):
-                self._rows[event.target] = _Row(event.action, now)
+                self._begin(event.target, event.action, now)
                 return
-            target, prefix = row_of(event.target, self._rows)
-            row = self._rows.setdefault(target, _Row("", now))
+            target, prefix = row_of(event.target, self._latest)
+            row = self._latest.get(target) or self._begin(target, "", now)
             if isinstance(event, ApplyProgress):
                 row.message = prefix + event.message
             elif isinstance(event, ApplyComplete):
                 row.state, row.message, row.elapsed_s = "done", "", event.elapsed_s
             elif isinstance(event, ApplyErrored):
                 row.state, row.message, row.elapsed_s = "failed", event.message, now - row.begun
+
+    def _begin(self, target: str, action: str, now: float) -> _Row:
+        row = self._latest[target] = _Row(target, action, now)
+        self._rows.append(row)
+        return row
 
     def picture(self) -> Table:
         """What the display shows now."""
@@ -64,10 +71,10 @@ class LiveProgress:
         table.add_column(no_wrap=True, overflow="ellipsis", style="dim")
         with self._lock:
             now = self._clock()
-            for target, row in self._rows.items():
+            for row in self._rows:
                 took = duration_text(now - row.begun if row.elapsed_s is None else row.elapsed_s)
                 state = Text(f"{doing_text(row.action)} {row.state}".strip(), style=_COLOURS.get(row.state, ""))
-                table.add_row(Text(safe_line(target)), state, Text(took), Text(safe_line(row.message)))
+                table.add_row(Text(safe_line(row.target)), state, Text(took), Text(safe_line(row.message)))
         return table
 
     def print_above(self, text: str) -> bool:

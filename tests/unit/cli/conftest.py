@@ -81,10 +81,10 @@ class World:
         """Give every container the agent that ``probe`` asks."""
         self.host.programs["python3"] = self._agent
 
-    def command(self, *arguments: str, typed: str | None = None) -> Answer:
-        """Run ``provision`` with the arguments; ``typed`` is what somebody at a terminal types (None: nobody)."""
+    def command(self, *arguments: str, typed: str | None = None, on_terminal: bool = False) -> Answer:
+        """Run ``provision``; ``typed`` comes from a terminal (None: there is none), ``on_terminal``: answers go to one."""
         stdin = Terminal(typed or "", is_terminal=typed is not None)
-        out, err = Terminal(), Terminal()
+        out, err = Terminal(is_terminal=on_terminal), Terminal(is_terminal=on_terminal)
         with self.monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", stdin)
             patch.setattr(sys, "stdout", out)

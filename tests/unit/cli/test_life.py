@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_up_asks_on_a_terminal(world: World, typed: str, code: int) -> None:
     assert answer.code == code
     assert "Do you want to apply? [y/N] " in answer.out
     assert running(world) == (CONTAINERS if code == 0 else set())
+
+
+def test_a_terminal_sees_a_live_display_then_the_proofs_then_the_summary(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    answer = world.command("up", "--yes", on_terminal=True)
+    assert answer.code == 0
+    screen = re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", answer.out)
+    assert "\033[?25l" in answer.out  # the cursor is hidden while the display is redrawn …
+    assert answer.out.count("\033[?25l") == answer.out.count("\033[?25h")  # … and shown again
+    display = screen.index("creating done")
+    assert display < screen.index("ok   llama/llama_cpp: works") < screen.index("Up complete after")
 
 
 @pytest.mark.parametrize("arguments", [("up",), ("up", "--json")])
