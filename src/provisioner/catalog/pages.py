@@ -55,5 +55,8 @@ def _source_digest(role: Path) -> str:
 
 def _build_sources(role: Path) -> Iterator[Path]:
     yield from sorted((role / "tasks").glob("build*.yml"))
-    for folder in ("files", "templates", "vars"):
+    own = sorted((role / "vars").glob("build*.yml"))
+    yield from own
+    # A build with variables of its own uses none of the service's: a changed unit file compiles nothing again.
+    for folder in ("files",) if own else ("files", "templates", "vars"):
         yield from sorted(one for one in (role / folder).rglob("*") if one.is_file() and "__pycache__" not in one.parts)

@@ -39,7 +39,8 @@ class Reference:
 class ArtifactType:
     """What a role makes once per host: where it lies, and what its content depends on.
 
-    ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/``, ``templates/`` and ``vars/``.
+    ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/`` and ``vars/build*.yml``; where
+    there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well.
     """
 
     name: str

@@ -1,0 +1,170 @@
+"""llama-server runs as it should, and the role's own proof fails in every state that it must not call good."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+SCENARIO = Path(__file__).resolve().parents[1]
+UNIT = "llama-server.service"
+KEY = "molecule-canary-$HOME-%h"
+KEY_FILE = "/etc/llama-server.api-key"
+MODEL = "/srv/models/tiny/tiny.gguf"
+DROP_IN = f"/run/systemd/system/{UNIT}.d"
+STRANGER = "stranger.service"
+FAILS_WITHIN_S = 60
+"""Far less than the role would wait for a big model: a server that ends is noticed, not waited for."""
+
+
+def run_playbook(name: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+    """Run one of the scenario's playbooks on its container, with other variables than the scenario's."""
+    command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / name)]
+    named = {f"llama_cpp_{option}": value for option, value in variables.items()}
+    return subprocess.run([*command, "--extra-vars", json.dumps(named)], capture_output=True, text=True, check=False)
+
+
+def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:
+    """The run failed, for the reason that ``words`` name, and showed no key."""
+    shown = answer.stdout + answer.stderr
+    assert answer.returncode != 0, shown
+    assert re.search(words, shown), shown
+    assert KEY not in shown
+
+
+@pytest.fixture
+def running(host: Host) -> Iterator[None]:
+    """Whatever the test does to the unit, it runs as it was installed afterwards."""
+    yield
+    host.run(f"systemctl stop {STRANGER}")
+    host.check_output(f"rm -rf {DROP_IN} && systemctl daemon-reload && systemctl restart {UNIT}")
+
+
+def listen_on_the_port(host: Host) -> None:
+    """Another process answers 200 on the port, also on /health."""
+    host.check_output("mkdir -p /run/stranger && touch /run/stranger/health")
+    serve = "python3 -m http.server --directory /run/stranger 8080"
+    host.check_output(f"systemd-run --quiet --unit {STRANGER} {serve}")
+    host.check_output("timeout 20 sh -c 'until curl -sf 127.0.0.1:8080/health; do sleep 0.1; done'")
+
+
+def test_the_unit_is_enabled_and_runs_under_its_own_user(host: Host) -> None:
+    assert host.service(UNIT).is_enabled
+    assert host.service(UNIT).is_running
+    process = host.process.get(comm="llama-server")
+    assert process.user == "llama-server"
+    assert host.user("llama-server").shell == "/usr/sbin/nologin"
+
+
+def test_the_key_is_the_users_own_file_and_nowhere_else(host: Host) -> None:
+    file = host.file(KEY_FILE)
+    assert (file.mode, file.user, file.group) == (0o600, "llama-server", "llama-server")
+    assert file.content_string == f"{KEY}\n"
+    assert host.run(f"grep -rlF '{KEY}' /etc/systemd /run/systemd /var/log /tmp /var/tmp /root").stdout == ""
+    assert KEY not in host.check_output("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert KEY not in host.check_output(f"journalctl --no-pager --unit {UNIT}")
+
+
+def test_it_uses_the_cpus_that_the_container_has(host: Host) -> None:
+    arguments = host.process.get(comm="llama-server").args
+    assert f"--threads {host.check_output('nproc')} " in arguments
+
+
+def test_metrics_are_for_those_with_the_key(host: Host) -> None:
+    url = "127.0.0.1:8080/metrics"
+    assert host.check_output("curl -s -o /dev/null -w %{http_code} " + url) == "401"
+    assert "llamacpp:" in host.check_output(f'curl -sf -H "Authorization: Bearer $(cat {KEY_FILE})" {url}')
+
+
+def test_systemd_finds_its_exposure_small(host: Host) -> None:
+    told = host.run(f"systemd-analyze security --no-pager {UNIT}").stdout
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", told)
+    assert found, told
+    assert float(found[1]) <= 3.0
+
+
+def test_verify_passes_and_changes_nothing() -> None:
+    answer = run_playbook("verify_only.yml")
+    assert answer.returncode == 0, answer.stdout
+    assert re.search(r"changed=0 .*failed=0", answer.stdout)
+
+
+def test_check_mode_passes_and_changes_nothing() -> None:
+    command = ["ansible-playbook", "--check", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"]]
+    answer = subprocess.run([*command, str(SCENARIO / "converge.yml")], capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout
+    assert re.search(r"changed=0 .*failed=0", answer.stdout)
+
+
+@pytest.mark.usefixtures("running")
+def test_verify_fails_when_the_unit_is_stopped(host: Host) -> None:
+    host.check_output(f"systemctl stop {UNIT}")
+    assert_refused(run_playbook("verify_only.yml"), rf"Unable to use {UNIT}: it is inactive")
+
+
+def test_verify_fails_for_another_model_file() -> None:
+    answer = run_playbook("verify_only.yml", model="/srv/models/tiny/other.gguf")
+    assert_refused(answer, f"{MODEL} \\(should be /srv/models/tiny/other.gguf\\)")
+
+
+def test_verify_fails_for_another_name() -> None:
+    assert_refused(run_playbook("verify_only.yml", alias="other"), "Unable to prove that other answers")
+
+
+def test_verify_fails_for_another_key() -> None:
+    assert_refused(run_playbook("verify_only.yml", api_key="another"), "HTTP 401")
+
+
+@pytest.mark.usefixtures("running")
+def test_verify_fails_when_another_process_answers(host: Host) -> None:
+    instead = "[Service]\\nExecStart=\\nExecStart=/bin/sleep infinity\\n"
+    host.check_output(f"mkdir -p {DROP_IN} && printf '{instead}' > {DROP_IN}/instead.conf")
+    host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
+    listen_on_the_port(host)
+    assert_refused(run_playbook("verify_only.yml"), "Unable to trust port 8080")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_port_that_another_process_uses_is_refused(host: Host) -> None:
+    host.check_output(f"systemctl stop {UNIT}")
+    listen_on_the_port(host)
+    answer = run_playbook("converge.yml")
+    assert_refused(answer, rf"Unable to serve tiny on port 8080: python3\s+\({STRANGER}\) listens there")
+
+
+def test_a_write_that_was_not_followed_by_a_restart_is_found_and_mended(host: Host) -> None:
+    before = host.process.get(comm="llama-server").pid
+    host.check_output(f"touch {KEY_FILE}")
+    assert_refused(run_playbook("verify_only.yml"), f"written after it had started:\\s+{KEY_FILE}")
+    assert run_playbook("converge.yml").returncode == 0
+    assert host.process.get(comm="llama-server").pid != before
+
+
+def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> None:
+    started = time.monotonic()
+    answer = run_playbook("converge.yml", extra_arguments=["--no-such-argument"])
+    assert time.monotonic() - started < FAILS_WITHIN_S
+    assert_refused(answer, "invalid argument: --no-such-argument")
+    assert run_playbook("converge.yml").returncode == 0
+    assert host.service(UNIT).is_running
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ubatch": 4096}, "Make it smaller or equal"),
+        ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "need flash attention"),
+        ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
+        ({"kv_cache": {"k": "q9"}}, "q9"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    assert_refused(run_playbook("converge.yml", **options), words)
