@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from provisioner.errors import ExitCode
 from provisioner.events import Diagnostic
 from provisioner.loader import environment_name, missing_secrets, secrets_file
 from provisioner.report.style import count_text
+from provisioner.schema import file_schema
 
 SCHEMA = "homelab.schema.json"
 
@@ -58,18 +58,12 @@ def validate(session: Session, words: Words) -> int:
 @verb
 def schema(session: Session) -> int:
     """Print the JSON schema of the file, for editors."""
-    session.console.result(_schema_text().rstrip(), schema=_schema())
+    session.console.result(_schema_text().rstrip(), schema=file_schema(load_catalog()))
     return ExitCode.DONE
 
 
-def _schema() -> dict[str, Any]:
-    from provisioner.spec.schema import json_schema
-
-    return json_schema(load_catalog())
-
-
 def _schema_text() -> str:
-    return json.dumps(_schema(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(file_schema(load_catalog()), indent=2, ensure_ascii=False) + "\n"
 
 
 def _generate_secrets(session: Session, file: Path) -> list[str]:

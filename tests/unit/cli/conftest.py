@@ -82,7 +82,7 @@ class World:
         self.host.programs["python3"] = self._agent
 
     def command(self, *arguments: str, typed: str | None = None, on_terminal: bool = False) -> Answer:
-        """Run ``provision``; ``typed`` comes from a terminal (None: there is none), ``on_terminal``: answers go to one."""
+        """Run ``provision``; ``typed`` comes from a terminal (None: there is none), or output goes to one."""
         stdin = Terminal(typed or "", is_terminal=typed is not None)
         out, err = Terminal(is_terminal=on_terminal), Terminal(is_terminal=on_terminal)
         with self.monkeypatch.context() as patch:
