@@ -1,0 +1,142 @@
+"""A lab of two engines and a gateway, driven by the command as a user drives it, watched for secrets while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MASTER_KEY = "sk-CANARY1-{{ lookup('pipe', 'touch /tmp/provisioner-injected') }}-\"#%$x'y\\z"
+"""A key that is a template, and holds every character that a shell, YAML, systemd or JSON might take for its own."""
+ENGINE_KEY = "CANARY2-{{ 7 * 7 }}-5d1f"
+CANARIES = ("CANARY1", "CANARY2")
+INJECTED = Path("/tmp/provisioner-injected")  # noqa: S108  # what the template in the key would make
+
+FILE = """
+name: e2e
+models:
+  tiny: { source: "builtin:tiny", context: 512 }
+  spare: { source: "builtin:tiny", context: 512 }
+containers:
+  llama: { services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
+  spare: { services: { llama_cpp: { model: spare, api_key: !secret engine_key } } }
+  gateway:
+    services:
+      litellm: { master_key: !secret master_key, aliases: { fast: [tiny, spare] } }
+"""
+
+
+@dataclass
+class Answer:
+    """What came back over HTTP."""
+
+    status: int
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The words of a chat completion."""
+        return str(self.body["choices"][0]["message"]["content"])
+
+
+@dataclass
+class Ran:
+    """One run of the command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON stream."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass
+class Lab:
+    """The lab's folder and what its runs wrote."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    runs: list[Ran] = field(default_factory=list)
+    arguments_seen: set[str] = field(default_factory=set)
+
+    def write(self, text: str = FILE) -> None:
+        """Write the file and its secrets."""
+        (self.folder / "homelab.yml").write_text(text, encoding="utf-8")
+        secrets = self.folder / "secrets.env"
+        quoted = MASTER_KEY.replace("\\", "\\\\").replace('"', '\\"')
+        secrets.write_text(f'master_key="{quoted}"\nengine_key="{ENGINE_KEY}"\n', encoding="utf-8")
+        secrets.chmod(0o600)
+
+    def provision(self, *arguments: str) -> Ran:
+        """Run the command in the folder, watching every process' arguments meanwhile."""
+        command = [str(Path(sys.executable).parent / "provision"), *arguments]
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(stop,))
+        watcher.start()
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.folder,
+                env={**os.environ, **self.environment},
+                capture_output=True,
+                text=True,
+                stdin=subprocess.DEVNULL,
+                timeout=1800,
+                check=False,
+            )
+        finally:
+            stop.set()
+            watcher.join()
+        self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
+        return self.runs[-1]
+
+    def incus(self, *arguments: str, check: bool = True) -> str:
+        """What Incus' own client says; the yardstick for what ours says."""
+        done = subprocess.run(
+            ["incus", *arguments], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 or not check, done.stderr
+        return done.stdout
+
+    def address(self, container: str) -> str:
+        """The container's address as Incus says it."""
+        listed = json.loads(self.incus("list", "--format", "json"))
+        one = next(one for one in listed if one["name"] == container)
+        addresses = one["state"]["network"]["eth0"]["addresses"]
+        return str(next(each["address"] for each in addresses if each["family"] == "inet"))
+
+    def ask(self, container: str, port: int, model: str, key: str | None) -> Answer:
+        """A chat completion over the network, as a client in the house asks for it."""
+        body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        url = f"http://{self.address(container)}:{port}/v1/chat/completions"
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # http to our own bridge
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(request, timeout=120) as answer:
+                return Answer(answer.status, json.load(answer), dict(answer.headers))
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, {"error": error.read().decode()}, dict(error.headers))
+
+    def _watch(self, stop: threading.Event) -> None:
+        while not stop.wait(0.05):
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    arguments = (process / "cmdline").read_bytes()
+                except OSError:
+                    continue  # it ended meanwhile
+                text = arguments.replace(b"\0", b" ").decode(errors="replace")
+                if any(canary in text for canary in CANARIES):
+                    self.arguments_seen.add(text)

@@ -1,0 +1,207 @@
+"""The whole way of a lab on a real Incus: from an empty folder to answers, through failures, to nothing left.
+
+The tests of this module build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.resolve.fleet import MODELS_PATH
+from tests.integration.quickstart_lab import CANARIES, ENGINE_KEY, FILE, INJECTED, MASTER_KEY, Lab
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus]
+
+SECRET_FILES = {"/etc/litellm/secrets.env", "/etc/llama-server.api-key"}
+"""The files inside containers that hold a key, readable by their service alone."""
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up: what its first ``up`` said is its first run."""
+    lab = Lab(tmp_path_factory.mktemp("quickstart"), incus_lab.environment)
+    lab.write()
+    INJECTED.unlink(missing_ok=True)
+    first = lab.provision("up", "--yes", "--json")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--yes", "--json")
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_the_stream_tells_the_whole_run(lab: Lab) -> None:
+    lines = lab.runs[0].lines
+    assert lines[0]["type"] == "version"
+    assert [line["type"] for line in lines].count("summary") == 1
+    assert lines[-1]["type"] == "summary"
+    planned = {(line["target"], line["action"]) for line in lines if line["type"] == "planned_change"}
+    assert {("llama", "create"), ("spare", "create"), ("gateway", "create")} <= planned
+    checks = {line["target"]: line["ok"] for line in lines if line["type"] == "check"}
+    assert checks == {"llama/llama_cpp": True, "spare/llama_cpp": True, "gateway/litellm": True}
+
+
+def test_a_completion_comes_through_the_alias(lab: Lab) -> None:
+    answer = lab.ask("gateway", 4000, "fast", MASTER_KEY)
+    assert answer.status == 200, answer.body
+    assert answer.text
+    assert answer.body["usage"]["completion_tokens"] > 0
+
+
+def test_a_completion_comes_from_the_engine_itself(lab: Lab) -> None:
+    answer = lab.ask("llama", 8080, "tiny", ENGINE_KEY)
+    assert answer.status == 200, answer.body
+    assert answer.text
+
+
+@pytest.mark.parametrize(("container", "port", "model"), [("gateway", 4000, "fast"), ("llama", 8080, "tiny")])
+def test_no_key_is_refused(lab: Lab, container: str, port: int, model: str) -> None:
+    assert lab.ask(container, port, model, None).status == 401
+
+
+def test_nothing_in_the_file_was_run_as_a_template(lab: Lab) -> None:
+    assert not INJECTED.exists()
+    for container in ("gateway", "llama", "spare"):
+        assert "injected" not in lab.incus("exec", container, "--", "ls", "/tmp")  # noqa: S108  # looked at, not used
+
+
+def test_status_says_that_all_is_well(lab: Lab) -> None:
+    ran = lab.provision("status", "--json")
+    assert ran.code == 0
+    seen = {line["name"]: line for line in ran.lines if line["type"] == "container"}
+    assert set(seen) == {"gateway", "llama", "spare"}
+    for name, one in seen.items():
+        assert one["status"] == "running"
+        assert one["address"] == lab.address(name)
+        assert one["drift"] == []
+        assert [(each["unit"], each["healthy"], each["processor"]) for each in one["services"]] == [
+            ("active", True, "CPU")
+        ]
+
+
+def test_a_second_up_changes_nothing(lab: Lab) -> None:
+    before = json.loads(lab.incus("list", "--format", "json"))
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
+    ran = lab.provision("up", "--yes")
+    assert ran.code == 0, ran.out + ran.err
+    log = max((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
+    recap = [line for line in log.read_text(encoding="utf-8").splitlines() if "changed=" in line]
+    assert len(recap) == 3
+    assert [line for line in recap if "changed=0" not in line] == []
+    after = json.loads(lab.incus("list", "--format", "json"))
+    assert [one["created_at"] for one in after] == [one["created_at"] for one in before]
+
+
+def test_no_secret_is_written_or_said(lab: Lab) -> None:
+    assert lab.arguments_seen == set()
+    for ran in lab.runs:
+        assert not [canary for canary in CANARIES if canary in ran.out + ran.err]
+    files = [file for file in lab.folder.rglob("*") if file.is_file() and file.name != "secrets.env"]
+    assert files
+    assert [file for file in files for canary in CANARIES if canary.encode() in file.read_bytes()] == []
+    told = lab.incus("list", "--format", "json") + lab.incus("query", "/1.0/storage-pools/default/volumes?recursion=1")
+    assert not [canary for canary in CANARIES if canary in told]
+
+
+def test_inside_only_the_services_own_files_hold_a_key(lab: Lab) -> None:
+    find = (
+        f"grep -rlsE '{'|'.join(CANARIES)}' /etc /var /tmp /root /home /opt /usr/local /run --exclude-dir=cgroup; true"
+    )
+    for container in ("gateway", "llama"):
+        found = set(lab.incus("exec", container, "--", "sh", "-c", find).split())
+        held = {name for name in found if not name.startswith("/run/credentials/")}
+        assert held
+        assert held <= SECRET_FILES, held
+        modes = lab.incus("exec", container, "--", "stat", "-c", "%a", *sorted(held)).split()
+        assert set(modes) <= {"600", "400"}
+        journal = lab.incus("exec", container, "--", "journalctl", "--no-pager")
+        assert not [canary for canary in CANARIES if canary in journal]
+
+
+def test_when_the_first_engine_stops_the_second_answers_and_verify_tells(lab: Lab) -> None:
+    lab.incus("exec", "llama", "--", "systemctl", "stop", "llama-server")
+    answer = lab.ask("gateway", 4000, "fast", MASTER_KEY)
+    assert answer.status == 200, answer.body
+    assert answer.text
+    assert int(answer.headers["x-litellm-attempted-fallbacks"]) == 1
+    ran = lab.provision("verify", "--json")
+    assert ran.code == 3
+    checks = {line["target"]: line["ok"] for line in ran.lines if line["type"] == "check"}
+    assert checks["llama/llama_cpp"] is False
+    assert checks["spare/llama_cpp"] is True
+
+
+def test_up_mends_it_and_verify_agrees(lab: Lab) -> None:
+    ran = lab.provision("up", "--yes")
+    assert ran.code == 0, ran.out + ran.err
+    proved = lab.provision("verify")
+    assert proved.code == 0, proved.out + proved.err
+    assert int(lab.ask("gateway", 4000, "fast", MASTER_KEY).headers.get("x-litellm-attempted-fallbacks", 0)) == 0
+
+
+def test_a_changed_value_is_found_and_refused_clearly(lab: Lab) -> None:
+    lab.write(FILE.replace("spare: { services:", "spare: { memory: 3GiB, services:"))
+    assert lab.provision("plan", "--detailed-exitcode").code == 2
+    ran = lab.provision("up", "--yes")
+    lab.write()
+    assert ran.code == 4
+    assert "memory changed in the file" in ran.err + ran.out
+    assert lab.incus("config", "get", "spare", "limits.memory").strip() == str(2 * 1024**3)
+
+
+def test_a_strangers_name_is_refused_and_the_stranger_left_alone(lab: Lab) -> None:
+    lab.incus("init", "debian/12", "stranger")
+    try:
+        lab.write(FILE + "  stranger: {}\n")
+        ran = lab.provision("up", "--yes")
+        assert ran.code == 4
+        assert "stranger" in ran.err
+        assert lab.incus("config", "get", "stranger", "user.provisioner.lab").strip() == ""
+    finally:
+        lab.write()
+        lab.incus("delete", "-f", "stranger")
+
+
+def test_what_left_the_file_is_an_orphan_and_stays(lab: Lab) -> None:
+    without = FILE.replace(FILE[FILE.index("  spare: { services") : FILE.index("  gateway:")], "")
+    lab.write(without.replace("[tiny, spare]", "[tiny]"))
+    ran = lab.provision("plan", "--json")
+    lab.write()
+    assert [line["target"] for line in ran.lines if line["type"] == "orphan"] == ["spare"]
+    assert "spare" in lab.incus("list", "--format", "csv", "--columns", "n").split()
+
+
+def test_down_stops_and_up_starts_again(lab: Lab) -> None:
+    assert lab.provision("down", "--yes").code == 0
+    states = lab.incus("list", "--format", "csv", "--columns", "s").split()
+    assert set(states) == {"STOPPED"}
+    ran = lab.provision("up", "--yes")
+    assert ran.code == 0, ran.out + ran.err
+    assert lab.ask("gateway", 4000, "fast", MASTER_KEY).status == 200
+
+
+def test_models_are_shared_read_only(lab: Lab) -> None:
+    touch = subprocess.run(
+        ["incus", "exec", "llama", "--", "touch", f"{MODELS_PATH}/tiny/x"],
+        env={**lab.environment, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert touch.returncode != 0
+    assert "Read-only file system" in touch.stderr
+
+
+def test_destroy_leaves_nothing(lab: Lab) -> None:
+    ran = lab.provision("destroy", "--yes", "--json")
+    assert ran.code == 0, ran.out + ran.err
+    assert lab.incus("list", "--format", "csv") == ""
+    volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
+    assert [one["name"] for one in volumes if one["type"] == "custom"] == []
+    assert lab.provision("destroy", "--yes").code == 0
+    assert Path(lab.folder / "homelab.yml").exists()
