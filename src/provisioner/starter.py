@@ -78,7 +78,7 @@ def write_schema(file: Path, catalog: Catalog) -> Path:
 
 
 def write_missing_secrets(file: Path, catalog: Catalog) -> WrittenSecrets:
-    """Generate each missing secret that is this lab's own into ``secrets.env`` (0600) beside ``file``; keep the rest."""
+    """Generate each missing secret that is this lab's own into ``secrets.env`` (0600) beside ``file``."""
     uses = missing_secrets(file, catalog)
     target = secrets_file(file)
     generated: dict[str, str] = {}

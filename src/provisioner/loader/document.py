@@ -24,7 +24,8 @@ _CORE = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {_CORE + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
 _MERGE = _CORE + "merge"
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
-_QUOTED = re.compile(r"'[^']{2,}'|\"[^\"]{2,}\"")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS = re.compile(r".(.|\\.|<[a-z ]+>).")  # one character, or a token's name
 
 
 class DocumentError(Exception):
@@ -122,10 +123,14 @@ def _syntax(error: MarkedYAMLError) -> tuple[str, str]:
         return "a tab where YAML allows only spaces", "indent with spaces"
     if "undefined alias" in problem:
         return "an alias without its anchor", 'put text that begins with "*" in quotes'
-    if "single document" in problem:
+    if "another document" in problem:
         return "a second document in the file", 'remove the "---" between them'
     # The words between quotes come from the file: they may be half of a secret that should have been quoted.
-    told = [_QUOTED.sub("…", one) for one in (error.context, problem) if one]
+    told = [
+        _QUOTED.sub(lambda word: word[0] if _HARMLESS.fullmatch(word[0]) else "…", one)
+        for one in (error.context, problem)
+        if one
+    ]
     return f"not YAML: {', '.join(told)}", ""
 
 
@@ -167,7 +172,8 @@ class _Builder:
             return self.secret(text, path)
         if tag not in _SCALAR_TAGS:
             self.refuse_tag(node, path)
-        return text if tag == _CORE + "str" or tag not in _SCALAR_TAGS else plain_value(text)
+            return f"{tag} {text}"
+        return text if tag == _CORE + "str" else plain_value(text)
 
     def secret(self, name: str, path: KeyPath) -> Secret:
         if _SECRET_NAME.fullmatch(name):
