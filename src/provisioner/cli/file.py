@@ -7,18 +7,12 @@ from pathlib import Path
 
 import click
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.cli.first_file import add_secrets, first_file, generated_secrets, write_again, write_new
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode
 from provisioner.events import Diagnostic
-from provisioner.loader import environment_name, missing_secrets, secrets_file
 from provisioner.report.style import count_text
-from provisioner.schema import file_schema
-
-SCHEMA = "homelab.schema.json"
 
 
 @click.command()
@@ -30,13 +24,17 @@ def init(session: Session, words: Words, *, with_secrets: bool) -> int:
 
     What is there is kept: a file is never overwritten, a secret that has a value keeps it.
     """
+    from provisioner.starter import write_schema, write_starter
+
     console, file = session.console, words.file
-    written = write_new(file, first_file(file))
-    console.say(f"{'Wrote' if written else 'Kept'} {file}.")
-    schema = paths.lab_folder(file) / SCHEMA
-    write_again(schema, _schema_text())
-    generated = _generate_secrets(session, file) if with_secrets else []
-    console.line("result", {"file": file, "written": written, "schema": schema, "secrets": generated})
+    is_new = not file.exists()
+    if is_new:
+        write_starter(file, load_catalog())
+    else:
+        write_schema(file, load_catalog())
+    console.say(f"{'Wrote' if is_new else 'Kept'} {file}.")
+    generated = _generate_secrets(session, file) if with_secrets else ()
+    console.line("result", {"file": file, "written": is_new, "secrets": generated})
     return ExitCode.DONE
 
 
@@ -58,29 +56,29 @@ def validate(session: Session, words: Words) -> int:
 @verb
 def schema(session: Session) -> int:
     """Print the JSON schema of the file, for editors."""
-    session.console.result(_schema_text().rstrip(), schema=file_schema(load_catalog()))
+    from provisioner.schema import file_schema
+
+    made = file_schema(load_catalog())
+    session.console.result(json.dumps(made, indent=2, ensure_ascii=False), schema=made)
     return ExitCode.DONE
 
 
-def _schema_text() -> str:
-    return json.dumps(file_schema(load_catalog()), indent=2, ensure_ascii=False) + "\n"
+def _generate_secrets(session: Session, file: Path) -> tuple[str, ...]:
+    """The names of the secrets that were written; one that only another system can give is named in a warning."""
+    from provisioner.loader import environment_name
+    from provisioner.starter import write_missing_secrets
 
-
-def _generate_secrets(session: Session, file: Path) -> list[str]:
-    catalog = load_catalog()
-    missing = missing_secrets(file, catalog)
-    values = generated_secrets(missing, catalog)
-    target = secrets_file(file)
-    if values:
-        add_secrets(target, values)
-    names = ", ".join(sorted(values))
-    session.console.say(f"Wrote {names} into {target}." if values else f"No secret is missing that {target} could get.")
-    for name in sorted({use.name for use in missing} - values.keys()):
+    written = write_missing_secrets(file, load_catalog())
+    names = ", ".join(written.generated)
+    session.console.say(
+        f"Wrote {names} into {written.file}." if names else "No secret is missing that can be generated."
+    )
+    for name in written.needed:
         session.console.emit(
             Diagnostic(
                 "warning",
                 f"Secret {name} has no value and cannot be generated: it belongs to another system",
-                resolution=f"Write {environment_name(name)}=VALUE into {target}, or set that variable.",
+                resolution=f"Write {name}=VALUE into {written.file}, or set {environment_name(name)}.",
             )
         )
-    return sorted(values)
+    return written.generated

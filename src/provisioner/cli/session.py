@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
-    from provisioner.spec import Spec
     from provisioner.workflow import Effects
 
 
@@ -24,7 +23,7 @@ class Session:
     """The object that click hands to every verb; tests give one whose providers and playbooks are their own."""
 
     console: Console = field(default_factory=Console)
-    open_providers: Callable[[Spec], Mapping[str, Provider]] | None = None
+    open_providers: Callable[[Lab], Mapping[str, Provider]] | None = None
     run_playbook: Callable[..., PlaybookResult] | None = None
 
     def open_lab(self, file: Path, *, with_secrets: bool = False) -> Lab:
@@ -40,10 +39,10 @@ class Session:
 
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
         """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
-        from provisioner.cli.world import open_providers
+        from provisioner.cli.effects import providers_of
         from provisioner.workflow import Effects
 
-        providers = (self.open_providers or open_providers)(lab.spec)
+        providers = (self.open_providers or providers_of)(lab)
         return Effects(providers, self.playbooks(lab.folder), self.console.emit, confirm)
 
     def playbooks(self, folder: Path) -> RunPlaybook:

@@ -89,7 +89,7 @@ class World:
             patch.setattr(sys, "stdin", stdin)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            session = Session(Console(), lambda _spec: {"box": self.host}, self._run_playbook)
+            session = Session(Console(), lambda _lab: {"box": self.host}, self._run_playbook)
             code = run(arguments, session)
         return Answer(code, out.getvalue(), err.getvalue())
 

@@ -103,11 +103,11 @@ def test_an_option_is_read_from_its_variable(world: World, monkeypatch: pytest.M
 
 
 def test_a_host_that_has_no_driver_is_refused(lab: Path) -> None:
-    text = "name: x\nhosts:\n  far: { incus: 'https://box:8443' }\ncontainers: {}\n"
+    text = "name: x\nhosts:\n  far: { incus: 'https://box:8443' }\ncontainers: { x: { services: {} } }\n"
     lab.write_text(text)
     result = CliRunner().invoke(app, ["plan"])
     assert result.exit_code == 4
-    assert "Unable to use host far" in result.stderr
+    assert "Unable to reach host far" in result.stderr
 
 
 def test_clicks_own_runner_sees_our_exit_codes(world: World) -> None:

@@ -16,14 +16,12 @@ from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY
 
 WAITING = """\
 import sys, time
-from provisioner.cli import file
+from provisioner import lab
 from provisioner.cli.app import run
 def wait(*_, **__):
     print("begun", flush=True)
     time.sleep(60)
-file.load_catalog = wait
-sys.modules["provisioner.lab"] = type(sys)("provisioner.lab")
-sys.modules["provisioner.lab"].open_lab = wait
+lab.open_lab = wait
 sys.exit(run(sys.argv[1:]))
 """
 
