@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-PATTERN = r"^[0-9]+(\.[0-9]+)?(KiB|MiB|GiB|TiB)$"
+PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,6})?(KiB|MiB|GiB|TiB)$"
 LARGEST = 2**63 - 1
 _SIZE = re.compile(PATTERN, re.ASCII)
 _ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)
@@ -21,7 +21,7 @@ class SizeError(ValueError):
 
 def parse_size(text: str) -> int:
     """The bytes of ``16GiB``; raise ``SizeError`` for anything but a positive number and one of KiB, MiB, GiB, TiB."""
-    if not _SIZE.match(text):
+    if not _SIZE.fullmatch(text):
         raise SizeError("not a size", _right_form(text))
     number, unit = text[:-3], text[-3:]
     size = float(number) * UNITS[unit] if "." in number else int(number) * UNITS[unit]

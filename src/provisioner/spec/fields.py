@@ -15,6 +15,7 @@ LABEL = r"^[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._/:-]*$"
 SHA256 = r"^[0-9A-Fa-f]{64}$"
+FINGERPRINT = r"^[0-9A-Fa-f]{2}(:?[0-9A-Fa-f]{2}){31}$"
 HTTPS = r"^https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?$"
 HTTP_URL = r"^https?://[^\s@/?#]+(/[^\s?#]*)?$"
 USER = r"^[^\s:/@!]+@[A-Za-z][A-Za-z0-9._-]+$"
@@ -22,17 +23,16 @@ ID = r"^[A-Za-z][A-Za-z0-9._-]+$"
 SSH = r"^([A-Za-z_][A-Za-z0-9._-]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)$"
 PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 UUID = r"^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
-_HTTPS = re.compile(HTTPS.removesuffix("$") + r"\Z", re.ASCII)
+_HTTPS = re.compile(HTTPS, re.ASCII)
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
 
 def _text(pattern: str, message: str, hint: str) -> Any:
     """Annotations of a string of one form: how it is checked, and what an editor's schema says of it."""
-    # `\Z`, as `$` would let a trailing newline pass.
-    form = re.compile(pattern.removesuffix("$") + r"\Z", re.ASCII)
+    form = re.compile(pattern, re.ASCII)
 
     def check(value: str) -> str:
-        if not form.match(value):
+        if not form.fullmatch(value):
             raise refusal(message, hint)
         return value
 
@@ -54,13 +54,9 @@ def https_address(value: str) -> str:
     """The address of a server's API, or a refusal; http:// is told apart."""
     if value.startswith("http://"):
         raise refusal("http:// would send the credentials in clear", f'write "https://{value.removeprefix("http://")}"')
-    if not _HTTPS.match(value):
+    if not _HTTPS.fullmatch(value):
         raise refusal("not an https address", _URL_HINT)
     return value
-
-
-def _fingerprint(value: str) -> str:
-    return value.replace(":", "").lower()
 
 
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
@@ -70,6 +66,9 @@ _label = _text(LABEL, "not a valid name", _LABEL_HINT)
 _name = _text(NAME, "not a valid name", _NAME_HINT)
 _image = _text(IMAGE, "not the name of an image", 'write a name such as "debian/13"')
 _sha256 = _text(SHA256, "not a sha256", "write its 64 hexadecimal digits, as sha256sum prints them")
+_fingerprint = _text(
+    FINGERPRINT, "not a fingerprint", "write its sha256: 64 hexadecimal digits, with or without colons"
+)
 _http_url = _text(HTTP_URL, "not an address", 'write an http(s) address without user and query: "https://host/v1"')
 _user = _text(USER, "not a Proxmox user", 'write the user and its realm: "root@pam"')
 _token_id = _text(ID, "not the id of a token", 'write only what follows the "!": "provision" of "root@pam!provision"')
@@ -81,9 +80,7 @@ Label = Annotated[str, *_label]
 Name = Annotated[str, *_name]
 Image = Annotated[str, *_image]
 Sha256 = Annotated[str, *_sha256, AfterValidator(str.lower)]
-Fingerprint = Annotated[
-    str, BeforeValidator(lambda value: _fingerprint(value) if isinstance(value, str) else value), *_sha256
-]
+Fingerprint = Annotated[str, *_fingerprint, AfterValidator(lambda value: value.replace(":", "").lower())]
 HttpsUrl = Annotated[str, AfterValidator(https_address), WithJsonSchema({"type": "string", "pattern": HTTPS})]
 HttpUrl = Annotated[str, *_http_url]
 ProxmoxUser = Annotated[str, *_user]

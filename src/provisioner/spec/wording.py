@@ -32,6 +32,7 @@ _WORDING = {
     "extra_forbidden": ("unknown key", ""),
     "literal_error": ("not one of the choices", ""),
     "string_pattern_mismatch": ("not the address of a service", 'write "container/service"'),
+    "finite_number": ("expected a finite number", ""),
     "too_short": ("must not be empty", ""),
     "string_too_short": ("must not be empty", ""),
 }

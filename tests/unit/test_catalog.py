@@ -1,0 +1,177 @@
+"""The catalog: the roles' pages as values, read or compiled; a wrong one is an error that names its role."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner import catalog as catalog_module
+from provisioner import paths
+from provisioner.catalog import STAGES, ArtifactType, Defaults, Reference, catalog_from, compile_catalog, load_catalog
+from provisioner.errors import ProvisionError
+
+PAGES = Path(__file__).parent / "fixtures" / "catalog"
+
+
+def test_services_come_in_the_order_of_their_work() -> None:
+    assert list(load_catalog(PAGES).services) == ["llama_cpp", "litellm", "desktop"]
+
+
+def test_a_service_is_what_its_pages_say() -> None:
+    service = load_catalog(PAGES).services["llama_cpp"]
+    assert (service.title, service.stage, service.unit) == (
+        "An engine, as the tests want it",
+        "engine",
+        "llama-server.service",
+    )
+    assert (service.port, service.health, service.protocol) == (8080, "/health", "openai")
+    assert service.defaults == Defaults("debian/12", 2, 2 * 2**30, 10 * 2**30, nesting=False)
+    assert service.references == {"model": Reference("model", ("gguf",), "alias", None)}
+    assert service.internal == {"listen", "alias"}
+    assert service.secret_prefixes == {"api_key": ""}
+    assert service.key_option == "api_key"
+    assert service.stampable
+    assert service.unstampable_reason == ""
+
+
+def test_what_a_page_leaves_out_has_a_default() -> None:
+    services = load_catalog(PAGES).services
+    assert services["litellm"].defaults == Defaults(memory=3 * 2**29)
+    assert services["litellm"].internal == {"listen", "engines"}, "what aliases are flattened into is filled in, too"
+    assert services["litellm"].artifact is not None
+    assert services["litellm"].artifact.options == ()
+    assert (services["litellm"].stampable, services["litellm"].unstampable_reason) == (
+        False,
+        "its database changes by itself",
+    )
+    assert (services["desktop"].artifact, services["desktop"].protocol) == (None, None)
+
+
+def test_options_lose_their_prefix_and_keep_everything_else() -> None:
+    options = load_catalog(PAGES).services["llama_cpp"].options
+    assert list(options)[:3] == ["model", "alias", "port"]
+    assert (options["port"].type, options["port"].default, options["port"].required) == ("int", 8080, False)
+    assert (options["model"].required, options["api_key"].secret) == (True, True)
+    assert options["flash_attention"].choices == ("auto", "on", "off")
+    assert options["kv_cache"].options["k"].choices == ("f16", "q8_0", "q4_0")
+    assert options["extra_arguments"].elements == "str"
+
+
+def test_a_role_without_a_stage_is_no_service() -> None:
+    catalog = load_catalog(PAGES)
+    assert "model_store" not in catalog.services
+    artifact = catalog.artifact_roles["model_store"]
+    assert artifact == ArtifactType("model", "/srv/models", ("sha256", "filename"), artifact.source_digest)
+
+
+def test_compiled_pages_give_the_same_catalog() -> None:
+    assert catalog_from(json.loads(json.dumps(compile_catalog(PAGES)))) == load_catalog(PAGES)
+
+
+def test_a_wheel_reads_its_compiled_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / catalog_module.COMPILED).write_text(json.dumps(compile_catalog(PAGES)))
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path)
+    assert load_catalog(tmp_path / "share" / "roles") == load_catalog(PAGES)
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Path:
+    shutil.copytree(PAGES / "llama_cpp", tmp_path / "llama_cpp")
+    return tmp_path / "llama_cpp"
+
+
+def digest(role: Path) -> str:
+    return str(compile_catalog(role.parent)["roles"]["llama_cpp"]["source_digest"])
+
+
+@pytest.mark.parametrize(
+    "name", ["tasks/build.yml", "tasks/build_cuda.yml", "files/a/lock.txt", "templates/x.j2", "vars/main.yml"]
+)
+def test_an_artifact_depends_on_what_builds_it(role: Path, name: str) -> None:
+    before = digest(role)
+    (role / name).parent.mkdir(parents=True, exist_ok=True)
+    (role / name).write_text("other\n")
+    assert digest(role) != before
+
+
+@pytest.mark.parametrize("name", ["tasks/main.yml", "README.md", "files/__pycache__/x.pyc"])
+def test_an_artifact_depends_on_nothing_else(role: Path, name: str) -> None:
+    before = digest(role)
+    (role / name).parent.mkdir(parents=True, exist_ok=True)
+    (role / name).write_text("other\n")
+    assert digest(role) == before
+
+
+def test_an_artifact_depends_on_the_names_of_its_files(role: Path) -> None:
+    (role / "files").mkdir()
+    (role / "files/a").write_text("x")
+    before = digest(role)
+    (role / "files/a").rename(role / "files/b")
+    assert digest(role) != before
+
+
+Page = dict[str, Any]
+
+
+def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
+    file = role / "meta" / f"{page}.yml"
+    content = yaml.safe_load(file.read_text())
+    change(content if page == "service" else content["argument_specs"]["main"]["options"])
+    file.write_text(yaml.safe_dump(content))
+
+
+@pytest.mark.parametrize(
+    ("page", "change", "told"),
+    [
+        ("service", lambda page: page.pop("unit"), "'unit'"),
+        ("service", lambda page: page.update(stage="motor"), "stage 'motor' is none of engine, gateway, app"),
+        ("service", lambda page: page["references"]["model"].update(kind="modell"), "unknown kind 'modell'"),
+        ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
+        ("service", lambda page: page["internal"].append("lisen"), "'lisen', which is no option"),
+        ("service", lambda page: page.update(key_option="key"), "'key', which is no option"),
+        ("service", lambda page: page["artifact"]["options"].append("sauce"), "'sauce', which is no option"),
+        ("service", lambda page: page["artifact"].pop("path"), "'path'"),
+        ("service", lambda page: page["defaults"].update(memory="2 GB"), 'write "2GiB"'),
+        ("service", lambda page: page["defaults"].update(cpus=2), "cpus"),
+        ("argument_specs", lambda page: page.update(port={}), "option port does not begin with llama_cpp_"),
+        ("argument_specs", lambda page: page["llama_cpp_port"].update(type="integer"), "type 'integer'"),
+        (
+            "argument_specs",
+            lambda page: page["llama_cpp_flash_attention"].update(choices=["auto", True]),
+            "option flash_attention has a choice that is no str",
+        ),
+    ],
+)
+def test_a_wrong_page_names_its_role(role: Path, page: str, change: Callable[[Page], object], told: str) -> None:
+    rewrite(role, page, change)
+    with pytest.raises(ProvisionError, match="Unable to read the pages of role llama_cpp") as caught:
+        load_catalog(role.parent)
+    assert told in caught.value.details
+
+
+def test_a_page_that_is_no_yaml_names_its_role(role: Path) -> None:
+    (role / "meta/argument_specs.yml").write_text("a: [\n")
+    with pytest.raises(ProvisionError, match="role llama_cpp"):
+        load_catalog(role.parent)
+
+
+@pytest.mark.parametrize("page", ["meta/argument_specs.yml", "tasks/build.yml"])
+def test_a_missing_page_names_its_role(role: Path, page: str) -> None:
+    (role / page).unlink()
+    with pytest.raises(ProvisionError, match="role llama_cpp"):
+        load_catalog(role.parent)
+
+
+def test_our_own_roles_are_readable_and_compile() -> None:
+    catalog = load_catalog()
+    assert {"llama_cpp", "litellm"} <= catalog.services.keys()
+    assert catalog_from(json.loads(json.dumps(compile_catalog()))) == catalog
+    stages = [STAGES.index(service.stage) for service in catalog.services.values()]
+    assert stages == sorted(stages)

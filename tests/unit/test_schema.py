@@ -1,0 +1,89 @@
+"""The JSON schema: what an editor is told agrees with what the loader accepts and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from provisioner.catalog import load_catalog
+from provisioner.loader.document import parse_document
+from provisioner.schema import file_schema
+from provisioner.spec import Spec
+from provisioner.starter import STARTER
+from provisioner.state import Secret
+
+CASES = Path(__file__).parents[1] / "cases" / "loader"
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft7Validator:
+    schema = file_schema(load_catalog(Path(__file__).parent / "fixtures" / "catalog"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    return jsonschema.Draft7Validator(schema)
+
+
+def read(text: str) -> Any:
+    """The file as an editor's YAML 1.2 reads it: a secret is its name."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shown(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [shown(one) for one in value]
+        return value.name if isinstance(value, Secret) else value
+
+    return shown(parse_document(text.encode()).data)
+
+
+@pytest.mark.parametrize("name", ["design-page", "minimal", "gpu-forms", "sizes", "engine", "merge-key-and-alias"])
+def test_what_the_loader_reads_is_valid(name: str, validator: jsonschema.Draft7Validator) -> None:
+    case = yaml.safe_load((CASES / f"{name}.yml").read_text())
+    assert [error.message for error in validator.iter_errors(read(case["file"]))] == []
+
+
+REFUSED = [
+    "unknown-keys",
+    "unknown-service",
+    "wrong-units",
+    "names-that-hosts-refuse",
+    "http-for-incus",
+    "hosts-of-wrong-kinds",
+    "models-of-no-source",
+    "required-options",
+    "internal-options",
+    "option-types",
+    "option-without-a-value",
+    "wrong-containers",
+    "nothing-of-a-lab",
+    "empty-alias",
+]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_loader_refuses_is_marked(name: str, validator: jsonschema.Draft7Validator) -> None:
+    case = yaml.safe_load((CASES / f"{name}.yml").read_text())
+    assert list(validator.iter_errors(read(case["file"])))
+
+
+def test_the_starter_is_valid(validator: jsonschema.Draft7Validator) -> None:
+    validator.validate(read(STARTER.format(file="homelab.yml")))
+
+
+def test_an_editor_learns_an_option(validator: jsonschema.Draft7Validator) -> None:
+    services = validator.schema["$defs"]["Container"]["properties"]["services"]["properties"]
+    options = services["llama_cpp"]["properties"]
+    assert options["port"] == {"type": "integer", "default": 8080, "description": "TCP port."}
+    assert options["kv_cache"]["properties"]["k"]["enum"] == ["f16", "q8_0", "q4_0"]
+    assert options["api_key"]["description"].endswith("write `!secret NAME`.")
+    assert "listen" not in options
+    assert options["expose"]["enum"] == ["host", "lan"]
+    assert services["llama_cpp"]["required"] == ["model"]
+
+
+def test_it_has_every_key_of_the_file(validator: jsonschema.Draft7Validator) -> None:
+    assert validator.schema["properties"].keys() == Spec.model_fields.keys()
+    assert "ServiceSpec" not in validator.schema["$defs"]

@@ -1,0 +1,131 @@
+"""What ``provision init`` writes: a first file that loads, and secrets that nobody else can read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from provisioner.catalog import Catalog, load_catalog
+from provisioner.errors import InputError
+from provisioner.loader import load
+from provisioner.starter import write_missing_secrets, write_starter
+
+FILE = Path("homelab.yml")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog(Path(__file__).parent / "fixtures" / "catalog")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("own_roles", [False, True], ids=["fixtures", "roles"])
+def test_a_first_file_loads_when_its_secrets_are_written(own_roles: bool, catalog: Catalog) -> None:
+    catalog = load_catalog() if own_roles else catalog
+    file, schema = write_starter(FILE, catalog)
+    with pytest.raises(InputError, match="litellm_key"):
+        load(file, catalog, run_secret_command=False)
+    assert write_missing_secrets(file, catalog).generated == ("llama_key", "litellm_key")
+    loaded = load(file, catalog, run_secret_command=False)
+    assert (loaded.spec.name, list(loaded.spec.containers), loaded.warnings) == ("homelab", ["llama", "gateway"], ())
+    assert "llama_cpp" in schema.read_text()
+
+
+def test_the_file_names_its_schema(folder: Path, catalog: Catalog) -> None:
+    _, schema = write_starter(folder / "new" / "lab.yml", catalog)
+    first = (folder / "new" / "lab.yml").read_text().splitlines()[0]
+    assert first == "# yaml-language-server: $schema=.provision/homelab.schema.json"
+    assert schema == folder / "new" / ".provision" / "homelab.schema.json"
+    assert json.loads(schema.read_text())["required"] == ["name", "containers"]
+
+
+def test_a_file_that_is_there_is_never_overwritten(catalog: Catalog) -> None:
+    FILE.write_text("mine\n")
+    with pytest.raises(InputError, match=r"Unable to write homelab\.yml"):
+        write_starter(FILE, catalog)
+    assert FILE.read_text() == "mine\n"
+
+
+LAB = """\
+name: lab
+hosts:
+  pve: { proxmox: "https://pve:8006", user: root@pam, token: { id: ci, secret: !secret pve-token } }
+upstreams:
+  cloud: { model: a/b, api_key: !secret cloud }
+containers:
+  a: { services: { llama_cpp: { model: m, api_key: !secret shared } } }
+  b: { services: { litellm: { master_key: !secret shared, aliases: { x: [cloud] } } } }
+  c: { services: { desktop: { user: u, password: !secret mine } } }
+  d: { services: { desktop: { user: u, password: !secret own, mounts: [{ path: /srv, password: !secret nas }] } } }
+"""
+
+
+def test_only_secrets_of_this_lab_are_generated(catalog: Catalog) -> None:
+    FILE.write_text(LAB)
+    Path("secrets.env").write_text("# kept\nmine=kept")
+    Path("secrets.env").chmod(0o600)
+    written = write_missing_secrets(FILE, catalog)
+    assert written.file == Path("secrets.env")
+    assert written.generated == ("shared", "own")
+    assert written.needed == ("pve-token", "cloud", "nas")
+    lines = written.file.read_text().splitlines()
+    assert lines[:2] == ["# kept", "mine=kept"]
+    values = dict(line.split("=", 1) for line in lines[2:])
+    assert values.keys() == {"shared", "own"}
+    assert values["shared"].startswith("sk-"), "the prefix of the one use that wants one"
+    assert len(values["own"]) == 48
+    assert written.file.stat().st_mode & 0o777 == 0o600
+    assert not list(Path().glob(".secrets*"))
+
+
+def test_a_second_time_nothing_is_written(catalog: Catalog) -> None:
+    FILE.write_text(LAB)
+    write_missing_secrets(FILE, catalog)
+    before = Path("secrets.env").read_bytes()
+    again = write_missing_secrets(FILE, catalog)
+    assert (again.generated, again.needed) == ((), ("pve-token", "cloud", "nas"))
+    assert Path("secrets.env").read_bytes() == before
+
+
+def test_every_secret_is_another_one(catalog: Catalog) -> None:
+    FILE.write_text(LAB)
+    write_missing_secrets(FILE, catalog)
+    values = [line.split("=")[1].removeprefix("sk-") for line in Path("secrets.env").read_text().splitlines()[1:]]
+    assert len(values) == len(set(values)) == 3
+
+
+def test_a_secret_of_the_environment_is_not_written(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    FILE.write_text(LAB)
+    monkeypatch.setenv("PROVISION_SECRET_SHARED", "sk-x")
+    monkeypatch.setenv("PROVISION_SECRET_PVE_TOKEN", "x")
+    written = write_missing_secrets(FILE, catalog)
+    assert (written.generated, written.needed) == (("mine", "own"), ("cloud", "nas"))
+
+
+def test_a_file_with_a_command_lacks_nothing(catalog: Catalog) -> None:
+    FILE.write_text(f'{LAB}secrets: {{ command: ["pass", "{{name}}"] }}\n')
+    assert write_missing_secrets(FILE, catalog).generated == ()
+    assert not Path("secrets.env").exists()
+
+
+def test_a_wrong_file_gets_no_secrets(catalog: Catalog) -> None:
+    FILE.write_text(f"{LAB}oops: 1\n")
+    with pytest.raises(InputError, match="oops"):
+        write_missing_secrets(FILE, catalog)
+    assert not Path("secrets.env").exists()
+
+
+def test_a_secrets_file_for_others_to_read_is_refused_untouched(catalog: Catalog) -> None:
+    FILE.write_text(LAB)
+    Path("secrets.env").write_text("mine=kept\n")
+    Path("secrets.env").chmod(0o644)
+    with pytest.raises(InputError, match=r"chmod 600 secrets\.env"):
+        write_missing_secrets(FILE, catalog)
+    assert Path("secrets.env").read_text() == "mine=kept\n"
