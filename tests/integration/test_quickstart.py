@@ -31,7 +31,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     first = lab.provision("up", "--yes", "--json")
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--yes", "--json")
+    ended = lab.provision("destroy", "--yes", "--lab", "e2e", "--json")
     assert ended.code == 0, ended.out + ended.err
 
 
@@ -198,10 +198,10 @@ def test_models_are_shared_read_only(lab: Lab) -> None:
 
 
 def test_destroy_leaves_nothing(lab: Lab) -> None:
-    ran = lab.provision("destroy", "--yes", "--json")
+    ran = lab.provision("destroy", "--yes", "--lab", "e2e", "--json")
     assert ran.code == 0, ran.out + ran.err
     assert lab.incus("list", "--format", "csv") == ""
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
     assert [one["name"] for one in volumes if one["type"] == "custom"] == []
-    assert lab.provision("destroy", "--yes").code == 0
+    assert lab.provision("destroy", "--yes", "--lab", "e2e").code == 0
     assert Path(lab.folder / "homelab.yml").exists()
