@@ -63,8 +63,9 @@ class Console:
 
     def hide(self, secrets: Iterable[Secret]) -> None:
         """Never print these values, whoever says them: the last line of defence, not the first."""
-        values = {secret.reveal() for secret in secrets if secret.is_known}
-        self._hidden = tuple(sorted((one for one in values if len(one) >= SHORTEST_SECRET), key=len, reverse=True))
+        values = [secret.reveal() for secret in secrets if secret.is_known]
+        shown = {form for one in values if len(one) >= SHORTEST_SECRET for form in (one, lines.escaped(one))}
+        self._hidden = tuple(sorted(shown, key=len, reverse=True))
 
     @property
     def style(self) -> Style:

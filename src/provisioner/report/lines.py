@@ -31,6 +31,11 @@ def json_line(kind: str, content: Mapping[str, Any]) -> str:
     return json.dumps({"type": kind, **plain_value(content)}, ensure_ascii=False)
 
 
+def escaped(text: str) -> str:
+    """``text`` as it looks inside a line."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 def event_type(event: object) -> str:
     """``PlannedChange`` → ``planned_change``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()

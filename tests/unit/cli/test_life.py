@@ -171,6 +171,20 @@ def test_an_unforeseen_error_is_short_unless_verbose(world: World) -> None:
     assert ENGINE_KEY not in short.err + long.err
 
 
+@pytest.mark.parametrize("form", [(), ("--json",), ("-v",)])
+def test_a_secret_that_somebody_else_says_is_masked(
+    world: World, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
+) -> None:
+    awkward = 'canary "quoted" \\ back'
+    monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", awkward)
+    told = f"the engine said: {awkward}, twice: {awkward}"
+    world.failures["site.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "install | Unpack", told),)
+    answer = world.command("up", "--yes", *form)
+    assert answer.code == 1
+    assert "the engine said: ********, twice: ********" in answer.out + answer.err
+    assert "canary" not in answer.out + answer.err
+
+
 def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     rows = [line.split() for line in world.command("status").out.splitlines()[1:]]
     assert [row[2] for row in rows] == ["missing", "missing"]
