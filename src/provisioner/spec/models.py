@@ -42,6 +42,7 @@ class _Part(BaseModel):
         arbitrary_types_allowed=True,
         allow_inf_nan=False,
         protected_namespaces=(),
+        defer_build=True,  # most parts are only ever validated as part of the whole: halves the cost of this module
     )
 
 
