@@ -55,7 +55,6 @@ class FakeProvider(Provider):
         self.programs: dict[str, Program] = dict(PROGRAMS)
         self.containers: dict[str, Container] = {}
         self.volumes: dict[str, Volume] = {}
-        self.exports: dict[bytes, Volume] = {}
         self._lock = threading.RLock()
 
     def check_available(self) -> None:
@@ -113,7 +112,7 @@ class FakeProvider(Provider):
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Give it an address, unless it is one of ``never_ready``."""
-        container = self._container(instance.name)
+        container = self._container(instance.name, f"Unable to wait for container {instance.name}")
         if instance.name in self.never_ready or container.instance.status is not Status.RUNNING:
             details = f"It was not ready after {timeout_s:.0f} s.\nThe end of its console:\n(empty)"
             raise ReadyTimeoutError(f"Unable to start container {instance.name}", details=details)
@@ -132,9 +131,10 @@ class FakeProvider(Provider):
         timeout_s: float | None = None,  # noqa: ARG002 - its programs end at once
     ) -> Execution:
         """Run one of ``programs``; any other command is missing (127), as it would be in an empty container."""
-        container = self._container(name)
+        what = f"Unable to run {command[0]} in container {name}"
+        container = self._container(name, what)
         if container.instance.status is not Status.RUNNING:
-            raise ProviderError(f"Unable to run {command[0]} in container {name}", details="It is not running.")
+            raise ProviderError(what, details="It is not running.")
         program = self.programs.get(command[0])
         if program is None:
             return Execution(127, b"", b"Command not found")
@@ -146,15 +146,16 @@ class FakeProvider(Provider):
         """Keep the file's bytes and mode; root owns everything here."""
         if (uid, gid) != (0, 0):
             raise NotImplementedError("the fake knows no other owner than root")
-        container = self._container(name)
+        container = self._container(name, f"Unable to copy a file to {path} in container {name}")
         content = source if isinstance(source, bytes) else source.read_bytes()
         container.files[path], container.modes[path] = content, mode
 
     def pull(self, name: str, path: str, target: Path) -> None:
         """Give a file's bytes back."""
-        files = self._container(name).files
+        what = f"Unable to copy {path} from container {name}"
+        files = self._container(name, what).files
         if path not in files:
-            raise ProviderError(f"Unable to copy {path} from container {name}", details="Not Found")
+            raise ProviderError(what, details="Not Found")
         target.write_bytes(files[path])
 
     def create_volume(self, volume: str, digest: str) -> None:
@@ -166,7 +167,7 @@ class FakeProvider(Provider):
 
     def mark_volume_ready(self, volume: str) -> None:
         """Mark it ready."""
-        self._volume(volume).ready = True
+        self._volume(volume, f"Unable to mark volume {volume}").ready = True
 
     def delete_volume(self, volume: str) -> None:
         """Delete it unless a container uses it."""
@@ -177,7 +178,7 @@ class FakeProvider(Provider):
 
     def export_volume(self, volume: str, target: Path) -> None:
         """Write its content."""
-        target.write_bytes(self._volume(volume).content)
+        target.write_bytes(self._volume(volume, f"Unable to export volume {volume}").content)
 
     def import_volume(self, volume: str, digest: str, source: Path) -> None:
         """Make it from an exported file."""
@@ -189,14 +190,14 @@ class FakeProvider(Provider):
         """Ansible cannot reach a container that exists only here; the variables say so."""
         return {"ansible_connection": "fake", "provision_instance": name}
 
-    def _container(self, name: str) -> Container:
+    def _container(self, name: str, what: str) -> Container:
         if name not in self.containers:
-            raise ProviderError(f"Unable to use container {name}", details="There is none.")
+            raise ProviderError(what, details="There is no such container.")
         return self.containers[name]
 
-    def _volume(self, name: str) -> Volume:
+    def _volume(self, name: str, what: str) -> Volume:
         if name not in self.volumes:
-            raise ProviderError(f"Unable to use volume {name}", details="There is none.")
+            raise ProviderError(what, details="There is no such volume.")
         return self.volumes[name]
 
     def _owned(self, instance: Instance, verb: str) -> Container | None:

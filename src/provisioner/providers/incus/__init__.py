@@ -25,9 +25,11 @@ class IncusProvider(Provider):
 
     kind: ClassVar[str] = "incus"
 
-    def __init__(self, host: str, *, endpoint: str | None = None) -> None:
+    def __init__(self, host: str, *, endpoint: str | None = None, profile: str = PROFILE) -> None:
         super().__init__(host)
         self.endpoint = endpoint or default_endpoint()
+        self.profile = profile
+        """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
         self._client = Client(self.endpoint)
 
     def check_available(self) -> None:
@@ -56,7 +58,7 @@ class IncusProvider(Provider):
         """Create the container from a local image, unprivileged and stopped, and read it back."""
         with self._worded(f"Unable to create container {instance.name}"):
             self._require_image(instance)
-            body = request_for(instance, self._root_disk, self._pool)
+            body = request_for(instance, self._root_disk, self._pool) | {"profiles": [self.profile]}
             try:
                 self._client.change("post", "instances", body=body)
             except WireError as error:
@@ -68,7 +70,7 @@ class IncusProvider(Provider):
     def start(self, instance: Instance) -> None:
         """Start the container; a running one is success."""
         with self._worded(f"Unable to start container {instance.name}"):
-            if self._owned(instance, "start")["status"] == "Running":
+            if self._owned(instance, "start").get("status") == "Running":
                 return
             self._change_state(instance.name, "start")
 
@@ -201,11 +203,11 @@ class IncusProvider(Provider):
     @cached_property
     def _root_disk(self) -> Mapping[str, str]:
         with failures.reachable(self.endpoint):
-            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", PROFILE)["devices"]
+            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
         root = next((one for one in devices.values() if is_root(one)), None)
         if root is None:
             raise UnavailableError(
-                f"Unable to use profile {PROFILE} of host {self.host}",
+                f"Unable to use profile {self.profile} of host {self.host}",
                 details="It has no root disk, so there is no storage pool to use.",
                 resolution="Run: sudo provision host prepare",
             )

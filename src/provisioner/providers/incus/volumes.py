@@ -30,7 +30,8 @@ def create(client: Client, pool: str, volume: str, digest: str) -> None:
     if found is not None:
         client.change("delete", "storage-pools", pool, "volumes", "custom", volume)
     # Shifted: every container sees the files under its own ids, whatever its id map is.
-    config = {ARTIFACT: digest, "security.shifted": "true"}
+    # The mode of its top folder is kept in its config: an import would make it 0711, which nobody but root can list.
+    config = {ARTIFACT: digest, "security.shifted": "true", "initial.mode": "0755"}
     body = {"name": volume, "type": "custom", "content_type": "filesystem", "config": config}
     client.change("post", "storage-pools", pool, "volumes", "custom", body=body)
 
@@ -56,7 +57,7 @@ def export(client: Client, pool: str, volume: str, target: Path) -> None:
     place = ("storage-pools", pool, "volumes", "custom", volume, "backups")
     if client.find(*place, _EXPORT) is not None:
         client.change("delete", *place, _EXPORT)
-    body = {"name": _EXPORT, "volume_only": True, "optimized_storage": False, "compression_algorithm": "zstd -3 -T0"}
+    body = {"name": _EXPORT, "volume_only": True, "optimized_storage": False, "compression_algorithm": "zstd -1 -T0"}
     client.change("post", *place, body=body)
     try:
         with closing(wire.UnixConnection(client.endpoint, timeout_s=None)) as connection:

@@ -1,0 +1,146 @@
+"""The client's side of HTTP and websockets, against a daemon that answers what a broken or slow one would."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.incus import IncusProvider, files, wire
+from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
+
+Serve = Callable[[bytes], Path]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Start a daemon that gives one fixed answer to each connection and then closes it."""
+    opened: list[socket.socket] = []
+
+    def start(answer: bytes) -> Path:
+        path = tmp_path / "unix.socket"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(path))
+        listener.listen()
+        opened.append(listener)
+
+        def loop() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.recv(1 << 16)
+
+        threading.Thread(target=loop, daemon=True).start()
+        return path
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def http(body: bytes, status: str = "200 OK", *, size: int | None = None) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if size is None else size}\r\nX-Incus-type: file\r\n\r\n"
+    return head.encode() + body
+
+
+def frame(payload: bytes, opcode: int = 2) -> bytes:
+    """A frame from a server: like a client's, without the mask."""
+    whole = encoded(payload, opcode=opcode)
+    head = len(whole) - len(payload) - 4
+    return bytes([whole[0], whole[1] & 0x7F]) + whole[2:head] + payload
+
+
+def read_all(sockets: WebSocket) -> bytes:
+    sockets._connection.sock.setblocking(True)
+    output = sockets.parse()
+    while not sockets.ended:
+        output += sockets.receive()
+    return output
+
+
+UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+END = frame(b"", opcode=1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 300_000])
+def test_frames_of_every_size(serve: Serve, size: int) -> None:
+    path = serve(UPGRADE + frame(b"x" * size) + frame(b"y") + END)
+    opened = WebSocket(str(path), "/1.0")
+    assert read_all(opened) == b"x" * size + b"y"
+    opened.close()
+
+
+def test_pings_closes_and_split_messages_are_no_output(serve: Serve) -> None:
+    split = bytes([0x02, 3]) + b"abc" + bytes([0x80, 3]) + b"def"
+    path = serve(UPGRADE + frame(b"keepalive", opcode=9) + split + frame(b"", opcode=8) + frame(b"after"))
+    opened = WebSocket(str(path), "/1.0")
+    assert read_all(opened) == b"abcdef"
+    opened.close()
+
+
+def test_output_that_breaks_off_is_no_output(serve: Serve) -> None:
+    opened = WebSocket(str(serve(UPGRADE + frame(b"abc") + b"\x82\x05de")), "/1.0")
+    with pytest.raises(wire.WireError, match="in the middle of the output"):
+        read_all(opened)
+    opened.close()
+
+
+def test_a_refused_websocket_says_its_status(serve: Serve) -> None:
+    with pytest.raises(wire.WireError) as caught:
+        WebSocket(str(serve(http(b"", "404 Not Found"))), "/1.0/operations/x/websocket?secret=s3cret")
+    assert caught.value.status == 404
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_client_s_frames_are_masked() -> None:
+    assert END_OF_INPUT == b"\x81\x80\x00\x00\x00\x00"
+    assert encoded(b"ab")[1] & 0x80
+
+
+def test_a_failed_operation_is_an_error_though_its_http_status_is_200(serve: Serve) -> None:
+    path = serve(http(b'{"type":"error","error_code":400,"error":"Command not found","metadata":null}'))
+    with pytest.raises(wire.WireError, match="Command not found"):
+        wire.call(str(path), "GET", "/1.0/operations/x/wait")
+
+
+def test_an_answer_that_is_no_json_is_shown(serve: Serve) -> None:
+    with pytest.raises(wire.WireError, match="bad gateway"):
+        wire.call(str(serve(http(b"bad gateway", "502 Bad Gateway"))), "GET", "/1.0")
+
+
+def test_a_file_that_does_not_arrive_whole_is_not_kept(serve: Serve, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"before")
+    with pytest.raises(wire.WireError, match="10 bytes were announced, 3 arrived"):
+        files.pull(str(serve(http(b"abc", size=10))), "one", "/file", target)
+    assert target.read_bytes() == b"before"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["target", "unix.socket"]
+
+
+def test_a_missing_socket_names_the_command_that_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        IncusProvider("box", endpoint=str(tmp_path / "unix.socket")).check_available()
+    assert "sudo provision host prepare" in caught.value.resolution
+
+
+def test_a_dead_daemon_is_told_from_a_missing_one(tmp_path: Path) -> None:
+    path = tmp_path / "unix.socket"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with pytest.raises(UnavailableError) as caught:
+        IncusProvider("box", endpoint=str(path)).check_available()
+    assert "incusd" in caught.value.resolution
+    with pytest.raises(ProviderError) as failed:
+        IncusProvider("box", endpoint=str(path)).execute("one", ["true"])
+    assert "Unable to run true in container one" in failed.value.message
+    assert str(path) in failed.value.details

@@ -1,0 +1,98 @@
+"""What is asked of Incus is read back as the same value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.providers.incus.translate import address_in, bytes_of, instance_of, request_for
+from provisioner.state import Device, Instance, InstanceKind, Status
+
+ROOT = {"type": "disk", "path": "/", "pool": "fast"}
+GIB = 2**30
+
+
+def echo(request: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What Incus shows of a container that it made from ``request``."""
+    return {"status": "Stopped", "state": None, **request, **more}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Instance("plain", "box", "lab", "debian/12"),
+        Instance("full", "box", "lab", "debian/13", cpu=3, memory=5 * GIB, disk=10 * GIB, nesting=True),
+        Instance("odd", "box", "lab", "debian/12", memory=1_234_567_890, kind=InstanceKind.BUILDER),
+        Instance(
+            "devices",
+            "box",
+            "lab",
+            "debian/12",
+            disk=GIB,
+            devices=(
+                Device("data", "volume", {"volume": "v", "path": "/srv", "readonly": "false"}),
+                Device("model", "volume", {"volume": "m", "path": "/srv/m", "readonly": "true"}),
+                Device("web", "publish", {"listen": "0.0.0.0:80", "connect": "127.0.0.1:8080"}),
+            ),
+        ),
+    ],
+    ids=lambda one: one.name,
+)
+def test_a_container_is_read_back_as_it_was_asked_for(wanted: Instance) -> None:
+    assert instance_of(echo(request_for(wanted, ROOT, "slow")), "box") == wanted
+
+
+def test_containers_are_unprivileged_and_volumes_come_from_their_pool() -> None:
+    volume = Device("data", "volume", {"volume": "v", "path": "/srv", "readonly": "true"})
+    request = request_for(Instance("one", "box", "lab", "debian/12", disk=GIB, devices=(volume,)), ROOT, "slow")
+    assert request["config"]["security.privileged"] == "false"
+    assert request["devices"]["root"] == {**ROOT, "size": str(GIB)}
+    assert request["devices"]["data"]["pool"] == "slow"
+
+
+def test_devices_of_others_are_no_drift() -> None:
+    found = echo(request_for(Instance("one", "box", "lab", "debian/12"), ROOT, "p"))
+    found["devices"]["fuse"] = {"type": "unix-char", "path": "/dev/fuse"}
+    assert instance_of(found, "box").devices == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "attribute", "seen"),
+    [
+        ("limits.cpu", "0-2,7", "cpu", 4),
+        ("limits.memory", "2GB", "memory", 2 * 10**9),
+        ("limits.memory", "50%", "memory", 0),
+        ("security.nesting", "true", "nesting", True),
+    ],
+)
+def test_what_somebody_changed_by_hand_is_seen(key: str, value: str, attribute: str, seen: object) -> None:
+    found = echo(request_for(Instance("one", "box", "lab", "debian/12", memory=GIB), ROOT, "p"))
+    found["config"][key] = value
+    assert getattr(instance_of(found, "box"), attribute) == seen
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512MiB", 512 * 2**20), ("1GB", 10**9), ("7", 7), ("7B", 7), ("10 GiB", 10 * GIB), ("", None), (None, None)],
+)
+def test_sizes_of_incus(text: str | None, size: int | None) -> None:
+    assert bytes_of(text) == size
+
+
+def test_status_and_address() -> None:
+    cards = {
+        "lo": {"addresses": [{"family": "inet", "scope": "local", "address": "127.0.0.1"}]},
+        "eth0": {
+            "addresses": [
+                {"family": "inet6", "scope": "link", "address": "fe80::1"},
+                {"family": "inet", "scope": "global", "address": "10.0.0.7"},
+            ]
+        },
+    }
+    request = request_for(Instance("one", "box", "lab", "debian/12"), ROOT, "p")
+    found = instance_of(echo(request, status="Running", state={"network": cards}), "box")
+    assert (found.status, found.address) == (Status.RUNNING, "10.0.0.7")
+    assert instance_of(echo(request, status="Error"), "box").status is Status.ERROR
+    assert address_in({"network": None}) is None
+    assert address_in({"network": {"eth0": {"addresses": []}}}) is None
