@@ -86,6 +86,7 @@ def up(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     ensure_artifacts(built, effects.providers, lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
     apply_instances(made.of("create", "start"), effects.providers, effects.emit)
     wanted = _wanted(desired, targets)
+    _wait_until_ready(wanted, effects)
     configure(wanted, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
     facts = probe(wanted, effects.providers)
     findings = judge(Fleet(lab.name, wanted), observe(lab, effects), facts)
@@ -184,6 +185,12 @@ def _refuse_changes(made: Plan) -> None:
 
 def _delete(made: Plan, effects: Effects) -> None:
     apply_instances(made.of("delete"), effects.providers, effects.emit)
+
+
+def _wait_until_ready(wanted: Sequence[Instance], effects: Effects) -> None:
+    """Also those that ran before: their host may have started them a moment ago."""
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        list(pool.map(lambda one: effects.providers[one.host].wait_until_ready(one), wanted))
 
 
 def _wanted(desired: Fleet, targets: Sequence[str]) -> tuple[Instance, ...]:

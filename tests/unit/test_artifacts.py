@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.artifacts import ensure_artifacts
-from provisioner.errors import PlaybookError
+from provisioner.errors import PlaybookError, ProviderError
 from provisioner.events import ApplyErrored, ApplyProgress, Event
-from provisioner.providers.fake import FakeProvider
+from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Artifact, Secret
 
@@ -26,7 +26,7 @@ class Builds:
         self.failures = tuple(failures)
         self.runs = 0
 
-    def __call__(  # the words of ``runner.run_playbook``
+    def __call__(
         self,
         playbook: str,
         inventory: str,
@@ -34,6 +34,7 @@ class Builds:
         on_task: Callable[[TaskEvent], None],
         secrets: Sequence[Secret] = (),
     ) -> PlaybookResult:
+        """Note the run; fill every volume that is empty."""
         assert playbook == "artifacts.yml"
         assert not secrets
         self.runs += 1
@@ -129,3 +130,18 @@ def test_one_failure_of_two_keeps_the_other(box: FakeProvider, tmp_path: Path) -
         _ensure(box, [BUILT, MODEL], Builds(box, [failed]), tmp_path)
     assert box.containers == {}
     assert {name: volume.ready for name, volume in box.volumes.items()} == {BUILT.volume: True}
+
+
+def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path) -> None:
+    class Busy(FakeProvider):
+        def create_volume(self, volume: str, digest: str) -> None:
+            if volume == BUILT.volume:
+                raise ProviderError("Unable to create volume", details="another run is at it")
+            super().create_volume(volume, digest)
+
+    busy = Busy("box")
+    busy.volumes[BUILT.volume] = box.volumes.setdefault(BUILT.volume, Volume("theirs"))
+    with pytest.raises(ProviderError, match="another run is at it"):
+        _ensure(busy, [BUILT, MODEL], Builds(busy), tmp_path)
+    assert set(busy.volumes) == {BUILT.volume}
+    assert busy.containers == {}

@@ -84,6 +84,8 @@ class _Build:
     folder: Path
     started: float = field(default_factory=monotonic)
     made: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
+    """Names of artifacts whose volume is ours to remove: one that another run is building is not."""
 
     def run(self) -> None:
         """Build all; whatever happens, no builder and no half-made volume stays."""
@@ -101,7 +103,9 @@ class _Build:
         for one in self.artifacts:
             self.emit(ApplyStart(one.name, "build"))
         with ThreadPoolExecutor(len(self.artifacts)) as pool:
-            list(pool.map(self._open, self.artifacts))
+            opening = [pool.submit(self._open, one) for one in self.artifacts]
+        for one in opening:
+            one.result()
         connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
         inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
         result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task)
@@ -116,6 +120,7 @@ class _Build:
     def _open(self, artifact: Artifact) -> None:
         provider, builder = self._provider(artifact), self._builder(artifact)
         provider.create_volume(artifact.volume, artifact.digest)
+        self.opened.add(artifact.name)
         provider.create(builder)
         provider.start(builder)
         provider.wait_until_ready(builder)
@@ -131,7 +136,7 @@ class _Build:
             remember(self.folder, artifact, provider)
 
     def _discard(self) -> None:
-        for one in self.artifacts:
+        for one in [one for one in self.artifacts if one.name in self.opened]:
             self._provider(one).delete(self._builder(one))
             if one.name not in self.made:
                 self._provider(one).delete_volume(one.volume)
