@@ -75,8 +75,7 @@ class Lab:
         """Write the file and its secrets."""
         (self.folder / "homelab.yml").write_text(text, encoding="utf-8")
         secrets = self.folder / "secrets.env"
-        quoted = MASTER_KEY.replace("\\", "\\\\").replace('"', '\\"')
-        secrets.write_text(f'master_key="{quoted}"\nengine_key="{ENGINE_KEY}"\n', encoding="utf-8")
+        secrets.write_text(f"master_key={MASTER_KEY}\nengine_key={ENGINE_KEY}\n", encoding="utf-8")
         secrets.chmod(0o600)
 
     def provision(self, *arguments: str) -> Ran:

@@ -60,13 +60,14 @@ def kill_processes(state: Path) -> None:
 
 
 def remove_cgroups(state: Path) -> None:
-    """Remove the control groups of containers that were killed; a group with processes is another Incus's, and stays."""
-    for name in (entry.name for entry in state.glob("containers/*")):
-        for kind in ("payload", "monitor"):
-            # v1 has a tree for each controller, v2 has one
-            for group in [*CGROUPS.glob(f"lxc.{kind}.{name}"), *CGROUPS.glob(f"*/lxc.{kind}.{name}")]:
-                if not any(file.read_text(encoding="ascii") for file in group.rglob("cgroup.procs")):
-                    _remove_tree(group)
+    """Remove the control groups of killed containers; a group in which something goes on running is another Incus's."""
+    names = [entry.name for entry in state.glob("containers/*")]
+    # where a group of that name was left before, LXC takes the name with a number
+    patterns = [f"lxc.{kind}.{name}{n}" for name in names for kind in ("payload", "monitor") for n in ("", "-[0-9]*")]
+    # v1 has a tree for each controller, v2 has one
+    for group in [group for pattern in patterns for tree in ("", "*/") for group in CGROUPS.glob(tree + pattern)]:
+        if _wait_until(lambda group=group: not _members(group), 5):  # type: ignore[misc]
+            _remove_tree(group)
 
 
 def unmount(state: Path) -> None:
@@ -127,6 +128,10 @@ def left(state: Path, bridge: str) -> list[str]:
     found += [f"chain {chain}" for chain in _chains() if chain.endswith(f".{bridge}")]
     found += [f"bridge {bridge}"] if Path("/sys/class/net", bridge).exists() else []
     return found + ([f"folder {state}"] if state.exists() else [])
+
+
+def _members(group: Path) -> str:
+    return "".join(file.read_text(encoding="ascii") for file in group.rglob("cgroup.procs"))
 
 
 def _remove_tree(group: Path) -> None:

@@ -1,11 +1,13 @@
 #!/bin/bash
-# build_image.sh NAME FILE - build a Debian image for Incus: FILE.meta.tar.xz, then FILE.squashfs (there = complete).
-# SUITE, PACKAGES (with commas), MIRROR and SECURITY_MIRROR (may be empty) come from the environment.
+# build_image.sh NAME FILE SUITE PACKAGE,… - build a Debian image for Incus: FILE.meta.tar.xz, then FILE.squashfs
+# (there = complete). MIRROR and SECURITY_MIRROR (may be empty) come from the environment.
 set -euo pipefail
-name=$1 file=$2
+env >&2; echo "$@" >&2
+name=$1 file=$2 suite=$3 packages=$4
 needed_kib=$((3 * 1024 * 1024))
 
 if [ -z "${BUILD_FOLDER-}" ]; then
+  mkdir -p "$(dirname "$file")"
   # one builder per image at a time; who waited finds it done
   exec {lock}>"$file.lock"
   flock "$lock"
@@ -15,7 +17,7 @@ if [ -z "${BUILD_FOLDER-}" ]; then
   trap 'rm -rf --one-file-system "$BUILD_FOLDER" "$file.lock"' EXIT
   export BUILD_FOLDER
   # mounts made in a namespace of its own end with the build, however it ends
-  unshare --mount --propagation private "$0" "$name" "$file"
+  unshare --mount --propagation private "$0" "$@"
   exit
 fi
 
@@ -60,15 +62,15 @@ rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin
 HOOK
 
 {
-  echo "deb $MIRROR $SUITE main"
-  echo "deb $MIRROR $SUITE-updates main"
-  if [ -n "${SECURITY_MIRROR-}" ]; then echo "deb $SECURITY_MIRROR $SUITE-security main"; fi
+  echo "deb $MIRROR $suite main"
+  echo "deb $MIRROR $suite-updates main"
+  if [ -n "${SECURITY_MIRROR-}" ]; then echo "deb $SECURITY_MIRROR $suite-security main"; fi
 } >"$work/sources"
-mmdebstrap --quiet --mode=root --variant=minbase --include="$PACKAGES" \
+mmdebstrap --verbose --mode=root --variant=minbase --include="$packages" \
   --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/doc/*' \
-  --customize-hook="sh $work/customize.sh \"\$1\"" "$SUITE" "$work/rootfs.tar" "$work/sources" >&2
+  --customize-hook="sh $work/customize.sh \"\$1\"" "$suite" "$work/rootfs.tar" "$work/sources" >&2
 tar2sqfs --quiet --force --compressor zstd --comp-extra level=3 "$work/rootfs.squashfs" <"$work/rootfs.tar" >&2
 
 mkdir "$work/templates"
@@ -78,7 +80,7 @@ printf '127.0.0.1\tlocalhost\n127.0.1.1\t{{ container.name }}\n::1\tlocalhost ip
 cat >"$work/metadata.yaml" <<META
 architecture: $(uname -m)
 creation_date: $(date +%s)
-properties: {description: "$name (built here)", os: Debian, release: $SUITE}
+properties: {description: "$name (built here)", os: Debian, release: $suite}
 templates:
   /etc/hostname: {when: [create, copy], template: hostname.tpl}
   /etc/hosts: {when: [create, copy], template: hosts.tpl}
