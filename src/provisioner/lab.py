@@ -14,7 +14,7 @@ from provisioner.model_files import local_models, missing_files
 from provisioner.resolve import desired_fleet, host_of, problems
 from provisioner.resolve.engines import model_of, services_of
 from provisioner.spec import Spec
-from provisioner.state import Fleet
+from provisioner.state import Fleet, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Lab:
         """What the file asks for; reads and hashes the models' files."""
         used = {model_of(service, page) for _, service, page in services_of(self.spec, self.catalog)}
         models = {name: model for name, model in self.spec.models.items() if name in used}
-        files = local_models(models, self.loaded.path.resolve().parent)
+        files = local_models(models)
         return desired_fleet(self.spec, self.catalog, files, architectures)
 
     def used_hosts(self) -> tuple[str, ...]:
@@ -61,11 +61,15 @@ class Lab:
             )
 
 
-def open_lab(path: Path, *, run_secret_command: bool = False) -> Lab:
-    """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing."""
+def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: bool = True) -> Lab:
+    """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing.
+
+    Without ``needs_secrets`` a secret may have no value: what stops or deletes uses none.
+    """
     catalog = load_catalog()
-    loaded = load(path, catalog, run_secret_command=run_secret_command)
-    found = [*problems(loaded.spec, catalog), *missing_files(loaded.spec.models, path.resolve().parent)]
-    if found:
-        raise loaded.error(found)
+
+    def rules(spec: Spec) -> list[Problem]:
+        return [*problems(spec, catalog), *missing_files(spec.models)]
+
+    loaded = load(path, catalog, run_secret_command=run_secret_command, needs_secrets=needs_secrets, rules=rules)
     return Lab(loaded, catalog)

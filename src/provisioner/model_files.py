@@ -14,33 +14,33 @@ from provisioner.state import Problem
 BUILTIN_TINY = "builtin:tiny"
 
 
-def local_models(models: Mapping[str, Model], folder: Path) -> dict[str, ModelFile]:
-    """A ``ModelFile`` for each model; ``file:`` sources are relative to ``folder``. Writes only into the cache.
+def local_models(models: Mapping[str, Model]) -> dict[str, ModelFile]:
+    """A ``ModelFile`` for each model; ``file:`` sources are absolute by now. Writes only into the cache.
 
     Sources that ``missing_files`` names must not be asked for.
     """
-    return {name: _file_of(model, folder) for name, model in models.items()}
+    return {name: _file_of(model) for name, model in models.items()}
 
 
-def missing_files(models: Mapping[str, Model], folder: Path) -> Iterable[Problem]:
+def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
     """A problem for each ``file:`` source that is not there."""
     for name, model in models.items():
-        if model.source.startswith("file:") and not _path(model, folder).is_file():
-            yield Problem(("models", name, "source"), f"no file {_path(model, folder)}")
+        if model.source.startswith("file:") and not _path(model).is_file():
+            yield Problem(("models", name, "source"), f"no file {_path(model)}")
 
 
-def _file_of(model: Model, folder: Path) -> ModelFile:
+def _file_of(model: Model) -> ModelFile:
     if model.source == BUILTIN_TINY:
         from provisioner.tiny_model import SHA256, ensure_tiny_model
 
         file = ensure_tiny_model(paths.cache() / "models")
         return ModelFile(str(file), file.name, SHA256)
-    file = _path(model, folder)
+    file = _path(model)
     return ModelFile(str(file), file.name, model.sha256 or _sha256(file))
 
 
-def _path(model: Model, folder: Path) -> Path:
-    return folder / Path(model.source.removeprefix("file:")).expanduser()
+def _path(model: Model) -> Path:
+    return Path(model.source.removeprefix("file:"))
 
 
 def _sha256(file: Path) -> str:

@@ -221,3 +221,15 @@ def test_the_command_is_not_run_for_a_file_that_is_wrong(catalog: Catalog) -> No
     with pytest.raises(InputError, match="oops"):
         load(FILE, catalog, run_secret_command=True)
     assert not list(Path().glob("ran-*"))
+
+
+def test_what_uses_no_secret_needs_none(tmp_path: Path) -> None:
+    file = tmp_path / "homelab.yml"
+    file.write_text(
+        'name: a\nmodels: { m: { source: "builtin:tiny" } }\n'
+        "containers: { c: { services: { llama_cpp: { model: m, api_key: !secret absent } } } }\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError, match="absent"):
+        load(file, load_catalog(), run_secret_command=False)
+    assert load(file, load_catalog(), run_secret_command=False, needs_secrets=False).spec.name == "a"

@@ -104,8 +104,8 @@ class _Build:
             self.emit(ApplyStart(one.name, "build"))
         with ThreadPoolExecutor(len(self.artifacts)) as pool:
             opening = [pool.submit(self._open, one) for one in self.artifacts]
-        for one in opening:
-            one.result()
+        for opened in opening:
+            opened.result()
         connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
         inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
         result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task)

@@ -26,12 +26,12 @@ class Session:
     open_providers: Callable[[Lab], Mapping[str, Provider]] | None = None
     run_playbook: Callable[..., PlaybookResult] | None = None
 
-    def open_lab(self, file: Path, *, with_secrets: bool = False) -> Lab:
+    def open_lab(self, file: Path, *, with_secrets: bool = False, needs_secrets: bool = True) -> Lab:
         """The lab of ``file``, its warnings said; ``with_secrets`` runs the commands that give the secrets' values."""
         from provisioner.events import Diagnostic
         from provisioner.lab import open_lab
 
-        lab = open_lab(file, run_secret_command=with_secrets)
+        lab = open_lab(file, run_secret_command=with_secrets, needs_secrets=needs_secrets)
         self.console.hide(lab.loaded.secrets.values())
         for warning in lab.loaded.warnings:
             self.console.emit(Diagnostic("warning", lab.loaded.rendered(warning)))

@@ -30,7 +30,7 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
 
     if expanded and client:
         raise click.UsageError("--expanded and --client exclude each other.")
-    lab = session.open_lab(words.existing())
+    lab = session.open_lab(words.existing(), needs_secrets=False)
     if client:
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)

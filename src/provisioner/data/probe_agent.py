@@ -20,7 +20,7 @@ def health(port: int, path: str) -> "int | str":
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://127.0.0.1:{port}{path}", timeout=TIMEOUT_S) as answer:
-            return answer.status
+            return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
     except (urllib.error.URLError, OSError) as error:

@@ -27,16 +27,23 @@ __all__ = ["Loaded", "SecretUse", "environment_name", "load", "missing_secrets",
 Rules = Callable[[Spec], Iterable[Problem]]
 
 
-def load(path: Path, catalog: Catalog, *, run_secret_command: bool, rules: Rules = lambda _: ()) -> Loaded:
+def load(
+    path: Path,
+    catalog: Catalog,
+    *,
+    run_secret_command: bool,
+    needs_secrets: bool = True,
+    rules: Rules = lambda _: (),
+) -> Loaded:
     """Read and check a lab's file; raise ``InputError`` with all of its problems, those of ``rules`` included.
 
     A secret that only the file's command can give has no value unless ``run_secret_command``; the command is run
-    only for a file in which nothing is wrong.
+    only for a file in which nothing is wrong. Without ``needs_secrets`` none has to have a value.
     """
     document = _read(path)
     values, problems = _values(document, path)
     spec, parsed = _parsed(document, values, catalog, path)
-    missing = [] if problems else _missing(document, values)
+    missing = _missing(document, values) if needs_secrets and not problems else []
     problems += [*document.problems, *parsed.problems]
     if spec:
         problems += rules(spec)
