@@ -2,9 +2,14 @@
 # build_image.sh NAME FILE SUITE PACKAGE,… - build a Debian image for Incus: FILE.meta.tar.xz, then FILE.squashfs
 # (there = complete). MIRROR and SECURITY_MIRROR (may be empty) come from the environment.
 set -euo pipefail
-env >&2; echo "$@" >&2
 name=$1 file=$2 suite=$3 packages=$4
 needed_kib=$((3 * 1024 * 1024))
+
+fail() {
+  tail --lines=30 "$work/log" >&2
+  echo "Unable to build the image $name from $MIRROR" >&2
+  exit 1
+}
 
 if [ -z "${BUILD_FOLDER-}" ]; then
   mkdir -p "$(dirname "$file")"
@@ -13,9 +18,11 @@ if [ -z "${BUILD_FOLDER-}" ]; then
   flock "$lock"
   trap 'rm -f "$file.lock"' EXIT
   if [ -e "$file.squashfs" ]; then exit 0; fi
-  BUILD_FOLDER=$(mktemp -d /var/tmp/provision-image.XXXXXX)
+  export BUILD_FOLDER=/var/tmp/provision-image-${file##*/}
+  # a build that was killed may have left it
+  rm -rf --one-file-system "$BUILD_FOLDER"
+  mkdir "$BUILD_FOLDER"
   trap 'rm -rf --one-file-system "$BUILD_FOLDER" "$file.lock"' EXIT
-  export BUILD_FOLDER
   # mounts made in a namespace of its own end with the build, however it ends
   unshare --mount --propagation private "$0" "$@"
   exit
@@ -66,12 +73,12 @@ HOOK
   echo "deb $MIRROR $suite-updates main"
   if [ -n "${SECURITY_MIRROR-}" ]; then echo "deb $SECURITY_MIRROR $suite-security main"; fi
 } >"$work/sources"
-mmdebstrap --verbose --mode=root --variant=minbase --include="$packages" \
+mmdebstrap --mode=root --variant=minbase --include="$packages" \
   --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Languages "none"' \
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
   --dpkgopt='path-exclude=/usr/share/doc/*' \
-  --customize-hook="sh $work/customize.sh \"\$1\"" "$suite" "$work/rootfs.tar" "$work/sources" >&2
-tar2sqfs --quiet --force --compressor zstd --comp-extra level=3 "$work/rootfs.squashfs" <"$work/rootfs.tar" >&2
+  --customize-hook="sh $work/customize.sh \"\$1\"" "$suite" "$work/rootfs.tar" "$work/sources" >"$work/log" 2>&1 || fail
+tar2sqfs --quiet --force --compressor zstd --comp-extra level=3 "$work/rootfs.squashfs" <"$work/rootfs.tar" >>"$work/log" 2>&1 || fail
 
 mkdir "$work/templates"
 echo '{{ container.name }}' >"$work/templates/hostname.tpl"
