@@ -30,7 +30,7 @@ def test_a_build_with_variables_of_its_own_uses_no_others(role: Path) -> None:
     [
         ("tasks/build.yml", True),
         ("vars/build.yml", True),
-        ("files/precompile.cmake", True),
+        ("files/less_optimised.cmake", True),
         ("vars/main.yml", False),
         ("templates/llama-server.service.j2", False),
         ("tasks/configure.yml", False),
