@@ -257,9 +257,7 @@ def test_a_missing_volume_cannot_be_exported(host: Host) -> None:
 def test_ten_threads_share_one_provider(host: Host) -> None:
     one = host.running("one")
     with ThreadPoolExecutor(10) as pool:
-        outputs = list(
-            pool.map(lambda n: host.provider.execute(one.name, ["cat"], stdin=b"%d" % n).stdout, range(100))
-        )
+        outputs = list(pool.map(lambda n: host.provider.execute(one.name, ["cat"], stdin=b"%d" % n).stdout, range(100)))
         seen = list(pool.map(lambda _: host.seen(one), range(20)))
     assert outputs == [b"%d" % n for n in range(100)]
     assert seen == [one] * 20

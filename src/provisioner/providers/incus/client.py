@@ -81,6 +81,9 @@ class Client:
                 self._threads.client = pylxd.Client(endpoint=self.endpoint)
             except ClientConnectionFailed as error:
                 raise UnreachableError(str(error)) from error
+            # Incus closes idle connections after 30 s, pylxd keeps one per address: a second request to the same
+            # address about then, such as a stop by force after one that timed out, would meet a reset connection.
+            self._threads.client.api.session.headers["Connection"] = "close"
         return self._threads.client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def _may_enter(endpoint: str) -> bool:
 
 def _group(endpoint: str) -> str:
     try:
-        return Path(endpoint).group()
+        return grp.getgrgid(Path(endpoint).stat().st_gid).gr_name
     except (OSError, KeyError):
         return "incus-admin"
 
