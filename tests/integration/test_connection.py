@@ -1,0 +1,183 @@
+"""Ansible through our connection plugin, against a real container."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.providers.incus import IncusProvider
+from provisioner.state import Instance
+from tests.ansible_environment import ansible_environment
+
+pytestmark = pytest.mark.incus
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGE_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def provider(incus_lab: object) -> IncusProvider:
+    """The lab's Incus."""
+    assert incus_lab
+    return IncusProvider("box")
+
+
+@pytest.fixture(scope="module")
+def container(provider: IncusProvider) -> Iterator[str]:
+    """The name of a running container."""
+    lab = f"t{secrets.token_hex(4)}"
+    one = Instance(f"{lab}-one", "box", lab, "debian/12")
+    provider.create(one)
+    provider.start(one)
+    provider.wait_until_ready(one)
+    yield one.name
+    provider.delete(one)
+
+
+class Play:
+    """Runs tasks in a container and gives what ansible-playbook said."""
+
+    def __init__(self, provider: IncusProvider, container: str, folder: Path) -> None:
+        variables = {**provider.connection_variables(container), "ansible_python_interpreter": "/usr/bin/python3"}
+        self.inventory = folder / "hosts.yml"
+        self.inventory.write_text(yaml.safe_dump({"all": {"hosts": {"web": variables}}}), encoding="utf-8")
+        self.page = folder / "play.yml"
+
+    def __call__(self, *tasks: dict[str, Any], **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run ``tasks`` in the host "web" (the container's name is a variable)."""
+        play = {"hosts": "web", "gather_facts": False, "tasks": list(tasks)}
+        self.page.write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+        return subprocess.run(
+            ("ansible-playbook", "-i", str(self.inventory), str(self.page)),
+            env={**os.environ, **ansible_environment(ROOT), "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}
+            | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def play(provider: IncusProvider, container: str, tmp_path: Path) -> Play:
+    return Play(provider, container, tmp_path)
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_modules_run_with_facts_and_change_nothing_twice(play: Play) -> None:
+    tasks: list[dict[str, Any]] = [
+        {"ansible.builtin.setup": {"gather_subset": ["min"]}},
+        {"ansible.builtin.assert": {"that": ["ansible_facts.distribution == 'Debian'"]}},
+        {"ansible.builtin.file": {"path": "/srv/x", "state": "directory", "mode": "0755"}},
+        {"ansible.builtin.copy": {"content": "ä\n", "dest": "/srv/x/umlaut", "mode": "0644"}},
+        {"ansible.builtin.lineinfile": {"path": "/srv/x/umlaut", "line": "more"}},
+    ]
+    succeeded(play(*tasks))
+    assert "changed=0" in succeeded(play(*tasks[:-2]))
+
+
+def test_pipelining_leaves_no_files_behind(play: Play, provider: IncusProvider, container: str) -> None:
+    provider.execute(container, ["rm", "-rf", "/root/.ansible"])
+    succeeded(play({"ansible.builtin.command": "true", "changed_when": False}))
+    assert provider.execute(container, ["test", "-e", "/root/.ansible"]).returncode == 1
+
+
+def test_it_works_without_pipelining_too(play: Play) -> None:
+    succeeded(play({"ansible.builtin.command": "true"}, ANSIBLE_PIPELINING="0"))
+
+
+def test_files_of_any_size_go_in_and_out(play: Play, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(secrets.token_bytes(LARGE_BYTES))
+    copy = {"ansible.builtin.copy": {"src": str(source), "dest": "/srv/large", "mode": "0600"}}
+    fetch = {"ansible.builtin.fetch": {"src": "/srv/large", "dest": str(target), "flat": True}}
+    succeeded(play(copy, fetch))
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_another_user_can_be_become(play: Play) -> None:
+    become = {"become": True, "become_user": "nobody"}
+    done = play(
+        {"ansible.builtin.command": "id -un", "register": "who", "changed_when": False, **become},
+        {"ansible.builtin.assert": {"that": ["who.stdout == 'nobody'"]}},
+        {"ansible.builtin.copy": {"content": "x", "dest": "/run/lock/theirs", "mode": "0600"}, **become},
+        {"ansible.builtin.stat": {"path": "/run/lock/theirs"}, "register": "found"},
+        {"ansible.builtin.assert": {"that": ["found.stat.pw_name == 'nobody'"]}},
+    )
+    succeeded(done)
+
+
+def test_a_missing_container_is_unreachable_and_named(provider: IncusProvider, tmp_path: Path) -> None:
+    done = Play(provider, "no-such-container", tmp_path)({"ansible.builtin.raw": "true"})
+    assert "unreachable=1" in done.stdout
+    assert "no-such-container" in done.stdout + done.stderr
+
+
+def test_a_missing_socket_is_unreachable_and_says_what_to_do(
+    provider: IncusProvider, container: str, tmp_path: Path
+) -> None:
+    play = Play(provider, container, tmp_path)
+    text = play.inventory.read_text(encoding="utf-8").replace(provider.endpoint, str(tmp_path / "no.socket"))
+    play.inventory.write_text(text, encoding="utf-8")
+    done = play({"ansible.builtin.raw": "true"})
+    assert "unreachable=1" in done.stdout
+    assert "provision host prepare" in done.stdout + done.stderr
+
+
+COPIES = """
+import json, sys
+from ansible.errors import AnsibleError
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.loader import connection_loader, init_plugin_loader
+init_plugin_loader([])
+connection = connection_loader.get("provision_incus", PlayContext(), "/dev/null")
+connection.set_options(var_options={"provision_instance": sys.argv[1], "provision_endpoint": sys.argv[2]})
+said = []
+for copy in (connection.put_file, connection.fetch_file):
+    try:
+        copy(sys.argv[3], sys.argv[4])
+        said.append("copied")
+    except AnsibleError as error:
+        said.append(str(error))
+connection.exec_command("true")
+said.append("pylxd" in sys.modules)
+print(json.dumps(said))
+"""
+
+
+def copies(provider: IncusProvider, container: str, source: str, target: str) -> list[Any]:
+    """What ``put_file`` and ``fetch_file`` say, and whether a connection costs the import of pylxd."""
+    done = subprocess.run(
+        (sys.executable, "-c", COPIES, container, provider.endpoint, source, target),
+        env=os.environ | ansible_environment(ROOT),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said: list[Any] = json.loads(done.stdout)
+    return said
+
+
+def test_a_failed_copy_is_an_error(provider: IncusProvider, container: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    put, fetched, _ = copies(provider, container, str(source), "/no/such/folder/file")
+    assert "Unable to copy a file to /no/such/folder/file" in put
+    assert f"Unable to copy {source}" in fetched
+
+
+def test_a_connection_does_not_import_pylxd(provider: IncusProvider, container: str, tmp_path: Path) -> None:
+    assert copies(provider, container, str(tmp_path / "missing"), "/srv/file")[-1] is False
