@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One change of the plan: ``action`` on ``target`` because of ``reason``; ``changes`` maps attribute → (before, after)."""
+    """One change of the plan: ``action`` on ``target`` for ``reason``; ``changes``: attribute → (before, after)."""
 
     target: str
     action: str

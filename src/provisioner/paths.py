@@ -1,4 +1,4 @@
-"""Where roles, playbooks and inventory templates are, in a checkout or an installed wheel; where a lab keeps its things."""
+"""Where roles, playbooks and inventory templates are, in a checkout or a wheel; where a lab keeps its things."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CHECKOUT = PACKAGE.parents[1]
 
 
 def share() -> Path:
-    """The folder that holds ``roles/``, ``playbooks/`` and ``inventory/``: the checkout's root, else the wheel's copy."""
+    """The folder of ``roles/``, ``playbooks/`` and ``inventory/``: the checkout, else the wheel's copy."""
     if PACKAGE.parent.name == "src" and (_CHECKOUT / "pyproject.toml").is_file():
         return _CHECKOUT
     return PACKAGE / "share"
