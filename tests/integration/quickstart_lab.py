@@ -26,9 +26,10 @@ models:
   tiny: { source: "builtin:tiny", context: 512 }
   spare: { source: "builtin:tiny", context: 512 }
 containers:
-  llama: { services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
-  spare: { services: { llama_cpp: { model: spare, api_key: !secret engine_key } } }
+  llama: { image: IMAGE, services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
+  spare: { image: BARE, services: { llama_cpp: { model: spare, api_key: !secret engine_key } } }
   gateway:
+    image: BARE
     services:
       litellm: { master_key: !secret master_key, aliases: { fast: [tiny, spare] } }
 """
@@ -68,11 +69,15 @@ class Lab:
 
     folder: Path
     environment: Mapping[str, str]
+    image: str
+    bare: str
+    """The image of all containers but the first: where there is one without python3, as public servers' are."""
     runs: list[Ran] = field(default_factory=list)
     arguments_seen: set[str] = field(default_factory=set)
 
     def write(self, text: str = FILE) -> None:
         """Write the file and its secrets."""
+        text = text.replace("IMAGE", self.image).replace("BARE", self.bare)
         (self.folder / "homelab.yml").write_text(text, encoding="utf-8")
         secrets = self.folder / "secrets.env"
         secrets.write_text(f"master_key={MASTER_KEY}\nengine_key={ENGINE_KEY}\n", encoding="utf-8")

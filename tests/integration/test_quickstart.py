@@ -22,10 +22,16 @@ SECRET_FILES = {"/etc/litellm/secrets.env", "/etc/llama-server.api-key"}
 """The files inside containers that hold a key, readable by their service alone."""
 
 
-@pytest.fixture(scope="module")
-def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+IMAGES = [
+    pytest.param(("debian/12", "debian/12-bare"), id="debian-12"),
+    pytest.param(("debian/13", "debian/13"), id="debian-13", marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(scope="module", params=IMAGES)
+def lab(request: pytest.FixtureRequest, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab, up: what its first ``up`` said is its first run."""
-    lab = Lab(tmp_path_factory.mktemp("quickstart"), incus_lab.environment)
+    lab = Lab(tmp_path_factory.mktemp("quickstart"), incus_lab.environment, *request.param)
     lab.write()
     INJECTED.unlink(missing_ok=True)
     first = lab.provision("up", "--yes", "--json")
@@ -145,7 +151,7 @@ def test_up_mends_it_and_verify_agrees(lab: Lab) -> None:
 
 
 def test_a_changed_value_is_found_and_refused_clearly(lab: Lab) -> None:
-    lab.write(FILE.replace("spare: { services:", "spare: { memory: 3GiB, services:"))
+    lab.write(FILE.replace("spare: { image:", "spare: { memory: 3GiB, image:"))
     assert lab.provision("plan", "--detailed-exitcode").code == 2
     ran = lab.provision("up", "--yes")
     lab.write()
@@ -168,7 +174,7 @@ def test_a_strangers_name_is_refused_and_the_stranger_left_alone(lab: Lab) -> No
 
 
 def test_what_left_the_file_is_an_orphan_and_stays(lab: Lab) -> None:
-    without = FILE.replace(FILE[FILE.index("  spare: { services") : FILE.index("  gateway:")], "")
+    without = FILE.replace(FILE[FILE.index("  spare: {") : FILE.index("  gateway:")], "")
     lab.write(without.replace("[tiny, spare]", "[tiny]"))
     ran = lab.provision("plan", "--json")
     lab.write()

@@ -12,6 +12,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.resolve import ModelFile, desired_fleet, problems
+from provisioner.resolve.fleet import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Fleet, Secret
 
@@ -98,6 +99,13 @@ def test_an_artifact_is_another_one_when_what_it_is_made_of_changes() -> None:
 def test_an_artifact_stays_when_only_the_service_changes() -> None:
     other_port = {"llama_cpp": {"model": "m", "port": 9999}}
     assert _digests({**ENGINE, "containers": {"a": {"services": other_port}}}) == _digests(ENGINE)
+
+
+def test_an_artifact_is_the_same_on_every_variant_of_a_distribution() -> None:
+    variant = {"image": "debian/12-bare", **ENGINE["containers"]["a"]}
+    assert _digests({**ENGINE, "containers": {"a": variant}}) == _digests(ENGINE)
+    assert distribution_of("debian/13/cloud") == "debian/13"
+    assert distribution_of("mine") == "mine"
 
 
 def test_two_containers_share_an_artifact() -> None:

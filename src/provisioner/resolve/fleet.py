@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +118,7 @@ def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType
     }
     host, image = _host(context, name), _image(context, context.spec.containers[name])
     architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
-    digest = _digest(artifact.source_digest, variables, image, architecture)
+    digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture)
     return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables)
 
 
@@ -133,6 +134,12 @@ def _model(context: _Context, name: str, model: str) -> Artifact:
     image = _image(context, context.spec.containers[name])
     digest = _digest(file.sha256, file.filename)
     return Artifact(f"model-{model}", _host(context, name), digest, MODEL_ROLE, path, image, variables, cacheable=False)
+
+
+def distribution_of(image: str) -> str:
+    """The distribution and release of an image, whatever its variant: "debian/12" of "debian/12/cloud"."""
+    found = re.match(r"[^/]+/[A-Za-z0-9.]+", image)
+    return found[0] if found else image
 
 
 def _digest(*inputs: Any) -> str:
