@@ -66,17 +66,22 @@ def default_device(table: str) -> str | None:
 def mirrors(targets: str, codename: str, read: Callable[[str], str]) -> dict[str, Any]:
     """The Debian archives that the machine uses: ``main`` and ``security`` URIs ("" = none), ``backports`` or not.
 
-    ``targets`` are lines ``RELEASE COMPONENT ORIGIN REPO-URI`` of ``apt-get indextargets``; ``read`` gives the text of
-    a file, for sources that name their mirrors in one (``mirror+file:/…``).
+    ``targets`` are lines ``RELEASE COMPONENT ORIGIN REPO-URI`` of ``apt-get indextargets``, or, where apt has no lists
+    yet and prints none, what ``apt-get update --print-uris`` would fetch. ``read`` gives the text of a file, for
+    sources that name their mirrors in one (``mirror+file:/…``).
     """
-    found: dict[str, str] = {}
-    for line in targets.splitlines():
-        release, component, origin, uri = [*line.split(" ", 3), "", "", ""][:4]
+    found: dict[str, list[str]] = {}
+    for release, component, origin, uri in map(_target, targets.splitlines()):
         if component == "main" and _is_debian(origin, uri):
-            found.setdefault(release.rstrip("/"), _plain_uri(uri, read))
+            found.setdefault(release, []).append(_plain_uri(uri, read))
+    names = [name for name in (codename, "stable") if name in found]
+    # others publish for Debian below such an address, too; but only Debian has updates beside it
+    updated = [uri for name in names for uri in found[name] if uri in found.get(f"{name}-updates", [])]
+    every = updated + [uri for name in names for uri in found[name]]
+    security = [uri for name in (codename, "stable") for uri in found.get(f"{name}-security", [])]
     return {
-        "main": found.get(codename) or found.get("stable", ""),
-        "security": found.get(f"{codename}-security") or found.get("stable-security", ""),
+        "main": next(iter(every), ""),
+        "security": next(iter(security), ""),
         "backports": f"{codename}-backports" in found,
     }
 
@@ -118,6 +123,15 @@ def _address(little_endian: str) -> ipaddress.IPv4Address:
     return ipaddress.IPv4Address(bytes.fromhex(little_endian)[::-1])
 
 
+def _target(line: str) -> tuple[str, str, str, str]:
+    """Release, component, origin and URI of a line of either kind; empty ones when it is no part of an archive."""
+    fetched = re.match(r"'(?P<uri>[^']+)/dists/(?P<release>[^']+)/(In)?Release' ", line)
+    if fetched:
+        return fetched["release"], "main", "", fetched["uri"]
+    release, component, origin, uri = [*line.split(" ", 3), "", "", ""][:4]
+    return release.rstrip("/"), component, origin, uri
+
+
 def _is_debian(origin: str, uri: str) -> bool:
     """Whether Debian itself publishes it; before the first ``apt-get update`` only the address can tell."""
     return origin == "Debian" if origin else re.search(r"/debian(-security)?(/|\.list)?$", uri) is not None
@@ -154,7 +168,13 @@ def _apt_targets(module: AnsibleModule) -> str:
     if module.get_bin_path("apt-get") is None:
         return ""
     form = "$(RELEASE) $(COMPONENT) $(ORIGIN) $(REPO_URI)"
-    rc, out, err = module.run_command(["apt-get", "indextargets", "--format", form, "Created-By: Packages"])
+    return _output(module, "indextargets", "--format", form, "Created-By: Packages") or _output(
+        module, "update", "--print-uris"
+    )
+
+
+def _output(module: AnsibleModule, *arguments: str) -> str:
+    rc, out, err = module.run_command(["apt-get", *arguments])
     if rc:
         module.fail_json(msg=f"Unable to read this machine's apt sources: {err.strip()}")
     return str(out)
@@ -194,9 +214,7 @@ def _checked_subnet(module: AnsibleModule) -> str:
     except ValueError as error:
         module.fail_json(msg=f"Unable to use the subnet {subnet}: {error}. Give an address and a prefix: 10.0.5.1/24.")
     if interface.ip == interface.network.network_address:
-        module.fail_json(
-            msg=f"Unable to use the subnet {subnet}: give the bridge an address in it: 10.0.5.1/24."
-        )
+        module.fail_json(msg=f"Unable to use the subnet {subnet}: give the bridge an address in it: 10.0.5.1/24.")
     return subnet
 
 
@@ -217,6 +235,7 @@ def main() -> None:
         codename=_codename(),
         architecture=os.uname().machine,
         is_container=any(mark.exists() for mark in CONTAINER_MARKS),
+        has_python_apt=Path("/usr/lib/python3/dist-packages/apt").is_dir(),
         has_lxcfs=os.path.ismount("/var/lib/lxcfs"),
         overlaps=overlapping_routes(routes, _checked_subnet(module), wanted["bridge"]),
         mtu=_mtu(default_device(routes)),
