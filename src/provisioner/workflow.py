@@ -144,10 +144,6 @@ def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     if not effects.confirm(made):
         return Outcome(made, applied=False)
     _delete(made, effects)
-    for change in made.changes:
-        for device in change.before.devices if isinstance(change.before, Instance) else ():
-            if device.kind == "volume" and change.before is not None:
-                effects.providers[change.before.host].delete_volume(device.properties["volume"])
     return Outcome(made, applied=True)
 
 
@@ -184,7 +180,13 @@ def _refuse_changes(made: Plan) -> None:
 
 
 def _delete(made: Plan, effects: Effects) -> None:
-    apply_instances(made.of("delete"), effects.providers, effects.emit)
+    """Delete what the plan deletes, then the volumes that only it used: a leftover builder's is half made."""
+    doomed = made.of("delete")
+    apply_instances(doomed, effects.providers, effects.emit)
+    for one in [change.before for change in doomed if isinstance(change.before, Instance)]:
+        for device in one.devices:
+            if device.kind == "volume":
+                effects.providers[one.host].delete_volume(device.properties["volume"])
 
 
 def _wait_until_ready(wanted: Sequence[Instance], effects: Effects) -> None:
