@@ -25,11 +25,12 @@ FAILS_WITHIN_S = 60
 """Far less than the role would wait for a big model: a server that ends is noticed, not waited for."""
 
 
-def run_playbook(name: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+def run_playbook(name: str, *arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
     """Run one of the scenario's playbooks on its container, with other variables than the scenario's."""
     command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / name)]
     named = {f"llama_cpp_{option}": value for option, value in variables.items()}
-    return subprocess.run([*command, "--extra-vars", json.dumps(named)], capture_output=True, text=True, check=False)
+    command += ["--extra-vars", json.dumps(named), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def assert_refused(answer: subprocess.CompletedProcess[str], words: str) -> None:
@@ -98,10 +99,18 @@ def test_verify_passes_and_changes_nothing() -> None:
 
 
 def test_check_mode_passes_and_changes_nothing() -> None:
-    command = ["ansible-playbook", "--check", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"]]
-    answer = subprocess.run([*command, str(SCENARIO / "converge.yml")], capture_output=True, text=True, check=False)
+    answer = run_playbook("converge.yml", "--check")
     assert answer.returncode == 0, answer.stdout
     assert re.search(r"changed=0 .*failed=0", answer.stdout)
+
+
+def test_check_mode_passes_where_nothing_was_installed_yet(host: Host) -> None:
+    host.check_output(f"systemctl disable --now {UNIT} && rm /etc/systemd/system/{UNIT} {KEY_FILE}")
+    host.check_output("systemctl daemon-reload && userdel llama-server")
+    answer = run_playbook("converge.yml", "--check")
+    assert answer.returncode == 0, answer.stdout
+    assert not host.file(KEY_FILE).exists
+    assert run_playbook("converge.yml").returncode == 0
 
 
 @pytest.mark.usefixtures("running")
