@@ -173,6 +173,7 @@ def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> Non
         ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "need flash attention"),
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
         ({"kv_cache": {"k": "q9"}}, "q9"),
+        ({"api_key": "two\nkeys"}, "`api_key` holds"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
