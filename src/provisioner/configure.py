@@ -82,9 +82,8 @@ def _run(
 
 def _progress(emit: Emit) -> Callable[[TaskEvent], None]:
     def on_task(event: TaskEvent) -> None:
-        if event.status == "start":
-            target = f"{event.host}/{event.role}" if event.role else event.host
-            emit(ApplyProgress(target, _short(event)))
+        target = f"{event.host}/{event.role}" if event.role else event.host
+        emit(ApplyProgress(target, _short(event) if event.status == "start" else ""))
 
     return on_task
 

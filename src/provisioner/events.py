@@ -35,7 +35,7 @@ class ApplyStart:
 
 @dataclass(frozen=True, slots=True)
 class ApplyProgress:
-    """Work on ``target`` goes on: ``message`` is what it does now."""
+    """Work on ``target`` goes on: ``message`` is what it does now; empty: it waits for others."""
 
     target: str
     message: str

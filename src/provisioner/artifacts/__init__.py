@@ -143,8 +143,8 @@ class _Build:
 
     def _on_task(self, event: TaskEvent) -> None:
         names = {one.builder: one.name for one in self.artifacts}
-        if event.status == "start":
-            self.emit(ApplyProgress(names.get(event.host, event.host), event.task))
+        message = event.task if event.status == "start" else ""
+        self.emit(ApplyProgress(names.get(event.host, event.host), message))
 
     def _provider(self, artifact: Artifact) -> Provider:
         return self.providers[artifact.host]

@@ -78,7 +78,8 @@ class Console:
             if isinstance(event, ApplyComplete):
                 self._counts[event.action] += 1
             if self.json:
-                self._line(lines.event_line(event))
+                if not (isinstance(event, ApplyProgress) and not event.message):  # that it waits is nothing new
+                    self._line(lines.event_line(event))
             elif isinstance(event, ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored):
                 self._progress = self._progress or self._new_progress()
                 self._progress.handle(event)

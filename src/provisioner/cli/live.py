@@ -51,7 +51,7 @@ class LiveProgress:
             target, prefix = row_of(event.target, self._latest)
             row = self._latest.get(target) or self._begin(target, "", now)
             if isinstance(event, ApplyProgress):
-                row.message = prefix + event.message
+                row.message = prefix + event.message if event.message else ""
             elif isinstance(event, ApplyComplete):
                 row.state, row.message, row.elapsed_s = "done", "", event.elapsed_s
             elif isinstance(event, ApplyErrored):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -95,8 +96,9 @@ class PlainProgress:
             elif isinstance(event, ApplyProgress):
                 target, prefix = row_of(event.target, self._works)
                 work = self._works.setdefault(target, _Work("", now, "", now, now))
-                work.message, work.since, work.told = prefix + event.message, now, None
-                if not self._threshold_s:
+                waits = not event.message
+                work.message, work.since, work.told = prefix + event.message, math.inf if waits else now, None
+                if not self._threshold_s and not waits:
                     self._tell(target, work, now)
             elif isinstance(event, ApplyComplete):
                 self._works.pop(event.target, None)

@@ -115,3 +115,12 @@ def test_live_display_shows_a_row_for_each_target(clock: Clock) -> None:
     assert rows[0][2].strip() == "1m 05s  llama_cpp: [bold]install | Unpack\\x1b[2J"
     assert captured.get().splitlines()[1].split() == ["gateway", "creating", "done", "7.2s"]
     assert "[bold]not markup[/bold]" in screen.getvalue()
+
+
+def test_what_waits_for_others_is_silent(plain: PlainProgress, clock: Clock, said: list[str]) -> None:
+    plain.handle(ApplyStart("llama", "configure"))
+    plain.handle(ApplyProgress("llama", "install"))
+    plain.handle(ApplyProgress("llama", ""))
+    for clock.now in (3.0, HEARTBEAT_S + 3, 2 * HEARTBEAT_S + 6):
+        plain.tick()
+    assert said == ["llama: configuring"]

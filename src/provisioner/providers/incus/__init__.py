@@ -84,7 +84,7 @@ class IncusProvider(Provider):
                 self._change_state(instance.name, "stop", timeout=int(timeout_s))
             except WireError:
                 # It did not stop in time, or is frozen and cannot hear; what else is wrong, force will say.
-                self._change_state(instance.name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+                self._stop_by_force(instance.name)
 
     def delete(self, instance: Instance) -> None:
         """Delete the container, running or not; a missing one is success, one without this lab's mark is refused."""
@@ -93,7 +93,7 @@ class IncusProvider(Provider):
             if not found:
                 return
             if found["status"] != "Stopped":
-                self._change_state(instance.name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+                self._stop_by_force(instance.name)
             self._client.change("delete", "instances", instance.name)
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
@@ -176,6 +176,14 @@ class IncusProvider(Provider):
 
     def _change_state(self, name: str, action: str, **options: Any) -> None:
         self._client.change("put", "instances", name, "state", body={"action": action, **options})
+
+    def _stop_by_force(self, name: str) -> None:
+        try:
+            self._change_state(name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+        except WireError:
+            # Stopping what has just stopped by itself is an error to Incus; to us it is what was wanted.
+            if (self._client.find("instances", name) or {"status": "Stopped"})["status"] != "Stopped":
+                raise
 
     def _read(self, name: str) -> Instance:
         return instance_of(self._client.get("instances", name, recursion="1"), self.host)
