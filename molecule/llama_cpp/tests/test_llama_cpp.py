@@ -121,7 +121,7 @@ def test_verify_fails_when_the_unit_is_stopped(host: Host) -> None:
 
 def test_verify_fails_for_another_model_file() -> None:
     answer = run_playbook("verify_only.yml", model="/srv/models/tiny/other.gguf")
-    assert_refused(answer, f"{MODEL} \\(should be /srv/models/tiny/other.gguf\\)")
+    assert_refused(answer, rf"should be /srv/models/tiny/other.gguf and is\s+{MODEL}")
 
 
 def test_verify_fails_for_another_name() -> None:
@@ -174,6 +174,7 @@ def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> Non
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
         ({"kv_cache": {"k": "q9"}}, "q9"),
         ({"api_key": "two\nkeys"}, "`api_key` holds"),
+        ({"api_key": "line\n"}, "`api_key` holds"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
