@@ -6,6 +6,8 @@ LOCK := tests/requirements.txt
 STAMP := .venv/installed
 FILE ?= examples/quickstart.yml
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# a new member of a group is one from the next login on; sg takes it up at once
+AS_MEMBER := $(if $(SUDO),sg incus-admin -c,sh -c)
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
@@ -28,9 +30,9 @@ $(STAMP): $(LOCK) pyproject.toml
 	@touch $@
 
 up: install ## bare machine to answering model: prepare the host, generate missing secrets, make FILE true
-	$(SUDO) $(BIN)/provision host prepare
+	$(SUDO) $(BIN)/provision host prepare $(if $(SUDO),--user "$$(id -un)")
 	$(BIN)/provision init --secrets $(FILE)
-	$(BIN)/provision up $(FILE) --yes
+	$(AS_MEMBER) "$(BIN)/provision up $(FILE) --yes"
 
 test: install ## everything CI runs; Molecule only for roles whose inputs have not passed on this machine yet
 	$(BIN)/pytest
