@@ -27,17 +27,20 @@ def main(arguments: list[str]) -> int:
 
 
 def _up() -> int:
-    incus.RUN.mkdir(exist_ok=True)
-    incus.kept_mark(incus.LAB).touch()
-    click.echo(incus.prepare(incus.LAB).strip().splitlines()[-1])
+    with incus.turn(incus.LAB):
+        incus.kept_mark(incus.LAB).touch()
+        click.echo(incus.prepare(incus.LAB).strip().splitlines()[-1])
     click.echo(f"export INCUS_DIR={incus.LAB.state}")
     return 0
 
 
 def _down() -> int:
-    incus.kept_mark(incus.LAB).unlink(missing_ok=True)
-    incus.take_down(incus.LAB)
-    return 0
+    with incus.turn(incus.LAB):
+        incus.kept_mark(incus.LAB).unlink(missing_ok=True)
+        if incus.take_down_unused(incus.LAB):
+            return 0
+    click.echo("a test run uses it and will take it down when it ends", err=True)
+    return 1
 
 
 def _status() -> int:

@@ -9,8 +9,8 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def reason_to_skip() -> str:
     return ""
 
 
-def prepare(lab: Lab, **options: object) -> str:
+def prepare(lab: Lab, arguments: Sequence[str] = (), **options: object) -> str:
     """Run ``playbooks/host.yml`` for the lab and give its output; ``CalledProcessError`` with that output else."""
     variables = {
         "incus_host_dir": str(lab.state),
@@ -78,7 +78,7 @@ def prepare(lab: Lab, **options: object) -> str:
         "ANSIBLE_NOCOLOR": "1",
     }
     done = subprocess.run(
-        ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables)],
+        ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables), *arguments],
         env=os.environ | ansible_environment(ROOT) | quiet,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -117,35 +117,45 @@ def shared(lab: Lab) -> Iterator[Lab]:
 
     Locks on open files end with their process, so that a killed run counts for nothing: what it left is removed first.
     """
-    RUN.mkdir(exist_ok=True)
-    with (RUN / f"{lab.state.name}.users").open("w") as users:
-        with _turn(lab):
-            if _is_alone(users) and not kept_mark(lab).exists():
-                take_down(lab)
-            prepare(lab)
-            fcntl.flock(users, fcntl.LOCK_SH)
-        try:
-            yield lab
-        finally:
-            with _turn(lab):
-                if _is_alone(users) and not kept_mark(lab).exists():
-                    take_down(lab)
+    with turn(lab), ExitStack() as use:
+        if not kept_mark(lab).exists():
+            take_down_unused(lab)
+        prepare(lab)
+        use.enter_context(_used(lab, fcntl.LOCK_SH))
+        later = use.pop_all()
+    try:
+        yield lab
+    finally:
+        with turn(lab):
+            later.close()
+            if not kept_mark(lab).exists():
+                take_down_unused(lab)
 
 
 @contextmanager
-def _turn(lab: Lab) -> Iterator[None]:
-    """One at a time brings up or takes down."""
-    with (RUN / f"{lab.state.name}.turn").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+def turn(lab: Lab) -> Iterator[None]:
+    """One at a time brings up or takes down; the others wait."""
+    RUN.mkdir(exist_ok=True)
+    with (RUN / f"{lab.state.name}.turn").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _is_alone(users: object) -> bool:
+def take_down_unused(lab: Lab) -> bool:
+    """Take it down unless a test run uses it, and say which; to be called in one's turn."""
     try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]  # any open file
+        with _used(lab, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            take_down(lab)
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def _used(lab: Lab, how: int) -> Iterator[None]:
+    with (RUN / f"{lab.state.name}.users").open("w") as file:
+        fcntl.flock(file, how)
+        yield
 
 
 @pytest.fixture(scope="session")
