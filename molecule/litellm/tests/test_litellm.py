@@ -248,19 +248,22 @@ def test_an_engine_that_fails_is_left_alone_after_a_few_failures(healthy: Lab) -
 
 
 @pytest.mark.parametrize(
-    ("engine", "mode", "complaint"),
+    ("modes", "complaints"),
     [
-        ("first", "refuse", "fast: status 401"),
-        ("second", "empty", "single: the answer is empty"),
-        ("first", "hang", "fast: status 408"),
+        ({"first": "refuse", "second": "empty"}, ["fast: status 401", "single: the answer is empty"]),
+        ({"first": "hang"}, ["fast: status 408"]),
     ],
 )
-def test_verify_fails_when_an_engine_does_not_answer(healthy: Lab, engine: str, mode: str, complaint: str) -> None:
+def test_verify_fails_when_an_engine_does_not_answer(
+    healthy: Lab, modes: dict[str, str], complaints: list[str]
+) -> None:
     paid = healthy.seen("paid")["asked"]
-    healthy.tell(engine, mode)
+    for engine, mode in modes.items():
+        healthy.tell(engine, mode)
     proof = playbook("verify_alone.yml")
     assert proof.returncode != 0
-    assert complaint in proof.stdout
+    for complaint in complaints:
+        assert complaint in proof.stdout
     assert_no_secret(proof.stdout)
     assert healthy.seen("paid")["asked"] == paid
 
@@ -292,9 +295,7 @@ def test_verify_fails_when_the_unit_is_stopped_and_a_check_leaves_it_alone(stopp
     ("values", "complaint"),
     [
         ({"litellm_master_key": "canary-without-prefix"}, "must begin with"),
-        ({"litellm_master_key": "sk-canary with a space"}, "must begin with"),
         ({"litellm_aliases": {"fast": ["nobody"]}}, "at least one engine that exists"),
-        ({"litellm_aliases": {"first": ["second"]}}, "has a name that no engine has"),
         ({"litellm_port": 9001}, "python3 (engine@9001.service) listens there"),
     ],
 )
