@@ -124,6 +124,7 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
         "ANSIBLE_NOCOWS": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_LOCALHOST_WARNING": "0",
     }
     if secrets_file is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -150,8 +151,8 @@ class Artifact:
 
     @property
     def builder(self) -> str:
-        """The name of the throwaway container that makes it."""
-        return f"provision-build-{self.digest[:16]}"
+        """The name of the throwaway container that makes it: another one for each volume."""
+        return f"provision-build-{sha256(self.volume.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

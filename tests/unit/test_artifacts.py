@@ -15,6 +15,7 @@ from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Artifact, Secret
 
 BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12")
+SAME_MODEL = Artifact("model-spare", "box", "b" * 64, "model_store", "/srv/models/spare", "debian/12", cacheable=False)
 MODEL = Artifact("model-tiny", "box", "b" * 64, "model_store", "/srv/models/tiny", "debian/12", cacheable=False)
 
 
@@ -145,3 +146,8 @@ def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path
         _ensure(busy, [BUILT, MODEL], Builds(busy), tmp_path)
     assert set(busy.volumes) == {BUILT.volume}
     assert busy.containers == {}
+
+
+def test_one_content_under_two_names_is_built_side_by_side(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [MODEL, SAME_MODEL], Builds(box), tmp_path)
+    assert {name for name, volume in box.volumes.items() if volume.ready} == {MODEL.volume, SAME_MODEL.volume}

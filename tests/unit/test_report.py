@@ -101,7 +101,7 @@ def test_every_other_action_has_its_sign_and_is_counted(action: str, sign: str, 
 def test_empty_plan_says_so_and_orphans_are_named() -> None:
     text = plan_text(Plan(orphans=(changed(name="old"),)))
     assert "? old on host box" in text
-    assert text.endswith("No changes. The lab matches the file.")
+    assert text.endswith("No container has to change. What is inside them is looked at by up and verify.")
 
 
 def test_colour_adds_nothing_but_codes() -> None:

@@ -26,7 +26,7 @@ _OUTCOMES: dict[Action, str] = {
     "start": "will be started",
     "stop": "will be stopped, its data is kept",
 }
-NO_CHANGES = "No changes. The lab matches the file."
+NO_CHANGES = "No container has to change. What is inside them is looked at by up and verify."
 
 
 def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) -> str:

@@ -47,7 +47,7 @@ def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None
     assert "Up complete after" in answer.out.splitlines()[-1]
     assert "3 built, 2 created, 2 configured." in answer.out.splitlines()[-1]
     assert world.command("plan", "--detailed-exitcode").code == 0
-    assert "No changes. The lab matches the file." in world.command("up").out
+    assert "No container has to change. What is inside them is looked at by up and verify." in world.command("up").out
 
 
 def test_only_the_named_container_is_made(world: World) -> None:

@@ -48,6 +48,7 @@ author: [provisioner]
 FIRST_ID = 1_000_000
 MOST_IDS = 1_000_000_000
 FEWEST_IDS = 65_536
+PROC = ("/proc/net/route", "/proc/self/mounts", "/proc/self/uid_map")
 CONTAINER_MARKS = (Path("/run/systemd/container"), Path("/run/host/container-manager"))
 
 
@@ -228,7 +229,7 @@ def main() -> None:
         "users": {"type": "list", "elements": "str", "default": []},
     }
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
-    wanted, routes, uid_map = module.params, _text("/proc/net/route"), _text("/proc/self/uid_map")
+    wanted, routes, mounts, uid_map = module.params, *map(_text, PROC)
     subids = {path: id_range_line(_text(path), uid_map) for path in ("/etc/subuid", "/etc/subgid")}
     module.exit_json(
         changed=False,
@@ -236,7 +237,8 @@ def main() -> None:
         architecture=os.uname().machine,
         is_container=any(mark.exists() for mark in CONTAINER_MARKS),
         has_python_apt=Path("/usr/lib/python3/dist-packages/apt").is_dir(),
-        has_lxcfs=os.path.ismount("/var/lib/lxcfs"),
+        # a container has what its machine's lxcfs mounts over its /proc, and need not have its own
+        has_lxcfs=os.path.ismount("/var/lib/lxcfs") or re.search(r" /proc/\w+ fuse\.lxcfs ", mounts) is not None,
         overlaps=overlapping_routes(routes, _checked_subnet(module), wanted["bridge"]),
         mtu=_mtu(default_device(routes)),
         mirrors=mirrors(_apt_targets(module), _codename(), _text),
