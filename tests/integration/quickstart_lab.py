@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-MASTER_KEY = "sk-CANARY1-{{ lookup('pipe', 'touch /tmp/provisioner-injected') }}-\"#%$x'y\\z"
+MASTER_KEY = "sk-CANARY1-{{lookup('pipe','>/tmp/provisioner-injected')}}-\"#%$x'y\\z"
 """A key that is a template, and holds every character that a shell, YAML, systemd or JSON might take for its own."""
-ENGINE_KEY = "CANARY2-{{ 7 * 7 }}-5d1f"
+ENGINE_KEY = "CANARY2-{{7*7}}-5d1f"
 CANARIES = ("CANARY1", "CANARY2")
 INJECTED = Path("/tmp/provisioner-injected")  # noqa: S108  # what the template in the key would make
 
