@@ -171,6 +171,9 @@ def test_a_bare_machine_with_systemd_becomes_a_host_of_containers(container: str
     assert changed(prepare_inside(container, "--check")) > 0
     assert changed(prepare_inside(container)) > 0
     assert changed(prepare_inside(container)) == 0
+    second = {"incus_host_dir": "/var/lib/second", "incus_host_bridge": "second0", "incus_host_subnet": "10.99.2.1/24"}
+    assert changed(prepare_inside(container, "--extra-vars", json.dumps(second))) > 0
+    assert changed(prepare_inside(container, "--extra-vars", json.dumps(second))) == 0
     for unit in ("incus.socket", "incus-startup.service"):
         assert incus("exec", container, "--", "systemctl", "is-enabled", unit).strip() == "enabled"
     incus("exec", container, "--", "incus", "launch", "debian/12", "inner")

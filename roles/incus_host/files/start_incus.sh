@@ -14,7 +14,8 @@ fail() {
 }
 
 mkdir -p "$run" "$(dirname "$log")" /var/lib/lxcfs
-if [ -e /var/lib/lxcfs ] && ! mountpoint --quiet /var/lib/lxcfs; then
+# a container has what its machine's lxcfs mounts over its /proc
+if ! mountpoint --quiet /var/lib/lxcfs && ! grep --quiet ' /proc/[a-z]* fuse.lxcfs ' /proc/mounts; then
   # a killed lxcfs leaves a dead mount, which says ENOTCONN and hides what comes after
   umount --lazy /var/lib/lxcfs 2>/dev/null || true
   start-stop-daemon --start --background --make-pidfile --pidfile "$run/lxcfs.pid" --output "$log.lxcfs" \
