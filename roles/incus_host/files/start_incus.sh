@@ -13,11 +13,12 @@ fail() {
   exit 1
 }
 
-mkdir -p "$run" "$(dirname "$log")" /var/lib/lxcfs
+mkdir -p "$run" "$(dirname "$log")"
 # a container has what its machine's lxcfs mounts over its /proc
 if ! mountpoint --quiet /var/lib/lxcfs && ! grep --quiet ' /proc/[a-z]* fuse.lxcfs ' /proc/mounts; then
   # a killed lxcfs leaves a dead mount, which says ENOTCONN and hides what comes after
-  umount --lazy /var/lib/lxcfs 2>/dev/null || true
+  if grep --quiet ' /var/lib/lxcfs fuse.lxcfs ' /proc/mounts; then umount --lazy /var/lib/lxcfs; fi
+  mkdir -p /var/lib/lxcfs
   start-stop-daemon --start --background --make-pidfile --pidfile "$run/lxcfs.pid" --output "$log.lxcfs" \
     --exec /usr/bin/lxcfs -- -p "$run/lxcfs.lock" /var/lib/lxcfs
   for _ in $(seq 100); do
