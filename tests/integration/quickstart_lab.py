@@ -114,10 +114,14 @@ class Lab:
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout
 
+    def made(self) -> list[dict[str, Any]]:
+        """All that Incus says of this lab's containers; others' may be there, too."""
+        listed = json.loads(self.incus("list", "--format", "json"))
+        return [one for one in listed if (one["config"] or {}).get("user.provisioner.lab") == "e2e"]
+
     def address(self, container: str) -> str:
         """The container's address as Incus says it."""
-        listed = json.loads(self.incus("list", "--format", "json"))
-        one = next(one for one in listed if one["name"] == container)
+        one = next(one for one in self.made() if one["name"] == container)
         addresses = one["state"]["network"]["eth0"]["addresses"]
         return str(next(each["address"] for each in addresses if each["family"] == "inet"))
 
