@@ -30,7 +30,7 @@ $(STAMP): $(LOCK) pyproject.toml
 	@touch $@
 
 up: install ## bare machine to answering model: prepare the host, generate missing secrets, make FILE true
-	$(SUDO) $(BIN)/provision host prepare $(if $(SUDO),--user "$$(id -un)")
+	$(SUDO) $(BIN)/provision host prepare
 	$(BIN)/provision init --secrets $(FILE)
 	$(AS_MEMBER) "$(BIN)/provision up $(FILE) --yes"
 

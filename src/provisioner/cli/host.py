@@ -51,6 +51,9 @@ def prepare(session: Session, **given: Any) -> int:
         if event.status == "start":
             session.console.emit(ApplyProgress(TARGET, event.task))
 
+    given["dir"] = given["dir"] or os.environ.get("INCUS_DIR")  # as Incus' own client finds its daemon
+    given["users"] = given["users"] or tuple(filter(None, [os.environ.get("SUDO_USER")]))
+    given["image_cache"] = str(paths.cache() / "images")
     variables = {f"incus_host_{name}": _plain(value) for name, value in given.items() if value}
     started = monotonic()
     session.console.emit(ApplyStart(TARGET, ACTION))
