@@ -179,11 +179,8 @@ def _tail(log: Path | None, lines: int = 15) -> str:
 @contextmanager
 def _run_folder(folder: Path) -> Iterator[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    private = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    try:
+    with _own_folder(folder, "run") as private:
         yield private
-    finally:
-        shutil.rmtree(private)
 
 
 @contextmanager
@@ -191,12 +188,22 @@ def _secrets_file(secrets: Sequence[Secret]) -> Iterator[Path | None]:
     if not secrets:
         yield None
         return
-    private = Path(tempfile.mkdtemp(prefix="provision-", dir=SECRETS_MEMORY if SECRETS_MEMORY.is_dir() else None))
-    try:
+    with _own_folder(SECRETS_MEMORY, "provision") as private:
         file = private / "secrets.json"
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
             json.dump({secret.key: secret.reveal() for secret in secrets}, stream)
         yield file
+
+
+@contextmanager
+def _own_folder(parent: Path, kind: str) -> Iterator[Path]:
+    """A private folder of this process, removed after; what killed runs of the same user left goes, too."""
+    for left in parent.glob(f"{kind}-[0-9]*-*"):
+        if left.stat().st_uid == os.getuid() and not Path(f"/proc/{left.name.split('-')[1]}").exists():
+            shutil.rmtree(left)
+    private = Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))
+    try:
+        yield private
     finally:
         shutil.rmtree(private)
 

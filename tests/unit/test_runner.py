@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,14 @@ def test_the_environment_blanks_the_callers_secrets(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PROVISION_SECRET_A", CANARY)
     assert CANARY not in ansible_environment().values()
     assert ansible_environment()["PROVISION_SECRET_A"] == ""
+
+
+def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    gone, alive = lab / "run-4194305-x", lab / f"run-{os.getppid()}-x"  # no process has a number above 2^22
+    for folder in (gone, alive):
+        folder.mkdir(parents=True)
+    playbook = _playbook(tmp_path, "    - name: Do nothing\n      ansible.builtin.meta: noop\n")
+    run_playbook(playbook, INVENTORY, folder=lab).raise_for_failure("run the test")
+    assert not gone.exists()
+    assert alive.exists()
