@@ -130,10 +130,10 @@ class _Build:
         provider.stop(self._builder(artifact))
         provider.mark_volume_ready(artifact.volume)
         self.made.add(artifact.name)
-        self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
         if artifact.cacheable:
             self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
             remember(self.folder, artifact, provider)
+        self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
 
     def _discard(self) -> None:
         for one in [one for one in self.artifacts if one.name in self.opened]:
