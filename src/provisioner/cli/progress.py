@@ -20,6 +20,8 @@ TICK_S = 0.5
 DOING = {
     "create": "creating",
     "build": "building",
+    "import": "importing",
+    "prepare": "preparing",
     "update": "changing",
     "replace": "replacing",
     "delete": "deleting",

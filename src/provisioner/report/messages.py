@@ -18,6 +18,8 @@ _PAST = {
     "start": "started",
     "stop": "stopped",
     "configure": "configured",
+    "import": "imported",
+    "prepare": "prepared",
 }
 
 
