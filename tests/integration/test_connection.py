@@ -109,7 +109,8 @@ def test_files_of_any_size_go_in_and_out(play: Play, tmp_path: Path) -> None:
 
 
 def test_another_user_can_be_become(play: Play) -> None:
-    become = {"become": True, "become_user": "nobody"}
+    # nobody has no login shell, and a minimal image no sudo
+    become = {"become": True, "become_user": "nobody", "become_method": "su", "become_flags": "-s /bin/sh"}
     done = play(
         {"ansible.builtin.command": "id -un", "register": "who", "changed_when": False, **become},
         {"ansible.builtin.assert": {"that": ["who.stdout == 'nobody'"]}},
