@@ -18,6 +18,7 @@ from tests.checkout import tracked_files
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
+    "PYTHONHASHSEED": "0",  # sets are printed in the same order everywhere
     "PROVISION_SECRET_LLAMA_KEY": "x" * 32,
     "PROVISION_SECRET_LITELLM_KEY": "sk-" + "x" * 32,
 }
