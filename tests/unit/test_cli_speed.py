@@ -33,6 +33,8 @@ def run(command: tuple[str, ...], folder: Path) -> str:
     """What the command says on stderr; it must succeed."""
     secrets = {"PROVISION_SECRET_LLAMA_KEY": "x" * 32, "PROVISION_SECRET_LITELLM_KEY": "sk-" + "x" * 32}
     environment = os.environ | ansible_environment(ROOT) | secrets
+    # Ansible comes compiled, as our package does in a wheel; an editable one compiles itself at its first import.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stderr

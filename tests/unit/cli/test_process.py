@@ -41,9 +41,15 @@ def provision(*arguments: str, folder: Path, **variables: str) -> subprocess.Com
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(
-        (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
-    ) as process:
+    # Tests that run in the background ignore some signals, and their children would inherit that.
+    heard = signal.signal(number, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(number, heard)
+    with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(number)
