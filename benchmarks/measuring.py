@@ -43,6 +43,6 @@ def cost(command: Sequence[str], environment: Mapping[str, str], folder: Path = 
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), monotonic()
     # An editable package compiles itself at its first import, as an installed one is.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=True)
+    subprocess.run(command, cwd=folder, env={**inherited, **environment}, capture_output=True, check=True)
     wall_s, after = monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     return Cost(wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
