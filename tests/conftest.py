@@ -14,7 +14,7 @@ from tests.lab.incus import incus_lab
 __all__ = ["incus_lab"]  # a fixture for everybody
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDER = ("lint", "unit", "contract", "integration", "molecule")
+ORDER = ("lint", "unit", "integration", "molecule")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
