@@ -30,7 +30,7 @@ def configure(
     started = monotonic()
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
-    result = _run("site.yml", instances, providers, run_playbook, emit)
+    result = _run("site.yml", instances, providers, run_playbook, _progress(emit))
     failed = {one.host: one for one in result.failures}
     for one in instances:
         if one.name in failed:
@@ -49,17 +49,39 @@ def configure(
 def prove(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
 ) -> tuple[Fact, ...]:
-    """A fact ``proof`` for every service: True, or the words of the task that failed. Changes nothing."""
+    """A fact ``proof`` for every service: True, or why it is not proved. Changes nothing.
+
+    A service counts as proved only when its proof ran to its end: a container that another task failed on, or one that
+    no task of the proof reached, is not.
+    """
     if not any(one.services for one in instances):
         return ()
-    result = _run("verify.yml", instances, providers, run_playbook, emit)
+    reached: set[str] = set()
+    told = _progress(emit)
+
+    def on_task(event: TaskEvent) -> None:
+        told(event)
+        if event.status in {"ok", "changed"} and _short(event).startswith(PROOF_PREFIX):
+            reached.add(f"{event.host}/{event.role}")
+
+    result = _run("verify.yml", instances, providers, run_playbook, on_task)
     _refuse_silence(result)
-    words = {f"{one.host}/{one.role}": one.message for one in result.failures}
     return tuple(
-        Fact(service.address, "proof", words.get(service.address, True))
+        Fact(service.address, "proof", _proof(service.address, result, reached))
         for one in instances
         for service in one.services
     )
+
+
+def _proof(address: str, result: PlaybookResult, reached: set[str]) -> bool | str:
+    container = address.partition("/")[0]
+    failures = [one for one in result.failures if one.host == container]
+    own = [one.message for one in failures if f"{one.host}/{one.role}" == address]
+    if own:
+        return own[0]
+    if failures:
+        return f"it was not proved, because of {failures[0].role or 'its container'}: {failures[0].message}"
+    return True if address in reached else "no task of its proof was run"
 
 
 def _refuse_silence(result: PlaybookResult) -> None:
@@ -72,12 +94,12 @@ def _run(
     instances: Sequence[Instance],
     providers: Mapping[str, Provider],
     run_playbook: RunPlaybook,
-    emit: Emit,
+    on_task: Callable[[TaskEvent], None],
 ) -> PlaybookResult:
     connections = {one.name: providers[one.host].connection_variables(one.name) for one in instances}
     inventory = render_inventory(instances, connections, paths.inventory_templates())
     secrets = secrets_of([service.variables for one in instances for service in one.services])
-    return run_playbook(playbook, inventory, on_task=_progress(emit), secrets=tuple(secrets.values()))
+    return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))
 
 
 def _progress(emit: Emit) -> Callable[[TaskEvent], None]:

@@ -8,6 +8,8 @@ from provisioner.state import Fact, Finding, Fleet, Instance, Service, Status
 
 ACTIVE = "active"
 HTTP_OK = 200
+UNSEEN = "not known: nobody looked"
+"""What was not looked at is never fine."""
 
 
 def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:
@@ -32,12 +34,12 @@ def _of_instance(wanted: Instance, actual: Fleet, seen: dict[tuple[str, str], ob
 def _of_service(service: Service, seen: dict[tuple[str, str], object]) -> list[Finding]:
     findings = []
     unit = seen.get((service.address, "unit"))
-    if service.unit and unit is not None and unit != ACTIVE:
+    if service.unit and unit != ACTIVE:
         logs = f"journalctl -u {service.unit} in container {service.container} says why."
-        findings.append(Finding(service.address, f"unit {service.unit} is {unit}", resolution=logs))
+        findings.append(Finding(service.address, f"unit {service.unit} is {unit or UNSEEN}", resolution=logs))
     health = seen.get((service.address, "health"))
-    if service.health and health is not None and health != HTTP_OK:
-        findings.append(Finding(service.address, f"{service.health} on port {service.port} answers {health}"))
+    if service.health and health != HTTP_OK:
+        findings.append(Finding(service.address, f"{service.health} on port {service.port} answers {health or UNSEEN}"))
     proof = seen.get((service.address, "proof"), True)
     if proof is not True:
         findings.append(Finding(service.address, "its proof failed", details=str(proof)))

@@ -1,0 +1,98 @@
+"""``judge`` and ``prove``: whatever is broken, or was not looked at, is a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from provisioner.configure import prove
+from provisioner.providers.fake import FakeProvider
+from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.state import Fact, Fleet, Instance, Secret, Service, Status
+from provisioner.verify import judge
+
+ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")
+GATEWAY = Service("litellm", "a", "gateway", {}, port=4000, unit="litellm.service", health="/ready")
+WANTED = Instance("a", "box", "lab", "debian/12", services=(ENGINE,))
+GOOD: dict[str, Any] = {"unit": "active", "health": 200, "proof": True}
+
+
+def _findings(status: Status | None = Status.RUNNING, **seen: object) -> list[str]:
+    there = [] if status is None else [Instance("a", "box", "lab", "debian/12", status=status)]
+    facts = [Fact(ENGINE.address, name, value) for name, value in seen.items()]
+    return [one.message for one in judge(Fleet("lab", (WANTED,)), Fleet("lab", tuple(there)), facts)]
+
+
+def test_all_well_is_no_finding() -> None:
+    assert _findings(**GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"unit": "failed"}, "is failed"),
+        ({"health": 503}, "answers 503"),
+        ({"health": "Connection refused"}, "answers Connection refused"),
+        ({"proof": "no completion"}, "proof failed"),
+    ],
+)
+def test_each_broken_thing_is_found(change: dict[str, Any], words: str) -> None:
+    (found,) = _findings(**(GOOD | change))
+    assert words in found
+
+
+def test_what_was_not_looked_at_is_not_fine() -> None:
+    assert len(_findings()) == 2
+
+
+@pytest.mark.parametrize(("status", "words"), [(None, "does not exist"), (Status.STOPPED, "is stopped")])
+def test_a_container_that_does_not_run_is_found(status: Status | None, words: str) -> None:
+    (found,) = _findings(status, **GOOD)
+    assert words in found
+
+
+def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
+    failures = tuple(event for event in events if event.status in {"failed", "unreachable"})
+
+    def run(
+        playbook: str,
+        inventory: str,
+        *,
+        on_task: Callable[[TaskEvent], None],
+        secrets: Sequence[Secret] = (),
+    ) -> PlaybookResult:
+        assert playbook == "verify.yml"
+        assert "service_llama_cpp" in inventory
+        assert not secrets
+        for event in events:
+            on_task(event)
+        return PlaybookResult(2 if failures else 0, failures)
+
+    instance = Instance("a", "box", "lab", "debian/12", services=(ENGINE, GATEWAY))
+    facts = prove([instance], {"box": FakeProvider("box")}, run_playbook=run, emit=lambda _event: None)
+    return {fact.subject: fact.value for fact in facts}
+
+
+def _event(status: str, role: str, message: str = "") -> TaskEvent:
+    return TaskEvent(status, "a", role, f"{role} : verify | Look", message)
+
+
+def test_a_proof_that_ran_to_its_end_is_true() -> None:
+    assert _proofs([_event("ok", "llama_cpp"), _event("ok", "litellm")]) == {"a/llama_cpp": True, "a/litellm": True}
+
+
+def test_what_comes_after_a_failure_is_not_proved() -> None:
+    found = _proofs([_event("ok", "llama_cpp"), _event("failed", "llama_cpp", "no answer")])
+    assert found["a/llama_cpp"] == "no answer"
+    assert "not proved" in found["a/litellm"]
+
+
+def test_an_unreachable_container_proves_nothing() -> None:
+    found = _proofs([TaskEvent("unreachable", "a", "", "Gathering Facts", "no socket")])
+    assert all("no socket" in str(value) for value in found.values())
+
+
+def test_a_play_that_reached_nothing_proves_nothing() -> None:
+    assert set(_proofs([]).values()) == {"no task of its proof was run"}
