@@ -90,6 +90,26 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Managed:
+    """What a role manages in a container, by name: what a stamp remembers and a look compares."""
+
+    paths: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    venvs: tuple[str, ...] = ()
+    """Folders of virtual environments, compared by the distributions that are installed in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A state of a container that its host keeps; ``created`` is the host's word for when (ISO 8601)."""
+
+    name: str
+    created: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Service:
     """One role on one container, with every variable that its role will get (``Secret`` at any depth)."""
 
@@ -125,6 +145,8 @@ class Instance:
     services: tuple[Service, ...] = field(default=(), compare=False)
     status: Status | None = field(default=None, compare=False)
     address: str | None = field(default=None, compare=False)
+    snapshots: tuple[Snapshot, ...] = field(default=(), compare=False)
+    """What its host keeps of it, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
