@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +29,15 @@ class ContainerBackend(BaseBackend):  # type: ignore[misc]  # testinfra has no t
         text = self.get_command(command, *args)
         found = self._provider.execute(self._container, ["/bin/sh", "-c", text])
         return self.result(found.returncode, self.encode(text), found.stdout, found.stderr)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def changes() -> Iterator[Path]:
+    """What Molecule's own runs have changed (see callback `provision_changes`); those of tests are not added."""
+    with pytest.MonkeyPatch.context() as patch:
+        file = Path(os.environ["PROVISION_CHANGES_FILE"])
+        patch.delenv("PROVISION_CHANGES_FILE")
+        yield file
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from provisioner.errors import PreflightError, ProviderError, ProvisionError
+from provisioner.errors import ProviderError, ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
-from provisioner.plan import COMPARED, Change
+from provisioner.plan import AT_NEXT_START, COMPARED, Change
 from provisioner.providers.base import Provider
 from provisioner.state import Instance, Status
 
@@ -43,10 +43,9 @@ def apply_instances(changes: Iterable[Change], providers: Mapping[str, Provider]
 
     Different containers are worked on at once, the changes of one container one after the other. After the first
     failure nothing new is begun; the error (``ProviderError``, or the failed one's own subclass) then says in its
-    details what was done and what was not. A change that this version cannot make is refused before anything else.
+    details what was done and what was not.
     """
     wanted = tuple(changes)
-    _refuse(wanted)
     run = _Run(emit)
     walks = _walked(_by_container(wanted), providers, run)
     errors = [error for walk in walks if (error := walk.exception()) is not None]
@@ -54,16 +53,6 @@ def apply_instances(changes: Iterable[Change], providers: Mapping[str, Provider]
         raise _told(errors, wanted, run.done)
     made = [one for walk in walks if (one := walk.result()) is not None]
     return tuple(sorted(made, key=lambda one: (one.host, one.name)))
-
-
-def _refuse(changes: Sequence[Change]) -> None:
-    refused = [one for one in changes if one.action not in _VERBS]
-    if refused:
-        raise PreflightError(
-            f"Unable to {refused[0].action} {', '.join(one.target for one in refused)}",
-            details="; ".join(f"{one.target}: {one.reason}" for one in refused),
-            resolution="This version creates, starts, stops and deletes containers; changing them comes with the next.",
-        )
 
 
 def _by_container(changes: Sequence[Change]) -> list[list[Change]]:
@@ -124,6 +113,24 @@ def _start(change: Change, provider: Provider, run: _Run) -> Instance:
     return made
 
 
+def _update(change: Change, provider: Provider, run: _Run) -> Instance:
+    wanted = _instance(change)
+    made = provider.update(wanted)
+    _compare(wanted, made)
+    if made.status is Status.RUNNING and AT_NEXT_START.intersection(change.attributes()):
+        run.say(ApplyProgress(change.target, "restart"))
+        provider.stop(wanted)
+        return _start(change, provider, run)
+    return made
+
+
+def _replace(change: Change, provider: Provider, run: _Run) -> Instance:
+    run.say(ApplyProgress(change.target, "delete the old one"))
+    _delete(change, provider, run)
+    run.say(ApplyProgress(change.target, "create the new one"))
+    return _create(change, provider, run)
+
+
 def _stop(change: Change, provider: Provider, _run: _Run) -> Instance | None:
     provider.stop(_instance(change))
     return _read(provider, _instance(change))
@@ -137,6 +144,8 @@ def _delete(change: Change, provider: Provider, _run: _Run) -> None:
 
 _VERBS: Mapping[str, Callable[[Change, Provider, _Run], Instance | None]] = {
     "create": _create,
+    "update": _update,
+    "replace": _replace,
     "start": _start,
     "stop": _stop,
     "delete": _delete,

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 from provisioner import paths
 from provisioner.artifacts import Emit, RunPlaybook
-from provisioner.errors import VerificationError
+from provisioner.errors import PlaybookError, ProvisionError, VerificationError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
-from provisioner.inventory import render_inventory, secrets_of
+from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Fact, Instance
+from provisioner.state import Fact, Instance, secrets_of
 
 PROOF_PREFIX = "verify | "
 """How the name of every task of a role's ``tasks/verify.yml`` begins."""
 
 
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """How the roles ended: what kept some from it, and on which containers something was changed."""
+
+    changed: frozenset[str] = frozenset()
+    failed: frozenset[str] = frozenset()
+    error: ProvisionError | None = None
+    """``VerificationError`` when roles did their work and their own proof failed, ``PlaybookError`` when not."""
+
+
 def configure(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
-) -> None:
-    """Run every service's role on its container, engines first.
-
-    Raises ``VerificationError`` when a role did its work and its own proof failed, ``PlaybookError`` when it did not.
-    """
+) -> Configured:
+    """Run every service's role on its container, engines first; a failure is in what is given back."""
     if not instances:
-        return
+        return Configured()
     started = monotonic()
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
@@ -35,15 +43,28 @@ def configure(
     for one in instances:
         if one.name in failed:
             emit(ApplyErrored(one.name, "configure", failed[one.name].message))
-        elif result.returncode == 0:
+        elif result.returncode == 0 or failed:
             emit(ApplyComplete(one.name, "configure", monotonic() - started))
+    changed = frozenset(name for name, count in result.changed.items() if count)
+    names = frozenset(one.name for one in instances)
+    return Configured(
+        changed, frozenset(failed) or (names if result.returncode else frozenset()), _error(result, names)
+    )
+
+
+def _error(result: PlaybookResult, names: frozenset[str]) -> ProvisionError | None:
     if result.failures and all(_short(one).startswith(PROOF_PREFIX) for one in result.failures):
-        raise VerificationError(
-            "Unable to prove that the lab works: it is left as it is",
+        return VerificationError(
+            "Unable to prove that the lab works",
             details="\n".join(f"{one.host}/{one.role}: {one.message}" for one in result.failures),
             resolution=f"The whole output is in {result.log}.",
         )
-    result.raise_for_failure(f"configure {', '.join(sorted(failed) or [one.name for one in instances])}")
+    failed = {one.host for one in result.failures} or names
+    try:
+        result.raise_for_failure(f"configure {', '.join(sorted(failed))}")
+    except PlaybookError as error:
+        return error
+    return None
 
 
 def prove(

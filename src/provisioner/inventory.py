@@ -86,17 +86,6 @@ def render_builders(
     return _layout({"builders": {"hosts": hosts}}, templates)
 
 
-def secrets_of(values: Any) -> dict[str, Secret]:
-    """Every secret anywhere in ``values``, by its name."""
-    if isinstance(values, Secret):
-        return {values.name: values}
-    if isinstance(values, Mapping):
-        values = list(values.values())
-    if isinstance(values, list | tuple):
-        return {name: secret for value in values for name, secret in secrets_of(value).items()}
-    return {}
-
-
 def _service_variables(service: Service) -> Any:
     return _marked(dict(service.variables))
 

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from provisioner.errors import PreflightError
-from provisioner.state import Artifact, Fleet, Instance, InstanceKind, Status
+from provisioner.state import Artifact, Fleet, Instance, InstanceKind, Service, Status
 
-Action = Literal["create", "start", "stop", "update", "replace", "delete", "build"]
+Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback"]
+Thing = Instance | Artifact | Service
 
 IN_PLACE = frozenset({"cpu", "memory", "disk", "nesting", "devices"})
+AT_NEXT_START = frozenset({"nesting"})
+"""What a running container takes up when it is started again."""
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step: what is done to which container or artifact, from what to what, and why."""
+    """One step: what is done to which container, artifact or service, from what to what, and why."""
 
     action: Action
     target: str
-    before: Instance | Artifact | None
-    after: Instance | Artifact | None
+    before: Thing | None
+    after: Thing | None
     reason: str
+
+    @property
+    def container(self) -> str:
+        """The name of the container that it is done to."""
+        return self.target.partition("/")[0]
 
     def attributes(self) -> dict[str, tuple[Any, Any]]:
         """The attributes that differ, each as (before, after); all of them for a creation or a deletion."""
-        names = COMPARED if isinstance(self.before or self.after, Instance) else ("host", "digest", "path")
+        thing = self.before or self.after
+        if isinstance(thing, Service):
+            return {}
+        names = COMPARED if isinstance(thing, Instance) else ("host", "digest", "path")
         pairs = {name: (getattr(self.before, name, None), getattr(self.after, name, None)) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
@@ -38,6 +49,8 @@ class Plan:
 
     changes: tuple[Change, ...] = ()
     orphans: tuple[Instance, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    """Addresses of services that were put into a container once and are no longer in the file."""
 
     @property
     def is_empty(self) -> bool:
@@ -49,23 +62,47 @@ class Plan:
         return tuple(change for change in self.changes if change.action in actions)
 
 
-def make_plan(desired: Fleet, actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
-    """The changes that lead from ``actual`` to ``desired``, limited to ``targets`` (container names) when given.
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asks for beside the file: a limit to ``targets``, forced replacements, orphans to be deleted."""
 
+    targets: frozenset[str] = frozenset()
+    replace: frozenset[str] = frozenset()
+    prune: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a look into the running containers gave: ``reasons`` to run a role by address, and ``leftovers``."""
+
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()
+
+
+AS_WRITTEN = Wishes()
+"""No wish beside the file."""
+AS_PROVED = Inside()
+"""Nothing inside has to be run again."""
+
+
+def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wishes: Wishes = AS_WRITTEN) -> Plan:
+    """The changes that lead from ``actual`` to ``desired``.
+
+    Of a container that does not run only the start is planned: what is inside is looked at when it runs.
     Raises ``PreflightError`` when a wanted name belongs to a stranger or a wanted image does not exist.
     """
-    limit = frozenset(targets)
-    wanted = [one for one in desired.instances if not limit or one.name in limit]
+    wanted = [one for one in desired.instances if not wishes.targets or one.name in wishes.targets]
     _refuse_impossible(wanted, actual)
     leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER]
-    changes = [
-        *(Change("delete", one.name, one, None, "left over from an interrupted build") for one in leftovers),
-        *_artifact_changes(desired, actual, wanted),
-        *(change for one in wanted for change in _instance_changes(one, actual.instance(one.name))),
-    ]
     names = {one.name for one in desired.instances}
     orphans = tuple(one for one in actual.instances if one.kind is InstanceKind.SERVING and one.name not in names)
-    return Plan(tuple(changes), orphans)
+    changes = [
+        *(Change("delete", one.name, one, None, "left over from an interrupted build") for one in leftovers),
+        *(Change("delete", one.name, one, None, "not in the file") for one in orphans if wishes.prune),
+        *_artifact_changes(desired, actual, wanted),
+        *(change for one in wanted for change in _instance_changes(one, actual.instance(one.name), inside, wishes)),
+    ]
+    return Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
 
 
 def make_destroy_plan(actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
@@ -113,13 +150,49 @@ def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> 
             yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet")
 
 
-def _instance_changes(after: Instance, before: Instance | None) -> Iterator[Change]:
+def _instance_changes(after: Instance, before: Instance | None, inside: Inside, wishes: Wishes) -> Iterator[Change]:
     if before is None:
         yield Change("create", after.name, None, after, "in the file, not on the host")
         return
     differing = [name for name in COMPARED if getattr(before, name) != getattr(after, name)]
+    if after.name in wishes.replace:
+        yield Change("replace", after.name, before, after, "its replacement was asked for")
+        return
+    if not IN_PLACE.issuperset(differing) or _shrinks(before, after):
+        what = "its disk cannot become smaller" if _shrinks(before, after) else _differ(differing)
+        yield Change("replace", after.name, before, after, what)
+        return
     if differing:
-        action: Action = "update" if IN_PLACE.issuperset(differing) else "replace"
-        yield Change(action, after.name, before, after, f"{', '.join(differing)} changed in the file")
+        yield Change("update", after.name, before, after, _words(differing, before))
     if before.status is not Status.RUNNING:
         yield Change("start", after.name, before, after, f"is {before.status}")
+        return
+    for one in after.roles:
+        reasons = [*inside.reasons.get(one.address, ()), *_exchanged(one, before, after)]
+        if reasons:
+            yield Change("configure", one.address, None, one, "; ".join(reasons))
+
+
+def _shrinks(before: Instance, after: Instance) -> bool:
+    """Whether the disk would lose room: what lies there may not fit."""
+    return after.disk is not None and before.disk is not None and after.disk < before.disk
+
+
+def _words(differing: list[str], before: Instance) -> str:
+    restart = AT_NEXT_START.intersection(differing) and before.status is Status.RUNNING
+    return _differ(differing) + (": it is restarted" if restart else "")
+
+
+def _differ(names: list[str]) -> str:
+    many = len(names) > 1 or names == ["devices"]
+    return f"{', '.join(names)} {'differ' if many else 'differs'} from the file"
+
+
+def _exchanged(service: Service, before: Instance, after: Instance) -> Iterator[str]:
+    """Another artifact in the place of one that was there: whatever uses it has to be started again."""
+    if service is after.base:
+        return
+    old = {one.properties["path"]: one.properties["volume"] for one in before.devices if one.kind == "volume"}
+    new = {one.properties["path"]: one.properties["volume"] for one in after.devices if one.kind == "volume"}
+    for path in sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
+        yield f"{path} is exchanged"

@@ -1,51 +1,105 @@
-"""Reads facts from running containers: one small call each, all in parallel, nothing installed."""
+"""Looks into running containers, and leaves stamps there: one small call each, all in parallel, nothing installed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
-from provisioner import paths
+from provisioner import agent
 from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
-from provisioner.state import Fact, Instance
+from provisioner.stamp import owner, stamp_for
+from provisioner.state import Fact, Instance, Service
 
 TIMEOUT_S = 30.0
+FULL_TIMEOUT_S = 3600.0
+"""Every byte of every model is read."""
 PARALLEL = 20
+COMMAND_NOT_FOUND = 127
+MANIFEST = "MANIFEST.sha256"
+"""Every artifact has one at its top."""
+_START = (
+    "import sys, zlib; part = zlib.decompressobj(); source = part.decompress(sys.stdin.buffer.read()); "
+    "scope = {'__name__': 'agent'}; exec(compile(source, 'agent', 'exec'), scope); scope['main'](part.unused_data)"
+)
 
 
-def probe(instances: Sequence[Instance], providers: Mapping[str, Provider]) -> tuple[Fact, ...]:
-    """Facts ``unit`` and ``health`` of every service of the running ``instances``.
+def probe(instances: Sequence[Instance], providers: Mapping[str, Provider], *, full: bool = False) -> tuple[Fact, ...]:
+    """What the running ``instances`` say of themselves.
 
-    Raises ``ProviderError`` when a container does not answer, or has no python3.
+    Of each service ``unit`` (systemd's ActiveState) and ``health`` (an HTTP status, or the words of the failure); of
+    each role ``stamp`` (what ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp
+    and are not asked for), ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent``
+    when it cannot be looked into. Raises ``ProviderError`` when a container does not answer.
     """
-    asked = [one for one in instances if one.services]
-    if not asked:
-        return ()
-    with ThreadPoolExecutor(min(PARALLEL, len(asked))) as pool:
-        found = pool.map(lambda one: _probe_one(one, providers[one.host]), asked)
-        return tuple(fact for facts in found for fact in facts)
+    return tuple(
+        fact for facts in _each(instances, lambda one: _look(one, providers[one.host], full=full)) for fact in facts
+    )
 
 
-def _probe_one(instance: Instance, provider: Provider) -> list[Fact]:
-    request = [
+def write_stamps(
+    services: Sequence[Service], lab: str, providers: Mapping[str, Provider], hosts: Mapping[str, str], ansible: str
+) -> dict[str, str]:
+    """Stamp services that have proved themselves; by container why that was not possible. ``hosts``: by container."""
+    by_container: dict[str, list[Service]] = {}
+    for one in services:
+        if not one.unstampable:
+            by_container.setdefault(one.container, []).append(one)
+
+    def write(name: str) -> tuple[str, str]:
+        stamps = [stamp_for(one, lab, ansible, secrets.token_hex(16)) for one in by_container[name]]
+        answer = _asked(providers[hosts[name]], name, {"do": "stamp", "stamps": stamps}, TIMEOUT_S)
+        return name, "python3 is missing" if answer is None else answer.get("problem", "")
+
+    return {name: problem for name, problem in _each(list(by_container), write) if problem}
+
+
+def _each(things: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
+    if not things:
+        return []
+    with ThreadPoolExecutor(min(PARALLEL, len(things))) as pool:
+        return list(pool.map(work, things))
+
+
+def _look(instance: Instance, provider: Provider, *, full: bool) -> list[Fact]:
+    services = [
         {"address": one.address, "unit": one.unit, "port": one.port, "health": one.health} for one in instance.services
     ]
-    agent = (paths.data() / "probe_agent.py").read_bytes()
-    ran = provider.execute(
-        instance.name, ["python3", "-IS", "-", json.dumps(request)], stdin=agent, timeout_s=TIMEOUT_S
-    )
+    volumes = [device.properties["path"] for device in instance.devices if device.kind == "volume"]
+    request = {
+        "do": "look",
+        "of": owner(instance.lab, instance.name),
+        "roles": [one.role for one in instance.roles],
+        "services": services,
+        "manifests": [f"{path}/{MANIFEST}" for path in volumes] if full else [],
+    }
+    answer = _asked(provider, instance.name, request, FULL_TIMEOUT_S if full else TIMEOUT_S)
+    if answer is None:
+        return [Fact(instance.name, "agent", "python3 is missing")]
+    return [
+        *(Fact(f"{instance.name}/{role}", "stamp", stamp) for role, stamp in answer["stamps"].items()),
+        *(Fact(address, name, value) for name in ("unit", "health") for address, value in answer[name].items()),
+        Fact(instance.name, "leftovers", answer["leftovers"]),
+        Fact(instance.name, "damaged", answer["damaged"]),
+    ]
+
+
+def _asked(provider: Provider, name: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
+    """The agent's answer; None when there is no python3 to run it."""
+    payload = zlib.compress(Path(agent.__file__).read_bytes()) + json.dumps(request).encode()
+    ran = provider.execute(name, ["python3", "-IS", "-c", _START], stdin=payload, timeout_s=timeout_s)
+    if ran.returncode == COMMAND_NOT_FOUND:
+        return None
     if ran.returncode != 0:
         raise ProviderError(
-            f"Unable to probe container {instance.name}",
+            f"Unable to look into container {name}",
             details=ran.stderr.decode(errors="replace").strip(),
-            resolution="Run: provision up, which installs what is missing.",
+            resolution=f"Look at it with: provision exec {name}",
         )
-    answers = json.loads(ran.stdout)
-    return [
-        Fact(address, name, value)
-        for address, seen in answers.items()
-        for name, value in seen.items()
-        if value is not None
-    ]
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    return answer

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,14 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
     if secrets_file is not None:
         environment["PROVISION_SECRETS_FILE"] = str(secrets_file)
     return environment
+
+
+@cache
+def ansible_version() -> str:
+    """The version of ansible-core that playbooks are run by."""
+    from importlib.metadata import version
+
+    return version("ansible-core")
 
 
 STATUSES = {

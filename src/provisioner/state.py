@@ -51,6 +51,17 @@ class Secret:
         return hash((self.name, self._value))
 
 
+def secrets_of(values: Any) -> dict[str, Secret]:
+    """Every secret anywhere in ``values``, by its name."""
+    if isinstance(values, Secret):
+        return {values.name: values}
+    if isinstance(values, Mapping):
+        values = list(values.values())
+    if isinstance(values, list | tuple):
+        return {name: secret for value in values for name, secret in secrets_of(value).items()}
+    return {}
+
+
 class Status(StrEnum):
     """What a container is doing, in the words of the file format (not of one provider)."""
 
@@ -103,10 +114,14 @@ class Managed:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state of a container that its host keeps; ``created`` is the host's word for when (ISO 8601)."""
+    """A state of a container that its host keeps.
+
+    ``created`` is the host's word for when (ISO 8601); ``volumes``: what was mounted then, and is needed to go back.
+    """
 
     name: str
     created: str = ""
+    volumes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,11 @@ class Service:
     unit: str | None = None
     health: str | None = None
     needs: tuple[str, ...] = ()
+    digest: str = ""
+    """Of the role's files: another one means that the role may do something else."""
+    managed: Managed = Managed()
+    unstampable: str = ""
+    """Why no stamp can say that nothing has changed, so that Ansible has to look each time."""
 
     @property
     def address(self) -> str:
@@ -143,10 +163,17 @@ class Instance:
     devices: tuple[Device, ...] = ()
     kind: InstanceKind = InstanceKind.SERVING
     services: tuple[Service, ...] = field(default=(), compare=False)
+    base: Service | None = field(default=None, compare=False)
+    """What every container gets before its services; no service of the file."""
     status: Status | None = field(default=None, compare=False)
     address: str | None = field(default=None, compare=False)
     snapshots: tuple[Snapshot, ...] = field(default=(), compare=False)
     """What its host keeps of it, the oldest first."""
+
+    @property
+    def roles(self) -> tuple[Service, ...]:
+        """Everything that Ansible does in it, in this order."""
+        return (*((self.base,) if self.base else ()), *self.services)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +237,12 @@ class Execution:
     returncode: int
     stdout: bytes
     stderr: bytes
+
+
+ACTIVE = "active"
+"""A service's fact ``unit`` when all is well."""
+HTTP_OK = 200
+"""A service's fact ``health`` when all is well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from provisioner.state import Fact, Finding, Fleet, Instance, Service, Status
+from provisioner.state import ACTIVE, HTTP_OK, Fact, Finding, Fleet, Instance, Service, Status
 
-ACTIVE = "active"
-HTTP_OK = 200
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""
 

@@ -30,9 +30,11 @@ EVERY_SCENARIO_USES = (
     "src/provisioner/providers",
     "src/provisioner/plan.py",
     "src/provisioner/apply.py",
+    "src/provisioner/resolve/upkeep.py",
+    "tests/molecule/changes.py",
     "tests/requirements.txt",
 )
-LEFT_OUT = {"__pycache__", ".pytest_cache", "README.md"}
+LEFT_OUT = {"__pycache__", ".provision", ".pytest_cache", "README.md"}
 
 
 @dataclass(frozen=True)

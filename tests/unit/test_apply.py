@@ -147,11 +147,26 @@ def test_an_image_that_went_away_is_named(world: World) -> None:
     assert world.states() == {}
 
 
-def test_a_change_in_place_is_refused_before_anything_is_touched(world: World) -> None:
+def test_a_change_in_place_is_made_and_read_back(world: World) -> None:
     world.up(instance("a"))
-    plan = make_plan(Fleet(LAB, (instance("a", memory=2**31), instance("b"))), world.actual())
-    with pytest.raises(PreflightError, match="Unable to update a"):
-        world.apply(*plan.changes)
+    world.up(instance("a", memory=2**31, nesting=True))
+    there = world.actual().instance("a")
+    assert there is not None
+    assert (there.memory, there.nesting, there.status) == (2**31, True, Status.RUNNING)
+
+
+def test_a_host_that_changes_something_else_is_not_believed(world: World) -> None:
+    world.up(instance("a"))
+    world.hosts["box"].alters = {"memory": 7}
+    with pytest.raises(ProviderError, match="Unable to make container a as the file says"):
+        world.up(instance("a", memory=2**31))
+
+
+def test_a_replacement_begins_with_nothing(world: World) -> None:
+    world.up(instance("a"))
+    world.hosts["box"].containers["a"].files["/data"] = b"x"
+    world.up(instance("a", image="debian/13"))
+    assert world.hosts["box"].containers["a"].files == {}
     assert world.states() == {"a": Status.RUNNING}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.inventory import render_builders, render_inventory, secrets_of
+from provisioner.inventory import render_builders, render_inventory
 from provisioner.resolve import ModelFile, desired_fleet
 from provisioner.spec import parse_spec
-from provisioner.state import Artifact, Instance, Secret, Service
+from provisioner.state import Artifact, Instance, Secret, Service, secrets_of
 
 NASTY = [
     *("on", "123", "1e3", "0x1f", "null", "~", "", "2026-01-01", "1:30", "0000:01:00.0", "<<", "=", "yes", ".inf"),

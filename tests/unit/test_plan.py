@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from provisioner.errors import PreflightError
-from provisioner.plan import Plan, make_destroy_plan, make_plan, make_stop_plan
-from provisioner.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Status
+from provisioner.plan import Inside, Plan, Wishes, make_destroy_plan, make_plan, make_stop_plan
+from provisioner.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "plan").glob("*.yml"))
 IMAGES = frozenset({"debian/12", "debian/13"})
@@ -19,10 +19,15 @@ IMAGES = frozenset({"debian/12", "debian/13"})
 def _instance(written: dict[str, Any]) -> Instance:
     devices = tuple(Device(**device) for device in written.pop("devices", []))
     status = written.pop("status", None)
+    roles = [Service(role, written["name"], "engine", {}) for role in written.pop("services", [])]
     kind = InstanceKind(written.pop("kind", "serving"))
     defaults = {"host": "box", "lab": "lab", "image": "debian/12"}
     return Instance(
-        **(defaults | written), devices=devices, kind=kind, status=Status(status) if status is not None else None
+        **(defaults | written),
+        devices=devices,
+        kind=kind,
+        services=tuple(roles),
+        status=Status(status) if status is not None else None,
     )
 
 
@@ -52,16 +57,24 @@ def _rows(plan: Plan) -> list[dict[str, Any]]:
 def test_case(file: Path) -> None:
     case = yaml.safe_load(file.read_text(encoding="utf-8"))
     desired, actual = _fleet(case.get("desired", {})), _fleet(case.get("actual", {}))
-    targets = case.get("targets", [])
+    asked = case.get("wishes", {})
+    wishes = Wishes(
+        frozenset(case.get("targets", [])), frozenset(asked.get("replace", [])), prune=asked.get("prune", False)
+    )
+    found = case.get("inside", {})
+    inside = Inside(
+        {address: tuple(why) for address, why in found.get("reasons", {}).items()}, tuple(found.get("leftovers", []))
+    )
     if "refused" in case:
         with pytest.raises(PreflightError) as caught:
-            make_plan(desired, actual, targets=targets)
+            make_plan(desired, actual, inside=inside, wishes=wishes)
         for words in case["refused"]:
             assert words in str(caught.value)
         return
-    plan = make_plan(desired, actual, targets=targets)
+    plan = make_plan(desired, actual, inside=inside, wishes=wishes)
     assert _rows(plan) == case["changes"]
     assert [one.name for one in plan.orphans] == case.get("orphans", [])
+    assert list(plan.leftovers) == case.get("leftovers", [])
     assert plan.is_empty is (not case["changes"])
 
 

@@ -101,7 +101,7 @@ def test_every_other_action_has_its_sign_and_is_counted(action: str, sign: str, 
 def test_empty_plan_says_so_and_orphans_are_named() -> None:
     text = plan_text(Plan(orphans=(changed(name="old"),)))
     assert "? old on host box" in text
-    assert text.endswith("No container has to change. What is inside them is looked at by up and verify.")
+    assert text.endswith("No changes: the containers, and what was put into them, are as the file says.")
 
 
 def test_colour_adds_nothing_but_codes() -> None:
@@ -130,7 +130,8 @@ def test_status_has_a_row_for_every_service() -> None:
     )
     rows = [line.split() for line in text.splitlines()]
     assert rows[0] == ["CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT"]
-    assert rows[1] == ["llama", "box", "running", "10.88.0.5", "llama_cpp", "8080", "healthy", "CPU", "memory"]
+    assert rows[1] == ["llama", "box", "running", "10.88.0.5", "llama_cpp", "8080", "healthy", "CPU", "drifted"]
+    assert "  llama: memory" in text
     assert rows[2] == ["litellm", "4000", "failed", "-"]
     assert rows[3] == ["desk", "box", "missing", "-", "-", "-", "-", "-", "-"]
     assert rows[4] == ["old", "box", "stopped", "-", "-", "-", "-", "-", "orphan"]

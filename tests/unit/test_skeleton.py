@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 import yaml
 
 from provisioner import paths
+from provisioner.catalog import Upkeep
 from provisioner.generate import BEGIN, END
+from provisioner.resolve.upkeep import managed_by
+from provisioner.state import Managed
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,10 +26,16 @@ SERVICES = [
 ]
 OUR_MODULES = {path.stem for path in (paths.plugins() / "modules").glob("*.py")}
 
-EVERY_ROLE = ("meta/argument_specs.yml", "meta/main.yml", "defaults/main.yml", "tasks/main.yml", "README.md")
+EVERY_ROLE = (
+    "meta/argument_specs.yml",
+    "meta/main.yml",
+    "meta/managed.yml",
+    "defaults/main.yml",
+    "tasks/main.yml",
+    "README.md",
+)
 EVERY_SERVICE = (
     "meta/service.yml",
-    "meta/managed.yml",
     "tasks/preflight.yml",
     "tasks/install.yml",
     "tasks/configure.yml",
@@ -34,6 +44,8 @@ EVERY_SERVICE = (
     "handlers/main.yml",
 )
 ROUTER_LINES = 40
+MANAGED_KINDS = tuple(field.name for field in fields(Managed))
+WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
 KEYWORDS = {
     *("action", "always", "any_errors_fatal", "args", "async", "become", "become_user", "block", "changed_when"),
@@ -206,6 +218,47 @@ def test_the_readme_has_the_table_of_options(role: str) -> None:
     assert text.index(BEGIN) < text.index(END)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_manages_is_lists_of_names_or_a_reason(role: str) -> None:
+    page = load(paths.roles() / role / "meta/managed.yml")
+    assert set(page) in ({"stampable"}, set(MANAGED_KINDS), {*MANAGED_KINDS, "unknown"})
+    assert {kind: page[kind] for kind in MANAGED_KINDS if not _are_texts(page.get(kind, []))} == {}
+    if "stampable" in page:
+        assert len(str(page["stampable"]).split()) > 1, "why can it not be stamped?"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_manages_is_named_by_public_options_alone(role: str) -> None:
+    page = load(paths.roles() / role / "meta/managed.yml")
+    upkeep = Upkeep("", Managed(**{kind: tuple(page.get(kind, ())) for kind in MANAGED_KINDS}))
+    public = {name: "/a/b" for name, option in options_of(role).items() if not option.get("no_log")}
+    assert [path for path in managed_by(upkeep, public).paths if not path.startswith("/")] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_nobody_can_name_is_a_task_with_a_reason(role: str) -> None:
+    unknown = load(paths.roles() / role / "meta/managed.yml").get("unknown", {})
+    names = {str(task.get("name")) for _, task in tasks_of(role)}
+    assert set(unknown) <= names
+    assert _are_texts(list(unknown.values()))
+
+
+@pytest.mark.parametrize("role", SERVICES)
+def test_a_service_manages_its_unit(role: str) -> None:
+    assert load(PAGES[role])["unit"] in load(paths.roles() / role / "meta/managed.yml")["units"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_task_that_writes_a_secret_is_followed_by_a_look_at_the_file(role: str) -> None:
+    tasks = list(tasks_of(role))
+    for (file, task), (_, following) in zip(tasks, [*tasks[1:], ("", {"name": "none"})], strict=True):
+        if task.get("no_log") and module_of(task) in WRITERS:
+            arguments = task[module_of(task)]
+            looked_at = (following.get("ansible.builtin.stat") or {}).get("path")
+            assert looked_at == arguments.get("dest", arguments.get("path")), f"{file}: {task['name']}"
+            assert not following.get("no_log"), f"{file}: {following['name']}"
+
+
 @pytest.mark.parametrize("role", SERVICES)
 def test_every_service_has_a_scenario(role: str) -> None:
     folder = ROOT / "molecule" / role
@@ -219,3 +272,7 @@ def test_every_scenario_is_a_role_s() -> None:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)

@@ -18,6 +18,8 @@ import yaml
 from testinfra.host import Host
 
 SCENARIO = Path(__file__).resolve().parents[1]
+MANIFEST = "/opt/litellm/MANIFEST.sha256"
+STATE = "/var/lib/litellm"
 TIMEOUT_S = 4  # litellm_request_timeout of vars.yml
 ALLOWED_FAILS = 3  # the role's default
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
@@ -279,6 +281,20 @@ def test_verify_fails_when_the_gateway_runs_with_another_key_and_converge_mends_
     assert converged.returncode == 0, converged.stdout
     assert lab.pid() != before
     assert_no_secret(converged.stdout)
+
+
+def test_another_venv_under_the_same_path_restarts_the_gateway_which_gets_its_folder_back(lab: Lab) -> None:
+    before = lab.pid()
+    lab.host.check_output(f"cat {MANIFEST} {MANIFEST} > /run/another")  # true of the same files, and another one
+    lab.host.check_output(f"mount --bind /run/another {MANIFEST}")
+    lab.host.check_output(f"chown root:root {STATE} && chmod 0755 {STATE}")
+    converged = playbook("converge.yml")
+    lab.host.check_output(f"umount {MANIFEST}")
+    assert converged.returncode == 0, converged.stdout
+    assert lab.pid() != before
+    folder = lab.host.file(STATE)
+    assert (folder.user, folder.group, folder.mode) == ("litellm", "litellm", 0o700)
+    assert playbook("converge.yml").returncode == 0
 
 
 def test_verify_fails_when_the_unit_is_stopped_and_a_check_leaves_it_alone(stopped: Lab) -> None:

@@ -19,6 +19,8 @@ UNIT = "llama-server.service"
 KEY = "molecule-canary-$HOME-%h"
 KEY_FILE = "/etc/llama-server.api-key"
 MODEL = "/srv/models/tiny/tiny.gguf"
+MANIFESTS = ("/opt/llama_cpp/MANIFEST.sha256", "/srv/models/tiny/MANIFEST.sha256")
+STATE = "/var/lib/llama-server"
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 STRANGER = "stranger.service"
 GET_METRICS = """
@@ -160,6 +162,28 @@ def test_a_write_that_was_not_followed_by_a_restart_is_found_and_mended(host: Ho
     assert_refused(run_playbook("verify_only.yml"), f"written after it had started:\\s+{KEY_FILE}")
     assert run_playbook("converge.yml").returncode == 0
     assert host.process.get(comm="llama-server").pid != before
+
+
+def test_another_program_or_model_under_the_same_path_restarts_the_server(host: Host) -> None:
+    processes = [host.process.get(comm="llama-server").pid]
+    for number, manifest in enumerate(MANIFESTS):
+        host.check_output(f"cat {manifest} {manifest} > /run/another{number}")  # true of the same files, and another
+        host.check_output(f"mount --bind /run/another{number} {manifest}")
+        assert run_playbook("converge.yml").returncode == 0
+        processes.append(host.process.get(comm="llama-server").pid)
+    host.check_output(f"umount {' '.join(MANIFESTS)}")
+    assert run_playbook("converge.yml").returncode == 0
+    processes.append(host.process.get(comm="llama-server").pid)
+    assert len(set(processes)) == len(processes)
+
+
+def test_its_own_folder_is_given_back_to_the_server(host: Host) -> None:
+    host.check_output(f"touch {STATE}/file && chown -R root:root {STATE} && chmod 0755 {STATE}")
+    assert run_playbook("converge.yml").returncode == 0
+    folder = host.file(STATE)
+    assert (folder.user, folder.group, folder.mode) == ("llama-server", "llama-server", 0o700)
+    assert host.file(f"{STATE}/file").user == "llama-server"
+    host.check_output(f"rm {STATE}/file")
 
 
 def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> None:

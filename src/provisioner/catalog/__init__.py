@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import paths
-from provisioner.catalog.pages import read_pages
+from provisioner.catalog.pages import digest_of, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
     STAGES,
@@ -21,9 +21,11 @@ from provisioner.catalog.types import (
     Option,
     Reference,
     ServiceType,
+    Upkeep,
 )
 
 __all__ = [
+    "BASE",
     "COMPILED",
     "STAGES",
     "ArtifactType",
@@ -32,12 +34,14 @@ __all__ = [
     "Option",
     "Reference",
     "ServiceType",
+    "Upkeep",
     "catalog_from",
     "compile_catalog",
     "load_catalog",
 ]
 
 COMPILED = "catalog.json"
+BASE = "base"
 
 
 def load_catalog(roles_dir: Path | None = None) -> Catalog:
@@ -47,8 +51,12 @@ def load_catalog(roles_dir: Path | None = None) -> Catalog:
 
 def compile_catalog(roles_dir: Path | None = None) -> dict[str, Any]:
     """The pages of all roles as one JSON value for ``data/catalog.json``; it gives the same catalog."""
-    folders = sorted(page.parents[1] for page in (roles_dir or paths.roles()).glob("*/meta/service.yml"))
-    return {"roles": {folder.name: read_pages(folder) for folder in folders}}
+    roles = roles_dir or paths.roles()
+    folders = sorted(page.parents[1] for page in roles.glob("*/meta/service.yml"))
+    plugins = digest_of(sorted((paths.plugins() / "modules").glob("*.py")), paths.plugins())
+    compiled: dict[str, Any] = {"roles": {folder.name: read_pages(folder, plugins) for folder in folders}}
+    base = roles / BASE
+    return compiled | ({"base": read_upkeep(base, plugins)} if base.is_dir() else {})
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,40 @@ def page_error(role: str, details: str) -> ProvisionError:
     )
 
 
-def read_pages(role: Path) -> dict[str, Any]:
-    """``service``, ``options`` and, where the role makes an artifact, ``source_digest``; all fit for JSON."""
+LEFT_OUT = frozenset({"README.md", "__pycache__"})
+"""What a role's tasks never read."""
+
+
+def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
+    """``digest`` of the role's files and of the modules that all roles use (``plugins``), and ``managed``."""
+    files = sorted(one for one in role.rglob("*") if one.is_file() and not LEFT_OUT.intersection(one.parts))
+    page = role / "meta" / "managed.yml"
+    digest = hashlib.sha256(f"{plugins} {digest_of(files, role)}".encode()).hexdigest()
+    return {"digest": digest, "managed": _read_yaml(page) if page.is_file() else {}}
+
+
+def digest_of(files: Iterable[Path], root: Path) -> str:
+    """The sha256 over the files' names below ``root`` and their contents."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def read_pages(role: Path, plugins: str = "") -> dict[str, Any]:
+    """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, ``source_digest``; all JSON."""
     service = _read_yaml(role / "meta" / "service.yml")
     specs = _read_yaml(role / "meta" / "argument_specs.yml")
     try:
         options = specs["argument_specs"]["main"].get("options") or {}
     except (KeyError, TypeError, AttributeError) as error:
         raise page_error(role.name, "argument_specs.yml has no entry point main") from error
-    pages = {"service": service, "options": options}
+    pages = {"service": service, "options": options, "upkeep": read_upkeep(role, plugins)}
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")
-        pages["source_digest"] = _source_digest(role)
+        pages["source_digest"] = digest_of(_build_sources(role), role)
     return pages
 
 
@@ -43,14 +64,6 @@ def _read_yaml(page: Path) -> Any:
         return yaml.load(page.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (OSError, yaml.YAMLError) as error:
         raise page_error(page.parents[1].name, str(error)) from error
-
-
-def _source_digest(role: Path) -> str:
-    digest = hashlib.sha256()
-    for file in _build_sources(role):
-        digest.update(f"{file.relative_to(role).as_posix()}\0".encode())
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()
 
 
 def _build_sources(role: Path) -> Iterator[Path]:

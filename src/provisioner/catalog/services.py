@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from provisioner.catalog.pages import page_error
-from provisioner.catalog.types import STAGES, TYPES, ArtifactType, Catalog, Defaults, Option, Reference, ServiceType
+from provisioner.catalog.types import (
+    STAGES,
+    TYPES,
+    ArtifactType,
+    Catalog,
+    Defaults,
+    Option,
+    Reference,
+    ServiceType,
+    Upkeep,
+)
 from provisioner.sizes import SizeError, parse_size
+from provisioner.state import Managed
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -32,7 +44,8 @@ def catalog_from(compiled: Mapping[str, Any]) -> Catalog:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise page_error(role, f"{type(error).__name__}: {error}") from error
     order = sorted(services.values(), key=lambda one: (STAGES.index(one.stage), one.role))
-    return Catalog({one.role: one for one in order}, dict(sorted(artifact_roles.items())))
+    base = _upkeep(compiled["base"]) if "base" in compiled else None
+    return Catalog({one.role: one for one in order}, dict(sorted(artifact_roles.items())), base)
 
 
 def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
@@ -63,6 +76,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         key_option=page.get("key_option"),
         stampable=page["stampable"] is True,
         unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
+        upkeep=_upkeep(pages["upkeep"]),
     )
     _check_names(service)
     return service
@@ -76,6 +90,11 @@ def _check_names(service: ServiceType) -> None:
     for name in (*service.references, *service.internal, *service.secret_prefixes, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
+
+
+def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
+    kinds = {field.name: tuple(pages["managed"].get(field.name) or ()) for field in fields(Managed)}
+    return Upkeep(pages["digest"], Managed(**kinds))
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:

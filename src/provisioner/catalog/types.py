@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from provisioner.state import Managed
+
 STAGES = ("engine", "gateway", "app")
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 
@@ -50,6 +52,14 @@ class ArtifactType:
 
 
 @dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What a stamp of a role rests on: the digest of its files, and what it manages (as templates)."""
+
+    digest: str = ""
+    managed: Managed = field(default_factory=Managed)
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """The container that a service asks for where the file says nothing; sizes are bytes."""
 
@@ -80,6 +90,7 @@ class ServiceType:
     key_option: str | None
     stampable: bool
     unstampable_reason: str
+    upkeep: Upkeep = field(default_factory=Upkeep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +99,5 @@ class Catalog:
 
     services: Mapping[str, ServiceType]
     artifact_roles: Mapping[str, ArtifactType]
+    base: Upkeep | None = None
+    """The role that every container gets; None where there is none."""

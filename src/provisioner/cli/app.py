@@ -29,6 +29,9 @@ VERBS = {
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
     "down": ("provisioner.cli.ending", "Stop the containers; their data is kept, up starts them again."),
     "destroy": ("provisioner.cli.ending", "Delete the containers and what is in them."),
+    "snapshot": ("provisioner.cli.keeping", "Keep the state of the containers as it is now."),
+    "rollback": ("provisioner.cli.keeping", "Bring containers back to a state that was kept."),
+    "clone": ("provisioner.cli.keeping", "Copy a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
 }
 EPILOG = """\b

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from provisioner.cli.console import Console
 from provisioner.errors import PreflightError
@@ -12,6 +12,7 @@ from provisioner.report.plan import NO_CHANGES, plan_text
 
 YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "
+REPLACE = "replace"
 
 
 NOTHING_TO_DESTROY = "Nothing to destroy: no container bears the lab's mark."
@@ -34,21 +35,40 @@ def ask(console: Console, question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def confirm_plan(console: Console, *, yes: bool, nothing: str = NO_CHANGES) -> Callable[[Plan], bool]:
-    """Shows the plan, then takes ``--yes`` or a typed yes; raises ``PreflightError`` when nobody can be asked."""
+def confirm_plan(
+    console: Console, *, yes: bool, nothing: str = NO_CHANGES, replaceable: Collection[str] = ()
+) -> Callable[[Plan], bool]:
+    """Shows the plan, then takes ``--yes`` or a typed yes; raises ``PreflightError`` when nobody can be asked.
+
+    ``--yes`` never stands for the loss of data: a replacement that is not named in ``replaceable`` is asked for.
+    """
 
     def confirm(plan: Plan) -> bool:
         show_plan(console, plan, nothing)
-        if plan.is_empty or yes:
+        lost = [one.target for one in plan.of("replace") if one.target not in replaceable]
+        if plan.is_empty or (yes and not lost):
             return True
         if not can_ask(console):
-            raise PreflightError(
-                "Unable to ask whether to apply: there is no terminal",
-                resolution="Run the same command with --yes; provision plan shows what up would do.",
-            )
+            raise _unasked(lost)
+        if lost:
+            what = f"What is in {', '.join(lost)} will be lost. Type {REPLACE!r} to go on: "
+            return ask(console, what).lower() == REPLACE
         return ask(console, APPLY).lower() in YES
 
     return confirm
+
+
+def _unasked(lost: Sequence[str]) -> PreflightError:
+    if not lost:
+        return PreflightError(
+            "Unable to ask whether to apply: there is no terminal",
+            resolution="Run the same command with --yes; provision plan shows what up would do.",
+        )
+    return PreflightError(
+        f"Unable to replace {', '.join(lost)} without being told so",
+        details="What is in it would be lost, so --yes alone is not enough.",
+        resolution="Run the same command with " + " ".join(f"--replace {name}" for name in lost),
+    )
 
 
 def confirm_destruction(console: Console, lab: str, *, yes: bool, typed: str | None) -> Callable[[Plan], bool]:

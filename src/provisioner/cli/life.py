@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from provisioner.cli.confirm import DECLINED, confirm_plan, show_plan
-from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.options import Function, Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode
 
+if TYPE_CHECKING:  # the plan is made when a verb touches the world
+    from provisioner.plan import Wishes
+
 PENDING = "Exit with 2 when there are changes to be made."
+
+
+def wishes(function: Function) -> Function:
+    """The options by which ``plan`` and ``up`` are asked for more than the file says: the function gets ``wishes``."""
+
+    @option("--prune", is_flag=True, help="Delete containers of the lab that are no longer in the file.")
+    @option("--replace", multiple=True, metavar="NAME", help="Delete this container and make it anew; may be repeated.")
+    @option("--full", is_flag=True, help="Look at every byte and run everything again, whatever the stamps say.")
+    @wraps(function)
+    def call(*args: Any, words: Words, prune: bool, replace: tuple[str, ...], **rest: Any) -> Any:
+        from provisioner.plan import Wishes
+
+        return function(*args, words=words, wishes=Wishes(frozenset(words.names), frozenset(replace), prune), **rest)
+
+    return call
 
 
 @click.command()
 @verb
 @lab_words(names=True)
+@wishes
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
-def plan(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
+def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool) -> int:
     """Say what up would do; change nothing."""
     from provisioner import workflow
 
     lab = session.open_lab(words.existing(), with_secrets=True)
-    made = workflow.plan(lab, session.effects(lab), words.names)
+    made = workflow.plan(lab, session.effects(lab), wishes, full=full)
     show_plan(session.console, made)
     return ExitCode.CHANGES_PENDING if detailed_exitcode and not made.is_empty else ExitCode.DONE
 
@@ -29,17 +51,20 @@ def plan(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
 @click.command()
 @verb
 @lab_words(names=True)
-@option("-y", "--yes", is_flag=True, help="Apply without asking.")
-def up(session: Session, words: Words, *, yes: bool) -> int:
+@wishes
+@option("-y", "--yes", is_flag=True, help="Apply without asking; never deletes what --replace and --prune do not name.")
+@option("--no-rollback", is_flag=True, help="Keep no way back, and leave what fails its proof as it is.")
+def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool, no_rollback: bool) -> int:
     """Make the file true and prove it.
 
-    Shows the plan and asks. When it ends with 0, every service has proved that it works.
+    Shows the plan and asks. When it ends with 0, every service has proved that it works. A container that fails its
+    proof after a change is rolled back to the state that had proved itself.
     """
     from provisioner import workflow
 
     lab = session.open_lab(words.existing(), with_secrets=True)
-    effects = session.effects(lab, confirm_plan(session.console, yes=yes))
-    outcome = workflow.up(lab, effects, words.names)
+    effects = session.effects(lab, confirm_plan(session.console, yes=yes, replaceable=wishes.replace))
+    outcome = workflow.up(lab, effects, wishes, workflow.How(full=full, rollback=not no_rollback))
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -59,7 +84,7 @@ def status(session: Session, words: Words) -> int:
     for one in containers:
         console.line("container", one)
         if one.drift:
-            console.line("drift", {"target": one.name, "attributes": one.drift})
+            console.line("drift", {"target": one.name, "changes": one.drift})
         if one.orphan:
             console.line("orphan", {"target": one.name, "host": one.host})
     return ExitCode.DONE
@@ -72,6 +97,7 @@ def status(session: Session, words: Words) -> int:
 def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
     """Prove that everything works; change and stop nothing."""
     from provisioner import workflow
+    from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
 
     console = session.console
@@ -87,6 +113,6 @@ def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
         return ExitCode.VERIFICATION_FAILED
     if not detailed_exitcode:
         return ExitCode.DONE
-    made = workflow.plan(lab, effects, words.names)
+    made = workflow.plan(lab, effects, Wishes(frozenset(words.names)))
     show_plan(console, made)
     return ExitCode.DONE if made.is_empty else ExitCode.CHANGES_PENDING

@@ -8,11 +8,11 @@ missing succeeds. Nothing without this lab's mark is ever changed. Each driver d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from provisioner.state import Execution, Fleet, Instance
+from provisioner.state import Execution, Fleet, Instance, Snapshot
 
 READY_TIMEOUT_S = 120.0
 
@@ -36,6 +36,13 @@ class Provider(ABC):
     @abstractmethod
     def create(self, instance: Instance) -> Instance:
         """Create the container (stopped), wait for the host's task, read it back; on failure nothing is left of it."""
+
+    @abstractmethod
+    def update(self, instance: Instance) -> Instance:
+        """Make cpu, memory, disk, nesting and devices of an existing one what ``instance`` says, and read it back.
+
+        All in one request, running or stopped; nesting counts from the next start. On failure nothing is changed.
+        """
 
     @abstractmethod
     def start(self, instance: Instance) -> None:
@@ -76,6 +83,26 @@ class Provider(ABC):
         """Copy a file out of the container to ``target``, streamed; raise ``ProviderError`` when it is missing."""
 
     @abstractmethod
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Keep its disk and settings as they are now under ``name``, until ``delete_snapshot``."""
+
+    @abstractmethod
+    def delete_snapshot(self, instance: Instance, name: str) -> None:
+        """Delete one of its snapshots; a missing one is success."""
+
+    @abstractmethod
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Make disk and settings what the snapshot holds, running as it was before; all snapshots stay."""
+
+    def snapshot_obstacle(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers that know of one
+        """Why a snapshot would not hold all of it, in words; empty when it would."""
+        return ""
+
+    @abstractmethod
+    def clone(self, instance: Instance, name: str) -> Instance:
+        """Copy it under ``name``: stopped, of the same lab, with an identity of its own, unpublished, no snapshots."""
+
+    @abstractmethod
     def create_volume(self, volume: str, digest: str) -> None:
         """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
 
@@ -85,7 +112,7 @@ class Provider(ABC):
 
     @abstractmethod
     def delete_volume(self, volume: str) -> None:
-        """Delete an artifact volume; a missing one is success, one still in use is left and that is success too."""
+        """Delete an artifact volume; a missing one is success; so is one in use, by a snapshot too, which is left."""
 
     @abstractmethod
     def export_volume(self, volume: str, target: Path) -> None:
@@ -96,8 +123,42 @@ class Provider(ABC):
         """Make the volume from an exported file and mark it ready."""
 
     @abstractmethod
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the lock object ``name``; False when there is one: of any number at once the host lets one win."""
+
+    @abstractmethod
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """The properties of the lock objects whose names begin with ``prefix``, by name."""
+
+    @abstractmethod
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Replace its properties; False when it is gone, or another one (of another ``nonce``) has its name."""
+
+    @abstractmethod
+    def delete_lock(self, name: str) -> None:
+        """Delete the lock object; a missing one is success."""
+
+    @abstractmethod
     def connection_variables(self, name: str) -> dict[str, str]:
         """The inventory variables by which Ansible reaches the container (``ansible_connection`` and its options)."""
+
+    @abstractmethod
+    def attach(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run ``command`` as root in the container, its streams joined to these descriptors, and give its exit code.
+
+        ``terminal``: it gets a terminal of its own, and ours becomes raw meanwhile. Else an interruption ends it, with
+        its children, and gives 130; a reader that goes away does, too, and gives 141.
+        """
 
     def hostname(self, name: str) -> str:
         """The name under which other containers of this host reach the container."""

@@ -20,6 +20,9 @@ _PAST = {
     "configure": "configured",
     "import": "imported",
     "prepare": "prepared",
+    "snapshot": "snapshots taken",
+    "rollback": "rolled back",
+    "clone": "cloned",
 }
 
 

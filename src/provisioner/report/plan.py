@@ -6,7 +6,7 @@ from typing import Any
 
 from provisioner.plan import IN_PLACE, Action, Change, Plan
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
-from provisioner.state import Artifact, Device, Instance
+from provisioner.state import Artifact, Device, Instance, Service
 
 _SIGNS: dict[Action, tuple[str, str]] = {
     "create": ("+", "green"),
@@ -16,6 +16,8 @@ _SIGNS: dict[Action, tuple[str, str]] = {
     "delete": ("-", "red"),
     "start": (">", "green"),
     "stop": (".", "yellow"),
+    "configure": ("~", "yellow"),
+    "rollback": ("<", "yellow"),
 }
 _OUTCOMES: dict[Action, str] = {
     "create": "will be created",
@@ -25,8 +27,17 @@ _OUTCOMES: dict[Action, str] = {
     "delete": "will be destroyed: what is in it is lost",
     "start": "will be started",
     "stop": "will be stopped, its data is kept",
+    "configure": "will be configured and proved again",
+    "rollback": "will be rolled back",
 }
-NO_CHANGES = "No container has to change. What is inside them is looked at by up and verify."
+_COUNTED: dict[Action, str] = {
+    "start": "start",
+    "stop": "stop",
+    "configure": "configure",
+    "rollback": "roll back",
+}
+_NOUNS: dict[type, str] = {Artifact: "artifact", Instance: "container", Service: "service"}
+NO_CHANGES = "No changes: the containers, and what was put into them, are as the file says."
 
 
 def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) -> str:
@@ -34,6 +45,8 @@ def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) ->
     parts = [change_text(change, style) for change in plan.changes]
     if plan.orphans:
         parts.append(_orphans_text(plan.orphans, style))
+    if plan.leftovers:
+        parts.append(_leftovers_text(plan.leftovers, style))
     parts.append(style.paint(nothing if plan.is_empty else count_line(plan), "bold"))
     return "\n\n".join(parts)
 
@@ -41,13 +54,13 @@ def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) ->
 def change_text(change: Change, style: Style = PLAIN) -> str:
     """One change: what happens to what and why, then its attributes."""
     sign, colour = _SIGNS[change.action]
-    thing = "artifact" if isinstance(change.before or change.after, Artifact) else "container"
+    thing = _NOUNS[type(change.before or change.after)]
     target = safe_line(change.target)
     lines = [
         style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold") + f" ({safe_line(change.reason)})",
         f"{style.paint(sign, colour):>{len(style.paint(sign, colour)) + 3 - len(sign)}} {thing} {target}",
     ]
-    if change.action in ("start", "stop"):
+    if change.action in ("start", "stop", "configure", "rollback"):
         return lines[0] + "\n" + lines[1]
     return "\n".join([*lines, *_attribute_lines(change, style)])
 
@@ -60,7 +73,7 @@ def count_line(plan: Plan) -> str:
         f"{len(plan.of('update'))} to change",
         f"{len(plan.of('delete')) + replaced} to destroy",
     ]
-    parts += [f"{len(plan.of(action))} to {action}" for action in ("start", "stop") if plan.of(action)]
+    parts += [f"{len(plan.of(action))} to {_COUNTED[action]}" for action in _COUNTED if plan.of(action)]
     if plan.of("build"):
         parts.append(f"{count_text(len(plan.of('build')), 'artifact')} to build")
     return f"Plan: {', '.join(parts)}."
@@ -118,4 +131,10 @@ def _device_text(device: Device) -> str:
 def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:
     lines = [f"  {style.paint('?', 'yellow')} {safe_line(one.name)} on host {safe_line(one.host)}" for one in orphans]
     head = style.paint("Orphans", "bold") + " (of this lab, no longer in the file; kept):"
+    return "\n".join([head, *lines])
+
+
+def _leftovers_text(leftovers: tuple[str, ...], style: Style) -> str:
+    lines = [f"  {style.paint('?', 'yellow')} {safe_line(address)}" for address in leftovers]
+    head = style.paint("Leftovers", "bold") + " (no longer in the file; they run until their container is replaced):"
     return "\n".join([head, *lines])

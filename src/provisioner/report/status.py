@@ -1,10 +1,10 @@
-"""The lab as it is now, as a table."""
+"""The lab as it is now, as a table, and below it what has drifted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provisioner.report.style import PLAIN, Style, table
+from provisioner.report.style import PLAIN, Style, safe_line, table
 from provisioner.state import ContainerStatus, ServiceStatus
 
 _HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
@@ -16,12 +16,13 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
     if not containers:
         return "The lab has no containers, neither in the file nor on its hosts."
     rows = [row for container in containers for row in _rows(container)]
-    return table(_HEAD, rows, style)
+    drift = [f"  {safe_line(one.name)}: {safe_line(what)}" for one in containers for what in one.drift]
+    return "\n".join([table(_HEAD, rows, style), *(["", style.paint("Drift", "bold") + ":", *drift] if drift else [])])
 
 
 def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:
     state = str(container.status) if container.status else "missing"
-    drift = "orphan" if container.orphan else ", ".join(container.drift) or _NONE
+    drift = "orphan" if container.orphan else "drifted" if container.drift else _NONE
     first = (container.name, container.host, state, container.address or _NONE)
     for index, service in enumerate(container.services or (None,)):
         head = first if index == 0 else ("", "", "", "")

@@ -86,4 +86,5 @@ _MOOD = {
     "error": ("red",),
     "unhealthy": ("red",),
     "orphan": ("yellow",),
+    "drifted": ("yellow",),
 }

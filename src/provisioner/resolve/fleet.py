@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import STAGES, ArtifactType, Catalog, ServiceType
+from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
 from provisioner.resolve.engines import base_url, engine_entries, engines_of, find_engines, flatten, port_of
 from provisioner.resolve.hosts import LOCAL_HOST, host_of
+from provisioner.resolve.upkeep import managed_by
 from provisioner.spec import Container, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
@@ -78,6 +79,7 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
         nesting=any(page.nesting for page in pages),
         devices=tuple(sorted(devices, key=lambda device: device.name)),
         services=_services(context, name),
+        base=_base(context, name),
     )
 
 
@@ -165,16 +167,27 @@ def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceTy
             filled, found = _REFERENCES[reference.kind](context, service, page, option)
             options |= filled
             needs |= found
+    variables = {f"{page.role}_{option}": value for option, value in sorted(options.items())}
     return Service(
         role=page.role,
         container=name,
         stage=page.stage,
-        variables={f"{page.role}_{option}": value for option, value in sorted(options.items())},
+        variables=variables,
         port=port_of(service, page),
         unit=page.unit,
         health=page.health,
         needs=tuple(sorted(needs)),
+        digest=page.upkeep.digest,
+        managed=managed_by(page.upkeep, variables),
+        unstampable=page.unstampable_reason,
     )
+
+
+def _base(context: _Context, name: str) -> Service | None:
+    upkeep = context.catalog.base
+    if upkeep is None:
+        return None
+    return Service(BASE, name, BASE, {}, digest=upkeep.digest, managed=managed_by(upkeep, {}))
 
 
 _Filled = tuple[dict[str, Any], set[str]]

@@ -181,6 +181,14 @@ class SecretSource(_Part):
     )
 
 
+class Snapshots(_Part):
+    """What is kept of containers before they are changed."""
+
+    keep: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=3, description="How many states of each container; 0 keeps none, so that nothing can be rolled back"
+    )
+
+
 class Spec(_Part):
     """A whole file."""
 
@@ -192,3 +200,4 @@ class Spec(_Part):
     upstreams: dict[Name, Upstream] = Field(default={}, description="Engines that are not of this lab")
     containers: dict[Label, Container]
     secrets: SecretSource | None = None
+    snapshots: Snapshots = Snapshots()

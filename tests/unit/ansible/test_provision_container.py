@@ -95,11 +95,22 @@ def test_the_diff_is_the_plan(host: FakeProvider) -> None:
     assert "create" in diff["after_header"]
 
 
-def test_a_change_in_place_is_refused(host: FakeProvider) -> None:
+def test_a_change_in_place_is_made(host: FakeProvider) -> None:
     task(host, memory="1GiB")
     assert task(host, memory="2GiB", check=True)["changed"] is True
-    with pytest.raises(PreflightError, match="Unable to update one"):
-        task(host, memory="2GiB")
+    assert task(host, memory="2GiB")["changed"] is True
+    assert task(host, memory="2GiB")["changed"] is False
+
+
+def test_data_is_lost_only_when_that_was_said(host: FakeProvider) -> None:
+    task(host)
+    host.containers["one"].files["/kept"] = b"x"
+    with pytest.raises(PreflightError, match="without losing what is in it"):
+        task(host, image="debian/13")
+    assert host.containers["one"].files
+    assert task(host, image="debian/13", replace=True)["changed"] is True
+    assert host.containers["one"].instance.image == "debian/13"
+    assert not host.containers["one"].files
 
 
 def test_only_this_container_is_looked_at(host: FakeProvider) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from provisioner.cli.app import run
 from provisioner.cli.console import Console
@@ -76,6 +78,13 @@ class World:
     failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
     raises: BaseException | None = None
     health: int = 200
+    drift: dict[str, list[list[str]]] = field(default_factory=dict)
+    """By address what has changed in a container since its stamp was written, as its agent says it."""
+    changes: dict[str, int] = field(default_factory=dict)
+    """How many tasks of a playbook change something, by container."""
+    disk_full: bool = False
+    played: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Each playbook that was run, with "group/host" for each host of its inventory."""
 
     def __post_init__(self) -> None:
         """Give every container the agent that ``probe`` asks."""
@@ -99,17 +108,45 @@ class World:
         assert ENGINE_KEY not in inventory
         if self.raises is not None:
             raise self.raises
+        groups = yaml.load(inventory, Loader=yaml.BaseLoader)["all"]["children"]  # noqa: S506 - plain strings only
+        self.played.append(
+            (playbook, sorted(f"{name}/{host}" for name, one in groups.items() for host in one["hosts"]))
+        )
+        if playbook == "site.yml":
+            self.drift.clear()
         failures = self.failures.get(playbook, ())
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():
             on_task(TaskEvent("ok", host, role, f"{role} : verify | Ask"))
-        return PlaybookResult(2 if failures else 0, failures)
+        return PlaybookResult(2 if failures else 0, failures, dict(self.changes))
 
     def _agent(
-        self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
+        self, container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]
     ) -> Execution:
-        asked = json.loads(command[-1])
-        answers = {one["address"]: {"unit": "active", "health": self.health} for one in asked}
-        return Execution(0, json.dumps(answers).encode(), b"")
+        """The container's side, its stamps kept as files of the fake container."""
+        part = zlib.decompressobj()
+        part.decompress(stdin)
+        asked = json.loads(part.unused_data)
+        if asked["do"] == "stamp":
+            if self.disk_full:
+                return Execution(0, b'{"problem": "No space left on device"}', b"")
+            container.files |= {f"stamp/{one['role']}": json.dumps(one).encode() for one in asked["stamps"]}
+            return Execution(0, b"{}", b"")
+        answer = {
+            "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
+            "leftovers": [],
+            "unit": {one["address"]: "active" for one in asked["services"]},
+            "health": {one["address"]: self.health for one in asked["services"]},
+            "damaged": [],
+        }
+        return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _stamp(self, container: Container, role: str, of: str) -> dict[str, Any]:
+        if f"stamp/{role}" not in container.files:
+            return {"problem": "not proved yet"}
+        stamp = json.loads(container.files[f"stamp/{role}"])
+        if stamp["of"] != of:
+            return {"problem": f"its stamp is of {stamp['of']}"}
+        return {**stamp, "changed": self.drift.get(f"{container.instance.name}/{role}", [])}
 
 
 @pytest.fixture

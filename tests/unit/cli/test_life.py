@@ -47,7 +47,7 @@ def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None
     assert "Up complete after" in answer.out.splitlines()[-1]
     assert "3 built, 2 created, 2 configured." in answer.out.splitlines()[-1]
     assert world.command("plan", "--detailed-exitcode").code == 0
-    assert "No container has to change. What is inside them is looked at by up and verify." in world.command("up").out
+    assert "No changes: the containers, and what was put into them, are as the file says." in world.command("up").out
 
 
 def test_only_the_named_container_is_made(world: World) -> None:
@@ -202,7 +202,7 @@ def test_status_as_json_has_a_line_for_each_container_and_its_drift(world: World
     assert is_stream(answer.events, 0)
     assert [line["name"] for line in answer.of("container")] == ["gateway", "llama"]
     drift = answer.of("drift")
-    assert drift == [{"type": "drift", "target": "llama", "attributes": ["cpu"]}]
+    assert drift == [{"type": "drift", "target": "llama", "changes": ["cpu"]}]
 
 
 def test_what_is_no_longer_in_the_file_is_an_orphan(world: World, lab: Path) -> None:

@@ -53,6 +53,10 @@ options:
     description: Whether containers and sandboxes may run inside.
     type: bool
     default: false
+  replace:
+    description: Whether it may be deleted and made anew for what cannot be changed in place; what is in it is lost.
+    type: bool
+    default: false
   devices:
     description: Volumes mounted in it and ports of it published on the host.
     type: list
@@ -113,6 +117,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "memory": {"type": "str"},
     "disk": {"type": "str"},
     "nesting": {"type": "bool", "default": False},
+    "replace": {"type": "bool", "default": False},
     "devices": {
         "type": "list",
         "elements": "dict",
@@ -193,10 +198,18 @@ def result_of(found: Instance | None) -> dict[str, Any]:
 def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
     """Observe, plan and, unless in check mode, apply; what the task answers."""
     from provisioner.apply import apply_instances
+    from provisioner.errors import PreflightError
 
     wanted = wanted_instance(module.params)
     provider.check_available()
     changes = changes_for(wanted, module.params["state"], provider.observe(wanted.lab))
+    lost = [one for one in changes if one.action == "replace"]
+    if lost and not module.params["replace"]:
+        raise PreflightError(
+            f"Unable to change container {wanted.name} without losing what is in it",
+            details=lost[0].reason,
+            resolution="Say replace: true (container_replace) to have it deleted and made anew.",
+        )
     if not module.check_mode:
         apply_instances(changes, {HOST: provider}, lambda _event: None)
     found = provider.observe(wanted.lab).instance(wanted.name)

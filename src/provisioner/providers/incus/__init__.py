@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from provisioner.errors import ProviderError, UnavailableError
+from provisioner.errors import ProviderError
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import execute, failures, files, ready, volumes
-from provisioner.providers.incus.client import Client, default_endpoint
-from provisioner.providers.incus.translate import LAB, instance_of, is_root, request_for
+from provisioner.providers.incus import attach, execute, failures, files, locks, ready, snapshots, volumes
+from provisioner.providers.incus.change import change
+from provisioner.providers.incus.host import IncusHost
+from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Execution, Fleet, HostState, Instance
-
-PROFILE = "default"
-_STOP_BY_FORCE_S = 30
+from provisioner.state import Execution, Fleet, HostState, Instance, Snapshot
 
 
-class IncusProvider(Provider):
+class IncusProvider(IncusHost, Provider):
     """One Incus host, reached through its unix socket; one object serves many threads."""
 
     kind: ClassVar[str] = "incus"
-
-    def __init__(self, host: str, *, endpoint: str | None = None, profile: str = PROFILE) -> None:
-        super().__init__(host)
-        self.endpoint = endpoint or default_endpoint()
-        self.profile = profile
-        """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
-        self._client = Client(self.endpoint)
 
     def check_available(self) -> None:
         """Return when Incus answers and this user may use it; ``UnavailableError`` that says what to do, else."""
@@ -65,6 +54,14 @@ class IncusProvider(Provider):
                 if not failures.is_name_clash(error):
                     self.delete(instance)
                 raise
+            return self._read(instance.name)
+
+    def update(self, instance: Instance) -> Instance:
+        """Make it what ``instance`` says, and read it back; nesting counts from the next start."""
+        with self._worded(f"Unable to change container {instance.name}"):
+            self._existing(instance, "change")
+            root, pool = self._root_disk, self._pool
+            change(self._client, instance.name, lambda body: updated(body, instance, root, pool), root)
             return self._read(instance.name)
 
     def start(self, instance: Instance) -> None:
@@ -133,6 +130,44 @@ class IncusProvider(Provider):
         with self._worded(f"Unable to copy {path} from container {name}"):
             files.pull(self.endpoint, name, path, target)
 
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Keep the container as it is now, running or not, until it is deleted."""
+        with self._worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            self._existing(instance, "take a snapshot of")
+            return snapshots.take(self._client, instance.name, name)
+
+    def delete_snapshot(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        with self._worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            self._owned(instance, "delete a snapshot of")
+            snapshots.delete(self._client, instance.name, name)
+
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        with self._worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            was_stopped = self._existing(instance, "roll back")["status"] == "Stopped"
+            snapshots.require(self._client, instance.name, name, (LAB, instance.lab))
+            # Incus would stop a running one itself, and now and then leaves it stopped with the error "In use".
+            self.stop(instance)
+            try:
+                snapshots.restore(self._client, instance.name, name)
+            finally:
+                if not was_stopped:
+                    self.start(instance)
+            return self._read(instance.name)
+
+    def snapshot_obstacle(self, instance: Instance) -> str:
+        """The writable volumes and folders that are mounted in it."""
+        with self._worded(f"Unable to look at container {instance.name}"):
+            return snapshots.obstacle(self._existing(instance, "look at"))
+
+    def clone(self, instance: Instance, name: str) -> Instance:
+        """Copy the container as it is now, running or not, and read the copy back."""
+        with self._worded(f"Unable to clone container {instance.name} as {name}"):
+            self._existing(instance, "clone")
+            snapshots.copy(self._client, instance.name, name, self._root_disk)
+            return self._read(name)
+
     def create_volume(self, volume: str, digest: str) -> None:
         """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
         with self._worded(f"Unable to create volume {volume}"):
@@ -158,6 +193,26 @@ class IncusProvider(Provider):
         with self._worded(f"Unable to import volume {volume} from {source}"):
             volumes.restore(self._client, self._pool, volume, digest, source)
 
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the profile ``name``; False when there is one."""
+        with self._worded(f"Unable to make lock {name} on host {self.host}"):
+            return locks.create(self._client, name, properties)
+
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """What is written on the profiles whose names begin with ``prefix``."""
+        with self._worded(f"Unable to read the locks of host {self.host}"):
+            return locks.read(self._client, prefix)
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Write on the profile; False when it is gone or somebody else's."""
+        with self._worded(f"Unable to renew lock {name} on host {self.host}"):
+            return locks.renew(self._client, name, properties)
+
+    def delete_lock(self, name: str) -> None:
+        """Delete the profile; a missing one is success."""
+        with self._worded(f"Unable to delete lock {name} on host {self.host}"):
+            locks.delete(self._client, name)
+
     def connection_variables(self, name: str) -> dict[str, str]:
         """Our connection plugin and the socket that it uses."""
         return {
@@ -166,38 +221,29 @@ class IncusProvider(Provider):
             "provision_endpoint": self.endpoint,
         }
 
-    def _worded(self, message: str) -> AbstractContextManager[None]:
-        return failures.worded(message, self.endpoint, lambda: self._pool)
+    def attach(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run ``command`` as root in the container, its streams joined to ours while it runs."""
+        with self._worded(f"Unable to run {command[0]} in container {name}"):
+            ends = attach.Ends(stdin, stdout, stderr, terminal)
+            return attach.attach(self.endpoint, name, command, ends, environment)
 
     def _complete(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The containers with their marks: one that is just starting or stopping is listed as an error without any."""
-        plain = (one if one["config"] is not None else self._client.find("instances", one["name"]) for one in found)
+        plain = (
+            one if one["config"] is not None else self._client.find("instances", one["name"], recursion="1")
+            for one in found
+        )
         return [one for one in plain if one is not None]
-
-    def _change_state(self, name: str, action: str, **options: Any) -> None:
-        self._client.change("put", "instances", name, "state", body={"action": action, **options})
-
-    def _stop_by_force(self, name: str) -> None:
-        try:
-            self._change_state(name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
-        except WireError:
-            # Stopping what has just stopped by itself is an error to Incus; to us it is what was wanted.
-            if (self._client.find("instances", name) or {"status": "Stopped"})["status"] != "Stopped":
-                raise
-
-    def _read(self, name: str) -> Instance:
-        return instance_of(self._client.get("instances", name, recursion="1"), self.host)
-
-    def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
-        """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
-        found: Mapping[str, Any] = self._client.find("instances", instance.name) or {}
-        if found and found["config"].get(LAB) != instance.lab:
-            raise ProviderError(
-                f"Unable to {verb} container {instance.name}",
-                details=f"It does not bear the mark of lab {instance.lab}: provision did not make it.",
-                resolution="Choose another name in the file; provision never touches what it did not make.",
-            )
-        return found
 
     def _require_image(self, instance: Instance) -> None:
         if self._client.find("images", "aliases", instance.image) is None:
@@ -207,20 +253,3 @@ class IncusProvider(Provider):
                 details="Images there: " + (", ".join(there) or "none"),
                 resolution=f"Run: sudo provision host prepare --image {instance.image}",
             )
-
-    @cached_property
-    def _root_disk(self) -> Mapping[str, str]:
-        with failures.reachable(self.endpoint):
-            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
-        root = next((one for one in devices.values() if is_root(one)), None)
-        if root is None:
-            raise UnavailableError(
-                f"Unable to use profile {self.profile} of host {self.host}",
-                details="It has no root disk, so there is no storage pool to use.",
-                resolution="Run: sudo provision host prepare",
-            )
-        return root
-
-    @property
-    def _pool(self) -> str:
-        return self._root_disk["pool"]

@@ -36,6 +36,11 @@ class Client:
         """What Incus says of the thing at ``path``."""
         return self._request("get", path, params=query)["metadata"]
 
+    def get_tagged(self, *path: str) -> tuple[Any, str]:
+        """What Incus says of the thing at ``path``, and the tag of this state of it, for ``change``."""
+        answer = self._answer("get", path)
+        return answer.json()["metadata"], str(answer.headers.get("ETag", ""))
+
     def find(self, *path: str, **query: str) -> Any | None:
         """What Incus says of the thing at ``path``, or None when there is none: the only place that decides so."""
         try:
@@ -45,9 +50,12 @@ class Client:
                 raise
             return None
 
-    def change(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> None:
-        """Post, put, patch or delete, and return when the operation that it started has ended well."""
-        answer = self._request(method, path, json=body)
+    def change(self, method: str, *path: str, body: Mapping[str, Any] | None = None, tag: str = "") -> None:
+        """Post, put, patch or delete, and return when the operation that it started has ended well.
+
+        With ``tag`` only if nobody has changed the thing since: ``WireError`` of status 412, else.
+        """
+        answer = self._request(method, path, json=body, headers={"If-Match": tag} if tag else None)
         if answer.get("operation"):
             self.wait(answer["operation"])
 
@@ -60,16 +68,19 @@ class Client:
         # Incus forgets an operation 5 s after its end; every caller reads back what it made.
 
     def _request(self, method: str, path: tuple[str, ...], **arguments: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._answer(method, path, **arguments).json()
+        return answer
+
+    def _answer(self, method: str, path: tuple[str, ...], **arguments: Any) -> Any:
         from pylxd.exceptions import LXDAPIException
 
         node = self._pylxd().api
         for segment in path:
             node = node[quote(segment, safe="")]
         try:
-            answer: dict[str, Any] = getattr(node, method)(**arguments).json()
+            return getattr(node, method)(**arguments)
         except LXDAPIException as error:
             raise WireError(_status(error), str(error)) from error
-        return answer
 
     def _pylxd(self) -> pylxd.Client:
         import pylxd
@@ -88,8 +99,10 @@ class Client:
 
 
 def _status(error: Any) -> int:
-    """A failed operation is an answer with HTTP status 200 whose body says what went wrong."""
+    """The answer's HTTP status; a failed operation is an answer with status 200 whose body says what went wrong.
+
+    The code in that body is not looked at: a 404 there is about something that the operation needed, such as a volume,
+    and must not be taken for a forgotten operation.
+    """
     status: int = error.response.status_code
-    if status == HTTPStatus.OK:
-        return int(error.response.json().get("error_code") or HTTPStatus.BAD_REQUEST)
-    return status
+    return int(HTTPStatus.BAD_REQUEST) if status == HTTPStatus.OK else status

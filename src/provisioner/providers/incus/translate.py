@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from provisioner.state import Device, Instance, InstanceKind, Status
+from provisioner.state import Device, Instance, InstanceKind, Snapshot, Status
 
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
 ARTIFACT, READY = "user.provisioner.artifact", "user.provisioner.ready"
@@ -24,18 +25,33 @@ def request_for(instance: Instance, root: Mapping[str, str], pool: str) -> dict[
         KIND: str(instance.kind),
         IMAGE: instance.image,
         "security.privileged": "false",
-        "security.nesting": str(instance.nesting).lower(),
     }
-    if instance.cpu is not None:
-        config["limits.cpu"] = str(instance.cpu)
-    if instance.memory is not None:
-        config["limits.memory"] = str(instance.memory)
+    config |= {key: value for key, value in _limits(instance).items() if value is not None}
     devices = {device.name: _incus_device(device, pool) for device in instance.devices}
     if instance.disk is not None:
         # A local device replaces the profile's whole, so that its pool and path are repeated.
         devices["root"] = {**root, "size": str(instance.disk)}
     source = {"type": "image", "alias": instance.image}
     return {"name": instance.name, "type": "container", "source": source, "config": config, "devices": devices}
+
+
+def updated(body: Mapping[str, Any], instance: Instance, root: Mapping[str, str], pool: str) -> dict[str, Any]:
+    """The body of an existing container with what ``instance`` says; whatever has no word in ``Instance`` is kept."""
+    limits = _limits(instance)
+    config = {key: value for key, value in body["config"].items() if key not in limits}
+    kept = {name: one for name, one in body["devices"].items() if not is_root(one) and not _neutral_device(name, one)}
+    devices = _roots(body["devices"], instance.disk, root) | kept
+    for device in instance.devices:
+        new = _incus_device(device, pool)
+        old = body["devices"].get(device.name)
+        same = old is not None and _neutral_device(device.name, old) == _neutral_device(device.name, new)
+        devices[device.name] = old if same else new
+    return {**body, "config": config | {key: value for key, value in limits.items() if value}, "devices": devices}
+
+
+def without_publications(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a container without the ports of the host that it listens on."""
+    return {**body, "devices": {name: one for name, one in body["devices"].items() if one["type"] != "proxy"}}
 
 
 def instance_of(found: Mapping[str, Any], host: str) -> Instance:
@@ -56,7 +72,13 @@ def instance_of(found: Mapping[str, Any], host: str) -> Instance:
         kind=InstanceKind(config.get(KIND, InstanceKind.SERVING)),
         status=_STATUS.get(found["status"], Status.ERROR),
         address=address_in(found.get("state") or {}),
+        snapshots=tuple(sorted(map(snapshot_of, found.get("snapshots") or ()), key=_age)),
     )
+
+
+def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
+    """The snapshot as Incus says it is."""
+    return Snapshot(found["name"].rpartition("/")[2], found["created_at"])
 
 
 def is_root(device: Mapping[str, str]) -> bool:
@@ -77,6 +99,32 @@ def bytes_of(text: str | None) -> int | None:
         return None
     match = re.fullmatch(r"(\d+)\s*(\w*)", text)
     return int(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else 0
+
+
+def _age(snapshot: Snapshot) -> datetime:
+    return datetime.fromisoformat(snapshot.created)
+
+
+def _limits(instance: Instance) -> dict[str, str | None]:
+    """The keys that say how much a container may have; None: as its profile says."""
+    return {
+        "limits.cpu": None if instance.cpu is None else str(instance.cpu),
+        "limits.memory": None if instance.memory is None else str(instance.memory),
+        "security.nesting": str(instance.nesting).lower(),
+    }
+
+
+def _roots(
+    devices: Mapping[str, Mapping[str, str]], disk: int | None, root: Mapping[str, str]
+) -> dict[str, Mapping[str, str]]:
+    """The container's own root disk, by its name: of the wanted size; none where nothing but a size was its own."""
+    name, own = next(((name, one) for name, one in devices.items() if is_root(one)), ("root", root))
+    if disk is not None:
+        same = name in devices and bytes_of(own.get("size")) == disk
+        return {name: own if same else {**own, "size": str(disk)}}
+    rest = {key: value for key, value in own.items() if key != "size"}
+    is_plain = rest == {key: value for key, value in root.items() if key != "size"}
+    return {} if is_plain else {name: rest}
 
 
 def _count(text: str | None) -> int | None:

@@ -42,8 +42,8 @@ def mark_ready(client: Client, pool: str, volume: str) -> None:
 
 
 def delete(client: Client, pool: str, volume: str) -> None:
-    """Delete the volume; a missing one, or one that a container still uses, is success."""
-    if _ours(client, pool, volume) is None:
+    """Delete the volume; a missing one, or one that a container or a snapshot still uses, is success."""
+    if _ours(client, pool, volume) is None or _is_in_a_snapshot(client, pool, volume):
         return
     try:
         client.change("delete", "storage-pools", pool, "volumes", "custom", volume)
@@ -79,6 +79,13 @@ def restore(client: Client, pool: str, volume: str, digest: str, source: Path) -
         operation = wire.answer_of(connection.getresponse())["operation"]
     client.wait(operation)
     _configure(client, pool, volume, {ARTIFACT: digest, READY: "true", "security.shifted": "true"})
+
+
+def _is_in_a_snapshot(client: Client, pool: str, volume: str) -> bool:
+    """Whether going back to a snapshot would need the volume; Incus counts containers only."""
+    kept = (one for box in client.get("instances", recursion="2") for one in box.get("snapshots") or ())
+    devices = (device for one in kept for device in one["devices"].values())
+    return any((one.get("pool"), one.get("source")) == (pool, volume) for one in devices)
 
 
 def _configure(client: Client, pool: str, volume: str, config: Mapping[str, str]) -> None:

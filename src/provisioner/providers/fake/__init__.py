@@ -6,56 +6,32 @@ never comes up.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
+from provisioner.providers.fake.locks import Locks
+from provisioner.providers.fake.programs import PROGRAMS
+from provisioner.providers.fake.snapshots import Snapshots
+from provisioner.providers.fake.world import Container, Program, Volume, World, volumes_of
 from provisioner.state import Execution, Fleet, HostState, Instance, Status
 
-Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
+__all__ = ["Container", "FakeProvider", "Volume"]
 
 
-@dataclass
-class Container:
-    """One container of the fake: what it is, and its files."""
-
-    instance: Instance
-    files: dict[str, bytes] = field(default_factory=dict)
-    modes: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Volume:
-    """One artifact volume of the fake."""
-
-    digest: str
-    ready: bool = False
-    content: bytes = b""
-
-
-class FakeProvider(Provider):
+class FakeProvider(Snapshots, Locks, Provider):
     """A host that exists in this process only; its attributes are the state of its world, for tests to set and read."""
 
     kind: ClassVar[str] = "fake"
 
     def __init__(self, host: str, *, images: Sequence[str] = ("debian/12", "debian/13"), room: int = 1000) -> None:
-        super().__init__(host)
-        self.images = set(images)
-        self.room = room
-        """How many containers the storage pool can hold."""
-        self.available = True
-        self.never_ready: set[str] = set()
-        """Names of containers that start and never come up."""
-        self.alters: dict[str, object] = {}
-        """Attributes that the host sets to something else than asked for, as a host with own limits would."""
+        World.__init__(self, images, room)
+        Provider.__init__(self, host)
         self.programs: dict[str, Program] = dict(PROGRAMS)
-        self.containers: dict[str, Container] = {}
-        self.volumes: dict[str, Volume] = {}
-        self._lock = threading.RLock()
 
     def check_available(self) -> None:
         """Return, unless ``available`` is False."""
@@ -79,17 +55,22 @@ class FakeProvider(Provider):
             if instance.image not in self.images:
                 there = ", ".join(sorted(self.images)) or "none"
                 raise ProviderError(f"{what}: image {instance.image} not found", details=f"Images there: {there}")
-            if instance.name in self.containers:
-                raise ProviderError(what, details="The name is taken.")
-            if len(self.containers) >= self.room:
-                raise ProviderError(what, details="No space left on device", resolution="The pool is full: grow it.")
-            for device in instance.devices:
-                if device.kind == "volume" and device.properties["volume"] not in self.volumes:
-                    raise ProviderError(what, details=f"Volume {device.properties['volume']} not found")
+            self._require_room(instance.name, what)
+            self._require_volumes(instance, what)
             altered = replace(instance, **self.alters)  # type: ignore[arg-type]
             made = replace(altered, services=(), status=Status.STOPPED, address=None)
             self.containers[instance.name] = Container(made)
             return made
+
+    def update(self, instance: Instance) -> Instance:
+        """Make it what ``instance`` says, when its volumes are there."""
+        what = f"Unable to change container {instance.name}"
+        with self._lock:
+            container = self._existing(instance, "change")
+            self._require_volumes(instance, what)
+            wanted = {name: getattr(instance, name) for name in ("cpu", "memory", "disk", "nesting", "devices")}
+            container.instance = replace(container.instance, **wanted | self.alters)
+            return container.instance
 
     def start(self, instance: Instance) -> None:
         """Start it; it gets an address when it is ready."""
@@ -170,10 +151,11 @@ class FakeProvider(Provider):
         self._volume(volume, f"Unable to mark volume {volume}").ready = True
 
     def delete_volume(self, volume: str) -> None:
-        """Delete it unless a container uses it."""
+        """Delete it unless a container or a snapshot uses it."""
         with self._lock:
-            used = {one.properties.get("volume") for box in self.containers.values() for one in box.instance.devices}
-            if volume not in used:
+            boxes = self.containers.values()
+            states = [box.instance for box in boxes] + [one.instance for box in boxes for one in box.states.values()]
+            if not any(volume in volumes_of(one) for one in states):
                 self.volumes.pop(volume, None)
 
     def export_volume(self, volume: str, target: Path) -> None:
@@ -190,44 +172,24 @@ class FakeProvider(Provider):
         """Ansible cannot reach a container that exists only here; the variables say so."""
         return {"ansible_connection": "fake", "provision_instance": name}
 
-    def _container(self, name: str, what: str) -> Container:
-        if name not in self.containers:
-            raise ProviderError(what, details="There is no such container.")
-        return self.containers[name]
-
-    def _volume(self, name: str, what: str) -> Volume:
-        if name not in self.volumes:
-            raise ProviderError(what, details="There is no such volume.")
-        return self.volumes[name]
-
-    def _owned(self, instance: Instance, verb: str) -> Container | None:
-        container = self.containers.get(instance.name)
-        if container is not None and container.instance.lab != instance.lab:
-            details = f"It does not bear the mark of lab {instance.lab}: provision did not make it."
-            raise ProviderError(f"Unable to {verb} container {instance.name}", details=details)
-        return container
-
-
-def _cat(_container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]) -> Execution:
-    return Execution(0, stdin, b"")
-
-
-def _true(_container: Container, _command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
-    return Execution(0, b"", b"")
-
-
-def _false(_container: Container, _command: Sequence[str], _stdin: bytes, _env: Mapping[str, str]) -> Execution:
-    return Execution(1, b"", b"")
-
-
-def _printenv(_container: Container, command: Sequence[str], _stdin: bytes, env: Mapping[str, str]) -> Execution:
-    return Execution(0, env[command[1]].encode() + b"\n", b"") if command[1] in env else Execution(1, b"", b"")
-
-
-def _stat(container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
-    """``stat -c %a PATH``."""
-    mode = container.modes.get(command[-1])
-    return Execution(1, b"", b"No such file") if mode is None else Execution(0, f"{mode:o}\n".encode(), b"")
-
-
-PROGRAMS: Mapping[str, Program] = {"cat": _cat, "true": _true, "false": _false, "printenv": _printenv, "stat": _stat}
+    def attach(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Give the program all of ``stdin``, then write all that it gave; a terminal's input is not read."""
+        given = b""
+        if not terminal:
+            with os.fdopen(os.dup(stdin), "rb") as stream:
+                given = stream.read()
+        done = self.execute(name, command, stdin=given, environment=dict(environment or {}))
+        for descriptor, output in ((stdout, done.stdout), (stderr, done.stderr)):
+            with os.fdopen(os.dup(descriptor), "wb") as stream:
+                stream.write(output)
+        return done.returncode

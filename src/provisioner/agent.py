@@ -1,0 +1,280 @@
+"""Looks into a container and keeps its stamps: sent with the call as text, never installed; needs only Python ≥ 3.10.
+
+A stamp is a file per role, readable by root only: what the role was run with, and the state of every thing that it
+manages, taken when its proof had passed. The controller imports this file for the functions that both sides share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import re
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from typing import Any
+
+VERSION = 1
+FOLDER = "/var/lib/provisioner/stamps"
+LARGE_BYTES = 16 * 2**20
+"""A larger file is not read: its size, times and inode stand for its content."""
+HEALTH_TIMEOUT_S = 5
+FIELDS = {
+    "paths": ("type", "mode", "owner", "group", "content"),
+    "users": ("id", "group", "home", "shell", "groups"),
+    "units": ("state", "enablement", "unit file", "drop-ins", "files"),
+}
+"""What the positions of an entry mean."""
+UNIT = "LoadState,ActiveState,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic"
+PACKAGE = "${Package}\t${Version}\t${db:Status-Status}\n"
+
+
+def canonical(value: Any) -> bytes:
+    """``value`` as JSON that is the same for equal values."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def keyed_digest(salt: str, content: bytes) -> str:
+    """The HMAC-SHA256 in hexadecimal: without the salt nobody can try out what a short secret may be."""
+    return hmac.new(salt.encode(), content, hashlib.sha256).hexdigest()
+
+
+def sealed(stamp: dict[str, Any]) -> dict[str, Any]:
+    """``stamp`` with a digest of its own content, so that a damaged one is known."""
+    return {**stamp, "seal": keyed_digest("seal", canonical({key: stamp[key] for key in stamp if key != "seal"}))}
+
+
+class System:
+    """What systemd and dpkg say of the things in several ``managed``: each is asked once, while files are read."""
+
+    def __init__(self, managed: list[dict[str, list[str]]], units: list[str]) -> None:
+        self._units = sorted({one for each in managed for one in each.get("units", [])} | set(units))
+        packages = sorted({one for each in managed for one in each.get("packages", [])})
+        self._shown = _started(["systemctl", "show", "--property", UNIT, "--"], self._units)
+        self._listed = _started(["dpkg-query", "--show", "--showformat", PACKAGE], packages)
+
+    def units(self) -> dict[str, dict[str, str]]:
+        """The properties of each unit; none for one that does not exist."""
+        blocks = _output(self._shown).strip().split("\n\n") if self._units else []
+        shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
+        pairs = zip(self._units, shown, strict=True)
+        return {name: one for name, one in pairs if one.get("LoadState") not in (None, "not-found")}
+
+    def packages(self) -> dict[str, str]:
+        """The version of each package that is installed."""
+        lines = (line.split("\t") for line in _output(self._listed).splitlines())
+        return {name: version for name, version, status in lines if status == "installed"}
+
+
+def _started(command: list[str], names: list[str]) -> subprocess.Popen[bytes] | None:
+    if not names:
+        return None
+    environment = {"LC_ALL": "C", "PATH": os.defpath}
+    return subprocess.Popen([*command, *names], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+
+
+def _output(started: subprocess.Popen[bytes] | None) -> str:
+    return started.communicate()[0].decode(errors="replace") if started else ""
+
+
+def state_of(
+    managed: dict[str, list[str]], salt: str, units: dict[str, dict[str, str]], packages: dict[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The state of everything in ``managed`` (names by kind), as JSON values that can be compared; None: not there."""
+    written = max((_written_at(path) for path in managed.get("paths", [])), default=0.0)
+    return {
+        "paths": {path: _path(path, salt) for path in managed.get("paths", [])},
+        "users": {name: _user(name) for name in managed.get("users", [])},
+        "venvs": {path: _distributions(path) for path in managed.get("venvs", [])},
+        "packages": {name: packages.get(name) for name in managed.get("packages", [])},
+        "units": {name: _unit(units.get(name), written) for name in managed.get("units", [])},
+    }
+
+
+def differences(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """``[kind, name, words]`` for everything that is not as it was."""
+    return [
+        [kind, name, _words(kind, was, now.get(kind, {}).get(name))]
+        for kind in sorted(before)
+        for name, was in sorted(before[kind].items())
+        if now.get(kind, {}).get(name) != was
+    ]
+
+
+def _words(kind: str, was: Any, now: Any) -> str:
+    if was is None or now is None:
+        return "has appeared" if was is None else "is gone"
+    if kind == "packages":
+        return f"is version {now}, was {was}"
+    if kind == "venvs":
+        return "holds other distributions"
+    pairs = [(field, *pair) for field, *pair in zip(FIELDS[kind], was, now, strict=True) if pair[0] != pair[1]]
+    return ", ".join(_change(was[0], *pair) for pair in pairs)
+
+
+def _change(kind: Any, field: str, was: Any, now: Any) -> str:
+    if field == "content":
+        return f"points to {now}, pointed to {was}" if kind == "link" else "edited"
+    if field == "files":
+        return "has not read its files as they are" if now == "older" else "was started after its files were written"
+    return f"{field} is {'none' if now == '' else now}, was {'none' if was == '' else was}"
+
+
+def _path(path: str, salt: str) -> list[Any] | None:
+    try:
+        seen = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    kind, content = "special file", ""
+    if stat.S_ISLNK(seen.st_mode):
+        kind, content = "link", os.readlink(path)
+    elif stat.S_ISDIR(seen.st_mode):
+        kind = "folder"
+    elif stat.S_ISREG(seen.st_mode):
+        kind, content = "file", _content(path, seen, salt)
+    return [kind, f"{stat.S_IMODE(seen.st_mode):04o}", seen.st_uid, seen.st_gid, content]
+
+
+def _content(path: str, seen: os.stat_result, salt: str) -> str:
+    if seen.st_size > LARGE_BYTES:
+        return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_ino}"
+    with open(path, "rb") as file:
+        return keyed_digest(salt, file.read())
+
+
+def _written_at(path: str) -> float:
+    """When a file was last written; a folder's time says nothing about what a program has read."""
+    with suppress(OSError):
+        seen = os.stat(path)
+        if stat.S_ISREG(seen.st_mode):
+            return seen.st_mtime
+    return 0.0
+
+
+def _user(name: str) -> list[Any] | None:
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    groups = " ".join(map(str, sorted(os.getgrouplist(name, entry.pw_gid))))
+    return [entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell, groups]
+
+
+def _distributions(path: str) -> str | None:
+    found = []
+    for _folder, folders, _files in os.walk(os.path.join(path, "lib")):
+        found += [one for one in folders if one.endswith(".dist-info")]
+        folders[:] = [one for one in folders if re.fullmatch(r"python[0-9.]+|site-packages", one)]
+    return keyed_digest("venv", canonical(sorted(found))) if found else None
+
+
+def _unit(seen: dict[str, str] | None, written: float) -> list[str] | None:
+    if seen is None:
+        return None
+    files = ""
+    if seen.get("MainPID", "0") != "0":
+        age = time.monotonic() - int(seen["ExecMainStartTimestampMonotonic"]) / 1e6
+        files = "older" if written > time.time() - age else "read"
+    names = ("ActiveState", "UnitFileState", "FragmentPath", "DropInPaths")
+    return [*(seen.get(name, "") for name in names), files]
+
+
+def _health(port: int, page: str) -> int | str:
+    """The HTTP status of the service's health page, or the words of the failure."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), HEALTH_TIMEOUT_S) as link:
+            link.sendall(f"GET {page} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            line = link.makefile("rb").readline().decode("latin-1")
+    except OSError as error:
+        return error.strerror or str(error)
+    found = re.match(r"HTTP/\S+ (\d{3})", line)
+    return int(found[1]) if found else "it does not answer in HTTP"
+
+
+def _file_of(role: str) -> str:
+    return os.path.join(FOLDER, role + ".json")
+
+
+def read_stamp(role: str, of: str) -> dict[str, Any]:
+    """The role's stamp, or ``{"problem": words}`` for one that does not count."""
+    try:
+        with open(_file_of(role), "rb") as file:
+            stamp: dict[str, Any] = json.loads(file.read())
+        version = int(stamp["version"])
+    except FileNotFoundError:
+        return {"problem": "not proved yet"}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {"problem": "its stamp cannot be read"}
+    if version != VERSION:
+        return {"problem": f"its stamp was written by {'a newer' if version > VERSION else 'an older'} provision"}
+    if sealed(stamp) != stamp:
+        return {"problem": "its stamp is damaged"}
+    return stamp if stamp["of"] == of else {"problem": f"its stamp is of {stamp['of']}"}
+
+
+def look(request: dict[str, Any]) -> dict[str, Any]:
+    """What is asked for: each role's stamp with what has changed since, each service's unit and health."""
+    stamps = {role: read_stamp(role, request["of"]) for role in request["roles"]}
+    whole = {role: stamp for role, stamp in stamps.items() if "problem" not in stamp}
+    asked = {one["address"]: one["unit"] for one in request["services"] if one["unit"]}
+    system = System([one["managed"] for one in whole.values()], list(asked.values()))
+    health = {one["address"]: _health(one["port"], one["health"]) for one in request["services"] if one["health"]}
+    units, packages = system.units(), system.packages()
+    for role, stamp in whole.items():
+        changed = differences(stamp["seen"], state_of(stamp["managed"], stamp["salt"], units, packages))
+        stamps[role] = {name: stamp[name] for name in ("inputs", "secrets", "salt")} | {"changed": changed}
+    there = [name[:-5] for name in os.listdir(FOLDER) if name.endswith(".json")] if os.path.isdir(FOLDER) else []
+    return {
+        "stamps": stamps,
+        "leftovers": sorted(set(there) - set(stamps)),
+        "unit": {address: units.get(unit, {}).get("ActiveState", "not there") for address, unit in asked.items()},
+        "health": health,
+        "damaged": [path for path in request["manifests"] if not _is_intact(path)],
+    }
+
+
+def _is_intact(manifest: str) -> bool:
+    folder, name = os.path.split(manifest)
+    command = ["sha256sum", "--check", "--strict", "--quiet", name]
+    return os.path.isfile(manifest) and subprocess.run(command, cwd=folder, capture_output=True).returncode == 0  # noqa: PLW1510
+
+
+def write_stamps(request: dict[str, Any]) -> dict[str, Any]:
+    """Write a stamp for each role, whole or not at all; ``{"problem": words}`` when that is not possible."""
+    system = System([one["managed"] for one in request["stamps"]], [])
+    units, packages = system.units(), system.packages()
+    try:
+        os.makedirs(FOLDER, 0o700, exist_ok=True)
+        for stamp in request["stamps"]:
+            seen = state_of(stamp["managed"], stamp["salt"], units, packages)
+            _write(sealed({**stamp, "version": VERSION, "seen": seen}))
+    except OSError as error:
+        return {"problem": error.strerror or str(error)}
+    return {}
+
+
+def _write(stamp: dict[str, Any]) -> None:
+    partial, name = tempfile.mkstemp(dir=FOLDER)  # mode 0600
+    try:
+        with os.fdopen(partial, "wb") as file:
+            file.write(canonical(stamp))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, _file_of(stamp["role"]))
+    except OSError:
+        os.unlink(name)
+        raise
+
+
+def main(request: bytes) -> None:
+    """Answer a request of the controller (JSON) on standard output."""
+    asked = json.loads(request)
+    answers = {"look": look, "stamp": write_stamps}
+    sys.stdout.write(json.dumps(answers[asked["do"]](asked)))

@@ -1,0 +1,52 @@
+"""The run lock: of all runs of one lab, on whatever machines, one works.
+
+It lies on every host of the lab, as an object ``provisioner-lock-<lab>-<n>`` that the host lets one create. Its holder
+moves a heartbeat on it. A dead holder's lock is taken over by creating n + 1: by a run on the same machine at once,
+which sees that the process is gone; by any other when the heartbeat has stood still for ``PATIENCE_S``. No clocks are
+compared: each run measures on its own for how long it saw nothing move.
+
+Two never hold it at once. Who has created a lock then lists all of them, and holds only if there are no others than the
+dead ones that it knew, unchanged: of two who create, the one who lists later sees the other's. And a holder takes its
+lock for lost when it was not renewed within ``PATIENCE_S`` of the last time: not later than anybody may take it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from provisioner.lock.holder import Holder, this_process
+from provisioner.lock.lease import Lease, Terms
+from provisioner.lock.taking import take
+from provisioner.providers.base import Provider
+
+HEARTBEAT_S = 3.0
+PATIENCE_S = 20.0
+
+__all__ = ["HEARTBEAT_S", "PATIENCE_S", "Holder", "Lease", "held", "this_process"]
+
+
+@contextmanager
+def held(
+    providers: Mapping[str, Provider],
+    lab: str,
+    verb: str,
+    *,
+    say: Callable[[str], None],
+    holder: Holder | None = None,
+    heartbeat_s: float = HEARTBEAT_S,
+    patience_s: float = PATIENCE_S,
+) -> Iterator[Lease]:
+    """The lab's lock on all of its hosts, for as long as the block runs; ``LockedError`` when another run has one.
+
+    Hosts are locked in the order of their names. ``say`` is told what takes long. ``holder`` is this process.
+    """
+    terms = Terms(lab, verb, holder or this_process(verb), say, heartbeat_s, patience_s)
+    lease = Lease(terms)
+    try:
+        for host in sorted(providers):
+            take(providers[host], terms, lease)
+        lease.check()
+        yield lease
+    finally:
+        lease.release()

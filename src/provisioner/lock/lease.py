@@ -1,0 +1,136 @@
+"""What a run holds while it works: its locks, moved by a heartbeat, and the knowledge of whether they are still its."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from provisioner.errors import LockedError, ProvisionError
+from provisioner.lock.holder import Holder
+from provisioner.providers.base import Provider
+
+
+def uptime() -> float:
+    """Seconds since boot, also those in which the machine was suspended: closing a laptop must not stop this clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one run asks for, and by which times it goes."""
+
+    lab: str
+    verb: str
+    holder: Holder
+    say: Callable[[str], None]
+    heartbeat_s: float
+    patience_s: float
+    clock: Callable[[], float] = uptime
+
+    def refusal(self, why: str, details: str, resolution: str) -> LockedError:
+        """The error that ends this run."""
+        message = f"Unable to {self.verb} lab {self.lab}: {why}"
+        return LockedError(message, details=details, resolution=resolution)
+
+
+@dataclass(slots=True, eq=False)
+class _Lock:
+    """One lock of ours; ``renewed`` is when the last successful renewal was asked for."""
+
+    provider: Provider
+    name: str
+    renewed: float
+    lost: str = ""
+    trouble: str = ""
+
+
+class Lease:
+    """The right to work on the lab; ask ``check`` before each step that changes something."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self.nonce = secrets.token_hex(16)
+        self._properties = terms.holder.properties() | {"nonce": self.nonce}
+        self._claimed: list[_Lock] = []
+        self._held: list[_Lock] = []
+        self._beats = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lock heartbeat", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Return while the lab is ours; ``LockedError`` once another run may have it."""
+        for lock in self._held:
+            self._note_age(lock)
+            if lock.lost:
+                raise self._terms.refusal(
+                    f"its lock on host {lock.provider.host} was lost",
+                    "\n".join(filter(None, (lock.lost, lock.trouble))),
+                    "Nothing more was begun. Run the same command again: it goes on from what is there.",
+                )
+
+    def claim(self, provider: Provider, name: str) -> bool:
+        """Create the lock ``name`` and keep it alive from now on; False when the name is taken."""
+        lock = _Lock(provider, name, self._terms.clock())
+        # Noted first: a host that breaks off may have created it all the same.
+        self._claimed.append(lock)
+        if provider.create_lock(name, self._written()):
+            self._held.append(lock)
+            return True
+        self._claimed.remove(lock)
+        return False
+
+    def give_back(self, name: str, provider: Provider) -> None:
+        """Delete a lock that was claimed, if it is still ours."""
+        for lock in [one for one in self._claimed if (one.name, one.provider) == (name, provider)]:
+            if lock in self._held:
+                self._held.remove(lock)
+            found = provider.read_locks(name).get(name)
+            if found is not None and found.get("nonce") == self.nonce:
+                provider.delete_lock(name)
+            self._claimed.remove(lock)
+
+    def release(self) -> None:
+        """Give all back; what cannot be is said, and taken over by the next run."""
+        self._ended.set()
+        self._thread.join(self._terms.heartbeat_s)
+        for lock in reversed(self._claimed.copy()):
+            try:
+                self.give_back(lock.name, lock.provider)
+            except ProvisionError as error:
+                words = f"{error.message}: {error.details}. The next run takes it over by itself."
+                self._terms.say(words)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._terms.heartbeat_s):
+            self._beats += 1
+            for lock in self._held.copy():
+                self._renew(lock)
+
+    def _renew(self, lock: _Lock) -> None:
+        asked = self._terms.clock()
+        self._note_age(lock)
+        if lock.lost:
+            return
+        try:
+            is_there = lock.provider.renew_lock(lock.name, self._written())
+        except ProvisionError as error:
+            # Perhaps the host's daemon restarts: asked again at the next beat, until the patience of others ends.
+            lock.trouble = str(error)
+            return
+        self._note_age(lock)
+        if not is_there:
+            lock.lost = lock.lost or "Another run has taken it over, or somebody has deleted it."
+        elif not lock.lost:
+            lock.renewed, lock.trouble = asked, ""
+
+    def _note_age(self, lock: _Lock) -> None:
+        # Once too old it stays lost: others may have taken it over since, even if the host still lets us renew it.
+        if self._terms.clock() - lock.renewed >= self._terms.patience_s:
+            lock.lost = lock.lost or f"It could not be renewed for {self._terms.patience_s:.0f} s."
+
+    def _written(self) -> Mapping[str, str]:
+        return self._properties | {"heartbeat": str(self._beats)}

@@ -1,0 +1,102 @@
+"""What the fake host consists of, and how its containers and volumes are found."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.errors import ProviderError
+from provisioner.state import Execution, Instance
+
+Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
+
+
+@dataclass
+class State:
+    """What a snapshot holds of a container: what it was, and its files."""
+
+    instance: Instance
+    files: dict[str, bytes]
+    modes: dict[str, int]
+
+
+@dataclass
+class Container:
+    """One container of the fake: what it is, and its files."""
+
+    instance: Instance
+    files: dict[str, bytes] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    """What its snapshots hold, by their names."""
+
+    def state(self) -> State:
+        """A copy of what it is now."""
+        return State(self.instance, dict(self.files), dict(self.modes))
+
+
+@dataclass
+class Volume:
+    """One artifact volume of the fake."""
+
+    digest: str
+    ready: bool = False
+    content: bytes = b""
+
+
+class World:
+    """The fake's host; its attributes are its state, for tests to set and read."""
+
+    def __init__(self, images: Iterable[str], room: int) -> None:
+        self.images = set(images)
+        self.room = room
+        """How many containers the storage pool can hold."""
+        self.available = True
+        self.never_ready: set[str] = set()
+        """Names of containers that start and never come up."""
+        self.alters: dict[str, object] = {}
+        """Attributes that the host sets to something else than asked for, as a host with own limits would."""
+        self.obstacles: dict[str, str] = {}
+        """Why containers, by name, cannot be snapshotted."""
+        self.containers: dict[str, Container] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.locks: dict[str, dict[str, str]] = {}
+        self._lock = threading.RLock()
+
+    def _container(self, name: str, what: str) -> Container:
+        if name not in self.containers:
+            raise ProviderError(what, details="There is no such container.")
+        return self.containers[name]
+
+    def _volume(self, name: str, what: str) -> Volume:
+        if name not in self.volumes:
+            raise ProviderError(what, details="There is no such volume.")
+        return self.volumes[name]
+
+    def _owned(self, instance: Instance, verb: str) -> Container | None:
+        container = self.containers.get(instance.name)
+        if container is not None and container.instance.lab != instance.lab:
+            details = f"It does not bear the mark of lab {instance.lab}: provision did not make it."
+            raise ProviderError(f"Unable to {verb} container {instance.name}", details=details)
+        return container
+
+    def _existing(self, instance: Instance, verb: str) -> Container:
+        found = self._owned(instance, verb)
+        return found or self._container(instance.name, f"Unable to {verb} container {instance.name}")
+
+    def _require_room(self, name: str, what: str) -> None:
+        if name in self.containers:
+            raise ProviderError(what, details="The name is taken.")
+        if len(self.containers) >= self.room:
+            raise ProviderError(what, details="No space left on device", resolution="The pool is full: grow it.")
+
+    def _require_volumes(self, instance: Instance, what: str) -> None:
+        for volume in volumes_of(instance):
+            if volume not in self.volumes:
+                raise ProviderError(what, details=f"Volume {volume} not found")
+
+
+def volumes_of(instance: Instance) -> list[str]:
+    """The names of the volumes that are mounted in it."""
+    return [one.properties["volume"] for one in instance.devices if one.kind == "volume"]

@@ -1,0 +1,81 @@
+"""What every verb needs to know of one Incus host: its client and pool, and whose a container is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.incus import failures
+from provisioner.providers.incus.client import Client, default_endpoint
+from provisioner.providers.incus.translate import LAB, instance_of, is_root
+from provisioner.providers.incus.wire import WireError
+from provisioner.state import Instance
+
+PROFILE = "default"
+_STOP_BY_FORCE_S = 30
+
+
+class IncusHost:
+    """One Incus host, reached through its unix socket."""
+
+    def __init__(self, host: str, *, endpoint: str | None = None, profile: str = PROFILE) -> None:
+        self.host = host
+        self.endpoint = endpoint or default_endpoint()
+        self.profile = profile
+        """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
+        self._client = Client(self.endpoint)
+
+    def _worded(self, message: str) -> AbstractContextManager[None]:
+        return failures.worded(message, self.endpoint, lambda: self._pool)
+
+    def _change_state(self, name: str, action: str, **options: Any) -> None:
+        self._client.change("put", "instances", name, "state", body={"action": action, **options})
+
+    def _stop_by_force(self, name: str) -> None:
+        try:
+            self._change_state(name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
+        except WireError:
+            # Stopping what has just stopped by itself is an error to Incus; to us it is what was wanted.
+            if (self._client.find("instances", name) or {"status": "Stopped"})["status"] != "Stopped":
+                raise
+
+    def _read(self, name: str) -> Instance:
+        return instance_of(self._client.get("instances", name, recursion="1"), self.host)
+
+    def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+        """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
+        found: Mapping[str, Any] = self._client.find("instances", instance.name) or {}
+        if found and found["config"].get(LAB) != instance.lab:
+            raise ProviderError(
+                f"Unable to {verb} container {instance.name}",
+                details=f"It does not bear the mark of lab {instance.lab}: provision did not make it.",
+                resolution="Choose another name in the file; provision never touches what it did not make.",
+            )
+        return found
+
+    def _existing(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+        """What Incus says of the container of this lab; ``ProviderError`` when there is none."""
+        found = self._owned(instance, verb)
+        if not found:
+            raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
+        return found
+
+    @cached_property
+    def _root_disk(self) -> Mapping[str, str]:
+        with failures.reachable(self.endpoint):
+            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
+        root = next((one for one in devices.values() if is_root(one)), None)
+        if root is None:
+            raise UnavailableError(
+                f"Unable to use profile {self.profile} of host {self.host}",
+                details="It has no root disk, so there is no storage pool to use.",
+                resolution="Run: sudo provision host prepare",
+            )
+        return root
+
+    @property
+    def _pool(self) -> str:
+        return self._root_disk["pool"]

@@ -1,0 +1,258 @@
+"""Moves bytes between descriptors of ours and the websockets of a running command, and hears signals meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
+
+GRACE_S = 2.0
+"""How long a command may take to end by itself once it was asked to."""
+UNREAD_S = 0.5
+"""How long a silent command may go on when nobody reads what it writes: it may just have ended."""
+INPUT_BYTES = 1 << 15
+UNWRITTEN_BYTES = 1 << 18
+"""So much output waits for a slow reader before we stop listening to the container."""
+_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
+_LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+Interests = list[tuple[int, int, Callable[[], None]]]
+"""A descriptor, what it is polled for (0: only that it is lost), and what to do then."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The descriptors of ours that a command's streams are joined to; ``terminal``: stdin and stdout are one."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+    terminal: bool = False
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The terminal's size, as Incus wants it; nothing where there is no terminal."""
+        if not self.terminal:
+            return {}
+        size = os.get_terminal_size(self.stdout)
+        return {"width": size.columns, "height": size.lines}
+
+
+class _Writer:
+    """Bytes on their way to one of our descriptors.
+
+    It never blocks, and leaves the descriptor's mode as it is: a terminal shares that with other programs.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.unwritten = bytearray()
+        self.is_lost = False
+
+    def write(self) -> None:
+        """Write what surely fits (``poll`` promises a pipe PIPE_BUF), or learn that nobody reads any more."""
+        try:
+            written = os.write(self.descriptor, self.unwritten[: select.PIPE_BUF])
+            del self.unwritten[:written]
+        except BlockingIOError:  # somebody else set the mode; it will be announced again
+            return
+        except BrokenPipeError:
+            self.lose()
+
+    def lose(self) -> None:
+        """Nobody reads any more."""
+        self.is_lost = True
+        self.unwritten.clear()
+
+
+@dataclass
+class Joint:
+    """One running command: ``sockets`` by Incus' names ("0", "1", "2", "control"), and the operation's own answer."""
+
+    ends: Ends
+    sockets: Mapping[str, WebSocket]
+    operation: int
+    """A descriptor that is readable as soon as the command has ended."""
+    kill: Callable[[], None]
+    """Kills the command and its children."""
+    signals: int | None = None
+    """Signals that arrive are readable here, a byte each."""
+    ended_by: signal.Signals | None = None
+    """What made us end the command, if anything did."""
+    _unsent: bytes = b""
+    _input_open: bool = True
+    _is_over: bool = False
+    _due: tuple[float, Callable[[], None]] | None = None
+    """What is to be done when that time comes."""
+    _writers: dict[int, _Writer] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Return when the command has ended and everything that it wrote is written."""
+        self._writers = {one: _Writer(one) for one in (self.ends.stdout, self.ends.stderr)}
+        for socket, writer in self._outputs():
+            # Frames that came in the same packet as the handshake are not announced.
+            writer.unwritten += socket.parse()
+        while not self._is_done():
+            self._wait()
+
+    def _outputs(self) -> list[tuple[WebSocket, _Writer]]:
+        out, err = self._writers[self.ends.stdout], self._writers[self.ends.stderr]
+        if self.ends.terminal:
+            return [(self.sockets["0"], out)]
+        return [(self.sockets["1"], out), (self.sockets["2"], err)]
+
+    def _is_done(self) -> bool:
+        unread = any(not socket.ended for socket, _ in self._outputs())
+        return self._is_over and not unread and not any(one.unwritten for one in self._writers.values())
+
+    def _wait(self) -> None:
+        interests = self._interests()
+        masks: dict[int, int] = {}
+        for descriptor, mask, _ in interests:
+            masks[descriptor] = masks.get(descriptor, 0) | mask
+        poll = select.poll()
+        for descriptor, mask in masks.items():
+            poll.register(descriptor, mask)
+        left_s = None if self._due is None else max(0.0, self._due[0] - time.monotonic())
+        seen = dict(poll.poll(None if left_s is None else left_s * 1000))
+        for descriptor, mask, act in interests:
+            if seen.get(descriptor, 0) & (mask | _LOST):
+                act()
+        if self._due is not None and time.monotonic() >= self._due[0]:
+            _, act = self._due
+            self._due = None
+            act()
+
+    def _interests(self) -> Interests:
+        wanted: Interests = []
+        if self.signals is not None:
+            wanted.append((self.signals, select.POLLIN, self._hear))
+        if not self._is_over:
+            wanted.append((self.operation, select.POLLIN, self._learn_end))
+        for socket, writer in self._outputs():
+            if not socket.ended and len(writer.unwritten) < UNWRITTEN_BYTES:
+                wanted.append((socket.fileno(), select.POLLIN, partial(self._receive, socket, writer)))
+        for writer in self._writers.values():
+            if not writer.is_lost:
+                mask = select.POLLOUT if writer.unwritten else 0
+                wanted.append((writer.descriptor, mask, partial(self._write, writer)))
+        return wanted + self._input_interests()
+
+    def _input_interests(self) -> Interests:
+        if self._is_over or self.sockets["0"].ended:
+            return []
+        if self._unsent:
+            return [(self.sockets["0"].fileno(), select.POLLOUT, self._send)]
+        return [(self.ends.stdin, select.POLLIN, self._read)] if self._input_open else []
+
+    def _receive(self, socket: WebSocket, writer: _Writer) -> None:
+        data = socket.receive()
+        if not writer.is_lost:
+            writer.unwritten += data
+        elif data:
+            self._end(signal.SIGPIPE)
+        if socket.ended and self.ends.terminal:
+            socket.close()  # Incus waits for that: the input might go on
+
+    def _write(self, writer: _Writer) -> None:
+        if writer.unwritten:
+            writer.write()
+            if writer.is_lost:
+                self._end(signal.SIGPIPE)
+            return
+        writer.lose()  # it was announced, and not for having room
+        if self.ended_by is None:
+            self._due = (time.monotonic() + UNREAD_S, partial(self._end, signal.SIGPIPE))
+
+    def _read(self) -> None:
+        data = os.read(self.ends.stdin, INPUT_BYTES)
+        self._unsent = encoded(data) if data else END_OF_INPUT
+        self._input_open = bool(data)
+        if self.ends.terminal and not data:
+            self._end(signal.SIGHUP)
+
+    def _send(self) -> None:
+        # A command may end without reading what it was given: that is its right, and its exit code says the rest.
+        sent = len(self._unsent)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            sent = self.sockets["0"].send(self._unsent)
+        self._unsent = self._unsent[sent:]
+
+    def _learn_end(self) -> None:
+        self._is_over = True
+
+    def _hear(self) -> None:
+        for number in os.read(self.signals or 0, 64):
+            if number == signal.SIGWINCH:
+                size = {name: str(value) for name, value in self.ends.size.items()}
+                self._control({"command": "window-resize", "args": size} if size else {})
+            elif number in _HEARD:
+                self._end(signal.Signals(number))
+
+    def _end(self, number: signal.Signals) -> None:
+        """Ask the command to end; whoever asks twice does not want to wait."""
+        if self.ended_by is None:
+            self.ended_by, self._due = number, (time.monotonic() + GRACE_S, self._kill)
+            self._control({"command": "signal", "signal": int(number)})
+        elif number is not signal.SIGPIPE:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._due = None
+        self._control({"command": "signal", "signal": int(signal.SIGKILL)})
+        self.kill()
+
+    def _control(self, message: Mapping[str, Any]) -> None:
+        if message and not self._is_over:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it has ended by itself
+                self.sockets["control"].send(encoded(json.dumps(message).encode()))
+
+
+@contextmanager
+def heard_signals() -> Iterator[int | None]:
+    """A descriptor on which the numbers of signals arrive instead of interrupting us; None outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = {one: signal.getsignal(one) for one in _HEARD}
+    heard = [one for one, handler in before.items() if handler is not signal.SIG_IGN]  # nohup means it
+    former = signal.set_wakeup_fd(writing)
+    try:
+        for one in heard:
+            signal.signal(one, lambda _number, _frame: None)
+        yield reading
+    finally:
+        for one in heard:
+            signal.signal(one, before[one])
+        signal.set_wakeup_fd(former)
+        os.close(reading)
+        os.close(writing)
+
+
+@contextmanager
+def raw_terminal(ends: Ends) -> Iterator[None]:
+    """Every key goes to the container, ctrl-c too; the terminal is as it was afterwards, whatever happens."""
+    if not ends.terminal:
+        yield
+        return
+    before = termios.tcgetattr(ends.stdin)
+    try:
+        tty.setraw(ends.stdin, termios.TCSADRAIN)  # what was typed ahead is kept
+        yield
+    finally:
+        with suppress(termios.error):  # a terminal that is gone needs no restoring
+            termios.tcsetattr(ends.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,33 @@
+"""``managed_by``: what a role manages in one container, its page's templates filled in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from provisioner.catalog import Upkeep
+from provisioner.state import Managed, secrets_of
+
+
+def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
+    """The names of what the role manages when it gets ``variables``; none is made of a secret.
+
+    Raises ``jinja2.UndefinedError`` for a template that names what is no variable of the role, or a secret.
+    """
+    public = {name: value for name, value in variables.items() if not secrets_of(value)}
+    kinds = {}
+    for field in fields(Managed):
+        filled = (_filled(text, public) for text in getattr(upkeep.managed, field.name))
+        kinds[field.name] = tuple(text for text in filled if text)
+    return Managed(**kinds)
+
+
+def _filled(text: str, public: Mapping[str, Any]) -> str:
+    if "{" not in text:
+        return text  # jinja2 is the most expensive import of a quick verb
+
+    from jinja2 import StrictUndefined, Template
+
+    rendered: str = Template(text, undefined=StrictUndefined).render(public)
+    return rendered

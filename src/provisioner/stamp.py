@@ -1,0 +1,104 @@
+"""What a stamp says: why a role has to be run again, and what is written when it has proved itself. Pure.
+
+The container's side, and the functions that both sides share, are in ``agent``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from provisioner.agent import canonical, keyed_digest
+from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Secret, Service, secrets_of
+
+_NOUNS = {"units": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
+
+
+def reasons_to_run(instance: Instance, facts: Iterable[Fact], ansible: str) -> dict[str, tuple[str, ...]]:
+    """Why each role of a container that was looked at has to be run, by address; those that need not are left out.
+
+    ``facts`` are those of ``probe``; a role that they do not speak of was not looked at, which is a reason as well.
+    ``ansible`` is the version of ansible-core.
+    """
+    seen = {(fact.subject, fact.name): fact.value for fact in facts}
+    whole = seen.get((instance.name, "agent"))
+    found = {
+        one.address: (str(whole),) if whole else tuple(dict.fromkeys(_reasons(one, seen, ansible)))
+        for one in instance.roles
+    }
+    return {address: reasons for address, reasons in found.items() if reasons}
+
+
+def stamp_for(service: Service, lab: str, ansible: str, salt: str) -> dict[str, Any]:
+    """What the container's side writes down, together with the state of what is managed; holds no secret."""
+    return {
+        "role": service.role,
+        "of": owner(lab, service.container),
+        "inputs": inputs_of(service, ansible),
+        "secrets": _secret_digests(service, salt),
+        "salt": salt,
+        "managed": asdict(service.managed),
+    }
+
+
+def owner(lab: str, container: str) -> str:
+    """Whose stamp it is: one that came here in a copy of another container does not count."""
+    return f"{lab}/{container}"
+
+
+def inputs_of(service: Service, ansible: str) -> dict[str, Any]:
+    """What the role was run with, but for secrets: each variable by its digest, so that a changed one can be named."""
+    variables = {
+        name: hashlib.sha256(canonical(_plain(value))).hexdigest() for name, value in service.variables.items()
+    }
+    return {"role": service.digest, "ansible-core": ansible, "variables": variables}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return {"!secret": value.name}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _secret_digests(service: Service, salt: str) -> dict[str, str]:
+    secrets = secrets_of(service.variables)
+    return {name: keyed_digest(salt, secret.reveal().encode()) for name, secret in sorted(secrets.items())}
+
+
+def _reasons(service: Service, seen: Mapping[tuple[str, str], Any], ansible: str) -> Iterator[str]:
+    stamp = seen.get((service.address, "stamp"))
+    if service.unstampable:
+        yield f"it cannot be stamped: {service.unstampable}"
+    elif stamp is None:
+        yield "nobody has looked"
+    elif "problem" in stamp:
+        yield stamp["problem"]
+    else:
+        yield from _changed_inputs(service, stamp, inputs_of(service, ansible))
+        for kind, name, words in stamp["changed"]:
+            yield f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
+    unit, health = seen.get((service.address, "unit")), seen.get((service.address, "health"))
+    if unit not in (None, ACTIVE):
+        yield f"unit {service.unit} is {unit}"
+    elif health not in (None, HTTP_OK):
+        yield f"its health page answers {health}"
+
+
+def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    was = stamp["inputs"]
+    if was["role"] != now["role"]:
+        yield "the role has changed"
+    if was["ansible-core"] != now["ansible-core"]:
+        yield f"ansible-core is {now['ansible-core']}, was {was['ansible-core']}"
+    before, after = was["variables"], now["variables"]
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if names:
+        yield f"{', '.join(name.removeprefix(service.role + '_') for name in names)} changed in the file"
+    secrets = _secret_digests(service, stamp["salt"])
+    changed = sorted(name for name in secrets if secrets[name] != stamp["secrets"].get(name))
+    if changed:
+        yield f"{'secret' if len(changed) == 1 else 'secrets'} {', '.join(changed)} changed"

@@ -1,0 +1,56 @@
+"""What a workflow is given to touch the world with, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from provisioner.artifacts import RunPlaybook
+from provisioner.events import Diagnostic, Event, Orphan, PlannedChange
+from provisioner.plan import Plan
+from provisioner.providers.base import Provider
+from provisioner.state import Finding
+
+if TYPE_CHECKING:
+    from provisioner.lock import Lease
+
+
+class Confirm(Protocol):
+    """Shows a plan and asks the user whether it may be carried out; an empty one is shown and needs no answer."""
+
+    def __call__(self, plan: Plan, /) -> bool:
+        """True to go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Everything through which a workflow touches the world; ``providers`` maps the file's hosts to their drivers."""
+
+    providers: Mapping[str, Provider]
+    run_playbook: RunPlaybook
+    emit: Callable[[Event], None]
+    confirm: Confirm
+
+    def locked(self, lab: str, verb: str) -> AbstractContextManager[Lease]:
+        """The lab's lock on every host for as long as the verb works; ``LockedError`` says who has it."""
+        from provisioner.lock import held
+
+        return held(self.providers, lab, verb, say=lambda text: self.emit(Diagnostic("warning", text)))
+
+    def announce(self, plan: Plan) -> None:
+        """Say every change of the plan, and the orphans."""
+        for change in plan.changes:
+            self.emit(PlannedChange(change.target, change.action, change.reason, change.attributes()))
+        for orphan in plan.orphans:
+            self.emit(Orphan(orphan.name, orphan.host))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a verb did: the plan, whether it was carried out, and what was found afterwards."""
+
+    plan: Plan
+    applied: bool
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,242 @@
+"""Snapshots: the verbs ``snapshot``, ``rollback``, ``clone``, and what ``up`` keeps before it changes something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from time import monotonic
+from typing import TypeVar
+
+from provisioner.errors import InputError, PreflightError, ProvisionError
+from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart
+from provisioner.history import bound_together, is_ours, latest, next_name, surplus
+from provisioner.lab import Lab
+from provisioner.plan import Change, Plan
+from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Status
+from provisioner.workflow.effects import Effects, Outcome
+from provisioner.workflow.settling import settled
+from provisioner.workflow.surveying import Survey, observe
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The state of a container before a run changed it: its snapshot, and whether it had proved itself by then."""
+
+    snapshot: str
+    proved: bool
+
+
+T = TypeVar("T")
+Kept = Mapping[str, Before]
+
+
+def refuse_impossible(made: Plan, seen: Survey, effects: Effects, keep: int) -> None:
+    """Raise ``PreflightError`` when a state that may be needed again cannot be kept."""
+    obstacles = {
+        one.name: effects.providers[one.host].snapshot_obstacle(one) for one in _to_be_changed(made, seen) if keep
+    }
+    _refuse(
+        {name: why for name, why in obstacles.items() if why},
+        "Run up with --no-rollback to change it without a way back.",
+    )
+
+
+def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
+    """Take a snapshot of every running container that the plan changes; none when none are kept."""
+    if not keep:
+        return {}
+
+    def take(one: Instance) -> tuple[str, Before]:
+        proved = _has_proved(one.name, seen)
+        name = next_name(one, "" if proved else "unproved")
+        _worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
+        return one.name, Before(name, proved)
+
+    changed = _to_be_changed(made, seen)
+    with ThreadPoolExecutor(max(1, len(changed))) as pool:
+        return dict(pool.map(take, changed))
+
+
+def go_back(
+    kept: Kept, seen: Survey, failed: Collection[str], unharmed: Collection[str], effects: Effects
+) -> tuple[str, ...]:
+    """Bring what failed back to the state that had proved itself, with what it asks; say what became of each.
+
+    ``unharmed`` failed before anything was changed in it and stays as it is.
+    """
+    needs = {one.name: {need.partition("/")[0] for s in one.services for need in s.needs} for one in seen.wanted}
+    together = bound_together(set(failed) - set(unharmed), kept.keys(), needs)
+    told = []
+    for one in seen.wanted:
+        if one.name in unharmed:
+            told.append(f"{one.name}: nothing was changed in it")
+        elif one.name in together and kept[one.name].proved:
+            told.append(f"{one.name}: {_gone_back(one, kept[one.name].snapshot, effects)}")
+        elif one.name in together:
+            told.append(
+                f"{one.name}: left as it is; it had not proved itself before (snapshot {kept[one.name].snapshot})"
+            )
+        elif one.name in failed:
+            told.append(f"{one.name}: left as it is; there is no state of it that has proved itself")
+    return tuple(told)
+
+
+def drop_surplus(lab: Lab, touched: Sequence[Instance], effects: Effects, keep: int) -> None:
+    """Delete our oldest snapshots of what was touched, and the volumes that only they needed."""
+    actual = observe(lab.name, effects.providers)
+    names = {one.name for one in touched}
+    doomed = {one.name: surplus(one, keep) for one in actual.instances if one.name in names}
+    needed = {
+        volume
+        for one in actual.instances
+        for kept in one.snapshots
+        if kept not in doomed.get(one.name, ())
+        for volume in kept.volumes
+    }
+    for one in actual.instances:
+        for old in doomed.get(one.name, ()):
+            effects.providers[one.host].delete_snapshot(one, old.name)
+            for volume in sorted(set(old.volumes) - needed):
+                effects.providers[one.host].delete_volume(volume)
+
+
+def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ()) -> Mapping[str, str]:
+    """Keep the state of the lab's containers under ``name``; raises when it cannot be kept or the name is ours."""
+    if is_ours(name):
+        raise InputError(f"Unable to name a snapshot {name}: names that begin with provision- are provision's own")
+    with effects.locked(lab.name, "snapshot") as lease:
+        chosen = _chosen(lab, effects, targets)
+        obstacles = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
+        _refuse({one: why for one, why in obstacles.items() if why}, "Limit the verb to other containers.")
+        taken = [one.name for one in chosen if name in {kept.name for kept in one.snapshots}]
+        _refuse(dict.fromkeys(taken, f"it has a snapshot {name}"), "Choose another name.")
+        lease.check()
+        for one in chosen:
+            _worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
+    return {one.name: name for one in chosen}
+
+
+def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None = None) -> Outcome:
+    """Bring containers back to a snapshot, the newest that had not failed unless ``to`` names one; now is kept."""
+    with effects.locked(lab.name, "rollback") as lease:
+        chosen = _chosen(lab, effects, targets)
+        names = {one.name: _snapshot_of(one, to) for one in chosen}
+        made = Plan(
+            tuple(
+                Change(
+                    "rollback",
+                    one.name,
+                    one,
+                    one,
+                    f"to snapshot {names[one.name]}; what it is now is kept as a snapshot",
+                )
+                for one in chosen
+            )
+        )
+        effects.announce(made)
+        if not effects.confirm(made):
+            return Outcome(made, applied=False)
+        lease.check()
+        for one in chosen:
+            _back(one, names[one.name], next_name(one, "replaced"), effects)
+    return Outcome(made, applied=True)
+
+
+def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
+    """A stopped copy of a container under another name, of the same lab; nothing of the file is changed."""
+    with effects.locked(lab.name, "clone") as lease:
+        (one,) = _chosen(lab, effects, (source,))
+        provider = effects.providers[one.host]
+        obstacle = provider.snapshot_obstacle(one)
+        _refuse({source: obstacle} if obstacle else {}, "")
+        lease.check()
+        return _worked(effects, name, "clone", lambda: provider.clone(one, name))
+
+
+def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:
+    names = {one.container for one in made.of("update", "configure")}
+    return [one for one in seen.actual.instances if one.name in names and one.status is Status.RUNNING]
+
+
+def _has_proved(name: str, seen: Survey) -> bool:
+    """Whether everything in it is as it was when its proof passed; it may have been run with other wishes since."""
+    return proved_as_it_is(name, seen.facts)
+
+
+def proved_as_it_is(name: str, facts: Sequence[Fact]) -> bool:
+    """Whether all stamps of the container hold and all its services work."""
+    mine = [fact for fact in facts if fact.subject.partition("/")[0] == name]
+    stamps = [fact.value for fact in mine if fact.name == "stamp"]
+    works = all(fact.value == ACTIVE for fact in mine if fact.name == "unit") and all(
+        fact.value == HTTP_OK for fact in mine if fact.name == "health"
+    )
+    return bool(stamps) and works and all(not one.get("problem") and not one["changed"] for one in stamps)
+
+
+def _gone_back(one: Instance, name: str, effects: Effects) -> str:
+    """Roll it back and see whether it works again; what comes of it is said, the first failure must not be lost."""
+    there = observe(one.lab, effects.providers).instance(one.name) or one
+    failed = next_name(there, "failed")
+    try:
+        _back(there, name, failed, effects)
+        effects.providers[one.host].wait_until_ready(one)
+        works = proved_as_it_is(one.name, settled([one], effects))
+    except ProvisionError as error:
+        return f"it could not be brought back to snapshot {name}: {error}"
+    state = "works again" if works else "does not work all the same"
+    return (
+        f"rolled back to its last verified state (snapshot {name}), which {state}; the failed one is kept as {failed}"
+    )
+
+
+def _back(one: Instance, name: str, now: str, effects: Effects) -> None:
+    provider = effects.providers[one.host]
+
+    def back() -> Instance:
+        provider.snapshot(one, now)
+        return provider.rollback(one, name)
+
+    _worked(effects, one.name, "rollback", back)
+
+
+def _chosen(lab: Lab, effects: Effects, targets: Sequence[str]) -> list[Instance]:
+    """The containers that are there; an orphan may be named."""
+    there = observe(lab.name, effects.providers).instances
+    known = {one.name for one in there}
+    lab.check_targets([name for name in targets if name not in known])
+    missing = [name for name in targets if name not in known]
+    _refuse(dict.fromkeys(missing, "it is not there"), "Run: provision up")
+    return [one for one in there if not targets or one.name in targets]
+
+
+def _snapshot_of(one: Instance, to: str | None) -> str:
+    names = [kept.name for kept in one.snapshots]
+    newest = latest(one)
+    found = to if to in names else newest.name if newest and to is None else None
+    if found is None:
+        why = f"it has no snapshot {to}" if to else "it has no snapshot to go back to"
+        _refuse({one.name: why}, "Its snapshots: " + (", ".join(names) or "none"))
+    return str(found)
+
+
+def _refuse(reasons: Mapping[str, str], resolution: str) -> None:
+    if reasons:
+        raise PreflightError(
+            f"Unable to keep or bring back a state of container {', '.join(reasons)}",
+            details="\n".join(f"{name}: {why}" for name, why in reasons.items()),
+            resolution=resolution,
+        )
+
+
+def _worked(effects: Effects, target: str, action: str, work: Callable[[], T]) -> T:
+    effects.emit(ApplyStart(target, action))
+    started = monotonic()
+    try:
+        done = work()
+    except ProvisionError as error:
+        effects.emit(ApplyErrored(target, action, error.message))
+        raise
+    effects.emit(ApplyComplete(target, action, monotonic() - started))
+    return done

@@ -1,0 +1,134 @@
+"""Looking before doing: the file's lab beside the hosts' lab, the running containers looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from provisioner.errors import VerificationError
+from provisioner.lab import Lab
+from provisioner.plan import AS_WRITTEN, COMPARED, Inside, Plan, Wishes, make_plan
+from provisioner.probe import probe
+from provisioner.providers.base import Provider
+from provisioner.runner import ansible_version
+from provisioner.stamp import reasons_to_run
+from provisioner.state import (
+    ACTIVE,
+    HTTP_OK,
+    ContainerStatus,
+    Fact,
+    Fleet,
+    Instance,
+    InstanceKind,
+    ServiceStatus,
+    Status,
+)
+from provisioner.workflow.effects import Effects
+
+FULL = "everything is run again (--full)"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The lab as it should be and as it is, limited to what was asked for."""
+
+    desired: Fleet
+    actual: Fleet
+    wanted: tuple[Instance, ...]
+    facts: tuple[Fact, ...]
+    inside: Inside
+
+    def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
+        """What has to change."""
+        return make_plan(self.desired, self.actual, inside=self.inside, wishes=wishes)
+
+
+def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
+    """What ``up`` would do; nothing is touched."""
+    lab.check_targets([*wishes.targets, *wishes.replace])
+    made = survey(lab, effects, wishes.targets, full=full).plan(wishes)
+    effects.announce(made)
+    return made
+
+
+def observe(lab: str, providers: Mapping[str, Provider]) -> Fleet:
+    """The lab as it is: every host asked at once; raises ``UnavailableError`` when one does not answer."""
+    with ThreadPoolExecutor(max(1, len(providers))) as pool:
+        list(pool.map(lambda provider: provider.check_available(), providers.values()))
+        seen = list(pool.map(lambda provider: provider.observe(lab), providers.values()))
+    instances = sorted((one for fleet in seen for one in fleet.instances), key=lambda one: (one.host, one.name))
+    return Fleet(lab, tuple(instances), hosts={name: state for fleet in seen for name, state in fleet.hosts.items()})
+
+
+def survey(lab: Lab, effects: Effects, targets: Iterable[str] = (), *, full: bool = False) -> Survey:
+    """The lab beside its file, its running containers looked into.
+
+    With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
+    ``VerificationError`` for an artifact that is not what it was.
+    """
+    actual = observe(lab.name, effects.providers)
+    desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
+    limit = frozenset(targets)
+    wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
+    running = [one for one in wanted if is_running(one, actual)]
+    facts = probe(running, effects.providers, full=full)
+    _refuse_damage(facts)
+    reasons = {
+        address: why for one in running for address, why in reasons_to_run(one, facts, ansible_version()).items()
+    }
+    if full:
+        reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
+    leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers))
+
+
+def is_running(wanted: Instance, actual: Fleet) -> bool:
+    """Whether the container runs now."""
+    there = actual.instance(wanted.name)
+    return there is not None and there.status is Status.RUNNING
+
+
+def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
+    """Every container of the file and every orphan as it is now, with what has drifted in it."""
+    seen = survey(lab, effects, targets)
+    facts = {(fact.subject, fact.name): fact for fact in seen.facts}
+    names = {one.name for one in seen.desired.instances}
+    orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
+    return (
+        *(_container_status(one, seen, facts) for one in seen.wanted),
+        *(ContainerStatus(one.name, one.host, one.status, one.address, orphan=True) for one in orphans if not targets),
+    )
+
+
+def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str, str], Fact]) -> ContainerStatus:
+    there = survey.actual.instance(wanted.name)
+    if there is None:
+        return ContainerStatus(wanted.name, wanted.host)
+    services = []
+    for one in wanted.services:
+        unit, health = facts.get((one.address, "unit")), facts.get((one.address, "health"))
+        services.append(
+            ServiceStatus(
+                one.role,
+                unit=str(unit.value) if unit else "unknown",
+                healthy=None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE),
+                port=one.port,
+                processor="CPU",
+            )
+        )
+    attributes = (name for name in COMPARED if getattr(wanted, name) != getattr(there, name))
+    inside = (f"{role.role}: {why}" for role in wanted.roles for why in survey.inside.reasons.get(role.address, ()))
+    return ContainerStatus(
+        wanted.name, there.host, there.status, there.address, tuple(services), (*attributes, *inside)
+    )
+
+
+def _refuse_damage(facts: Iterable[Fact]) -> None:
+    damaged = [f"{fact.subject}: {path}" for fact in facts if fact.name == "damaged" for path in fact.value]
+    if damaged:
+        raise VerificationError(
+            "Unable to trust what is shared read-only: its bytes are not those that were stored",
+            details="\n".join(damaged),
+            resolution="Destroy the containers that use it (provision destroy FILE NAME); up then makes it anew.",
+        )

@@ -1,0 +1,221 @@
+"""What callback `provision_changes` writes down of a real run of Ansible: names of what was changed, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.ansible.callback.provision_changes import changed_things, things
+from tests.ansible_environment import ansible_environment
+
+ROOT = Path(__file__).resolve().parents[3]
+CANARY = "canary-of-no-log"
+WORK = "{{ playbook_dir }}/work"
+
+SAYS_CHANGED = """
+import json, sys
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({SPEC})
+module.exit_json(changed=True)
+"""
+"""A module that changes nothing and says that it did, for those that need root or systemd."""
+STANDS_IN_FOR = {
+    "apt": {"name": {"type": "list", "elements": "str"}, "update_cache": {"type": "bool"}},
+    "systemd_service": {"name": {}, "state": {}},
+    "user": {"name": {}, "password": {"no_log": True}},
+    "stranger": {},
+}
+
+TASKS: list[dict[str, Any]] = [
+    {"name": "folder", "file": {"path": WORK, "state": "directory", "mode": "0755"}},
+    {"name": "the same folder", "file": {"path": WORK, "state": "directory", "mode": "0755"}},
+    {"name": "copy", "copy": {"content": "plain-value", "dest": f"{WORK}/copied"}},
+    {"name": "line", "lineinfile": {"path": f"{WORK}/copied", "line": "plain-value too"}},
+    {"name": "block", "blockinfile": {"path": f"{WORK}/copied", "block": "plain-value three"}},
+    {"name": "template", "template": {"src": "word.j2", "dest": f"{WORK}/templated"}},
+    {"name": "link", "file": {"src": f"{WORK}/copied", "dest": f"{WORK}/link", "state": "link"}},
+    {"name": "removed", "file": {"path": f"{WORK}/link", "state": "absent"}},
+    {"name": "loop", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}, "loop": ["one", "two"]},
+    {"name": "one of two", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}, "loop": ["two", "six"]},
+    {"name": "makes a file", "command": {"cmd": f"touch {WORK}/made", "creates": f"{WORK}/made"}},
+    {"name": "makes one here", "shell": {"cmd": "touch here", "creates": "here", "chdir": WORK}},
+    {"name": "anything", "command": {"cmd": "true"}},
+    {"name": "quiet", "command": {"cmd": "true"}, "changed_when": False},
+    {"name": "raw", "raw": "true"},
+    {"name": "packages", "apt": {"name": ["nano=8.4", "less", "libc6:amd64"], "update_cache": True}},
+    {"name": "unit", "systemd_service": {"name": "engine@1", "state": "started"}, "notify": "Restart it"},
+    {"name": "user", "user": {"name": "somebody", "password": CANARY}},
+    {"name": "looks", "provision_unit": {"name": "engine.service"}, "changed_when": True},
+    {"name": "stranger", "stranger": {}},
+    {"name": "elsewhere", "stranger": {}, "delegate_to": "other"},
+    {"name": "hidden", "copy": {"content": CANARY, "dest": f"{WORK}/hidden"}, "no_log": True},
+    {"name": "shown", "stat": {"path": f"{WORK}/hidden"}},
+    {"name": "hidden again", "copy": {"content": CANARY, "dest": f"{WORK}/hidden"}, "no_log": True},
+    {"name": "hidden loop", "copy": {"content": "{{ item }}", "dest": f"{WORK}/{{{{ item }}}}"}}
+    | {"loop": [CANARY, f"{CANARY}-2"], "no_log": True},
+    {"name": "shown loop", "stat": {"path": f"{WORK}/{{{{ item }}}}"}, "loop": ["seven", "eight"]},
+    {"name": "hidden from us", "copy": {"content": CANARY, "dest": f"{WORK}/us"}, "no_log": True},
+    {"name": "not a stat", "debug": {"msg": "nothing"}},
+    {"name": "too late", "stat": {"path": f"{WORK}/us"}},
+    {"name": "hidden, too", "copy": {"content": CANARY, "dest": f"{WORK}/us2"}, "no_log": True},
+    {"name": "hidden stat", "stat": {"path": f"{WORK}/us2"}, "no_log": True},
+    {"name": "hidden three", "copy": {"content": CANARY, "dest": f"{WORK}/us3"}, "no_log": True},
+    {"name": "skipped stat", "stat": {"path": f"{WORK}/us3"}, "when": False},
+    {"name": "hidden at the end", "copy": {"content": CANARY, "dest": f"{WORK}/us4"}, "no_log": True},
+]
+HANDLERS = [{"name": "Restart it", "systemd_service": {"name": "engine@1", "state": "restarted"}}]
+AFTER_ROLES = [
+    {"name": "of no role", "copy": {"content": "x", "dest": f"{WORK}/post"}},
+    {"name": "hidden of no role", "copy": {"content": CANARY, "dest": f"{WORK}/us5"}, "no_log": True},
+]
+PLAY = {"hosts": "all", "gather_facts": False, "roles": ["gateway"], "post_tasks": AFTER_ROLES}
+EXPECTED: list[tuple[str, dict[str, Any]]] = [
+    ("folder", {"paths": ["work"]}),
+    ("copy", {"paths": ["work/copied"]}),
+    ("line", {"paths": ["work/copied"]}),
+    ("block", {"paths": ["work/copied"]}),
+    ("template", {"paths": ["work/templated"]}),
+    ("link", {"paths": ["work/link"]}),
+    ("removed", {"paths": ["work/link"]}),
+    ("loop", {"paths": ["work/one"]}),
+    ("loop", {"paths": ["work/two"]}),
+    ("one of two", {"paths": ["work/six"]}),
+    ("makes a file", {"paths": ["work/made"]}),
+    ("makes one here", {"paths": ["work/here"]}),
+    ("anything", {"unknown": True}),
+    ("raw", {"unknown": True}),
+    ("packages", {"packages": ["nano", "less", "libc6"]}),
+    ("unit", {"units": ["engine@1.service"]}),
+    ("user", {"users": ["somebody"]}),
+    ("looks", {}),
+    ("stranger", {"unknown": True}),
+    ("elsewhere", {"unknown": True}),
+    ("hidden", {"paths": ["work/hidden"]}),
+    ("hidden loop", {"paths": ["work/seven", "work/eight"]}),
+    ("hidden from us", {"unknown": True}),
+    ("hidden, too", {"unknown": True}),
+    ("hidden three", {"unknown": True}),
+    ("hidden at the end", {"unknown": True}),
+    ("Restart it", {"units": ["engine@1.service"]}),
+    ("of no role", {"paths": ["work/post"]}),
+    ("hidden of no role", {"unknown": True}),
+]
+KEYS = {"playbook", "host", "role", "task", "module", *things()}
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **environment: str) -> str:
+    """Run the role with ``tasks`` on this machine, in the test's own folder; what Ansible printed."""
+    role = folder / "roles/gateway"
+    pages = {"tasks/main.yml": tasks, "handlers/main.yml": HANDLERS}
+    for page, content in pages.items():
+        (role / page).parent.mkdir(parents=True, exist_ok=True)
+        (role / page).write_text(yaml.safe_dump(content))
+    (role / "templates").mkdir(exist_ok=True)
+    (role / "templates/word.j2").write_text("plain-value")
+    (folder / "library").mkdir(exist_ok=True)
+    for name, spec in STANDS_IN_FOR.items():
+        (folder / f"library/{name}.py").write_text(SAYS_CHANGED.replace("{SPEC}", repr(spec)))
+    (folder / "library/provision_unit.py").write_text(SAYS_CHANGED.replace("{SPEC}", "{'name': {}}"))
+    (folder / "converge.yml").write_text(yaml.safe_dump([PLAY]))
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"box": None}, "vars": host}}))
+    done = subprocess.run(
+        ["ansible-playbook", "--inventory", str(folder / "hosts.yml"), str(folder / "converge.yml"), *arguments],
+        env=os.environ
+        | ansible_environment(ROOT)
+        | {
+            "ANSIBLE_ROLES_PATH": str(folder / "roles"),
+            "ANSIBLE_LIBRARY": str(folder / "library"),
+            "ANSIBLE_LOCAL_TEMP": str(folder / "temporary"),
+            "ANSIBLE_CALLBACKS_ENABLED": "provision_changes",
+        }
+        | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the role was run once, with the callback."""
+    folder = tmp_path_factory.mktemp("changes").resolve()
+    printed = play(folder, TASKS, PROVISION_CHANGES_FILE=str(folder / "changes.jsonl"))
+    assert "WARNING" not in printed
+    assert "DEPRECATION" not in printed
+    return folder
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "changes.jsonl").read_text().splitlines()]
+
+
+def test_each_change_is_named(ran: Path) -> None:
+    found = [(line["task"], {key: line[key] for key in things() if line[key]}) for line in lines_of(ran)]
+    within = [
+        (task, named | ({"paths": [str(ran / path) for path in named["paths"]]} if "paths" in named else {}))
+        for task, named in EXPECTED
+    ]
+    assert found == within
+
+
+def test_a_line_says_where_it_comes_from(ran: Path) -> None:
+    lines = {line["task"]: line for line in lines_of(ran)}
+    assert {frozenset(line) for line in lines.values()} == {frozenset(KEYS)}
+    where = {key: lines["copy"][key] for key in ("playbook", "host", "role", "module")}
+    assert where == {"playbook": "converge.yml", "host": "box", "role": "gateway", "module": "copy"}
+    assert lines["elsewhere"]["host"] == "other"
+    assert lines["Restart it"]["role"] == "gateway"
+    assert lines["of no role"]["role"] == ""
+
+
+def test_no_value_is_written(ran: Path) -> None:
+    text = (ran / "changes.jsonl").read_text()
+    assert CANARY in (ran / "work/hidden").read_text()
+    assert CANARY not in text
+    assert "plain-value" not in text
+    assert (ran / "changes.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_is_written_where_nothing_can_change(tmp_path: Path) -> None:
+    file = tmp_path / "changes.jsonl"
+    printed = play(tmp_path, TASKS[:1], "--check", PROVISION_CHANGES_FILE=str(file))
+    assert "changed=3 " in printed
+    assert file.read_text() == ""
+
+
+def test_without_a_file_it_does_nothing(tmp_path: Path) -> None:
+    assert "changed=3 " in play(tmp_path, TASKS[:1], PROVISION_CHANGES_FILE="")
+    assert not (tmp_path / "changes.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "named"),
+    [
+        ("get_url", {"url": "https://u:p@x", "dest": "/opt/file"}, {"paths": ["/opt/file"]}),
+        ("unarchive", {"dest": "/opt"}, {"paths": ["/opt"], "unknown": True}),
+        ("unarchive", {"dest": "/opt", "creates": "/opt/tool"}, {"paths": ["/opt/tool", "/opt"]}),
+        ("file", {"path": "/opt", "recurse": True}, {"paths": ["/opt"], "unknown": True}),
+        ("apt", {"name": None, "update_cache": True, "upgrade": "no", "deb": None}, {}),
+        ("apt", {"upgrade": "dist"}, {"unknown": True}),
+        ("systemd_service", {"name": "engine.socket", "state": "started"}, {"units": ["engine.socket"]}),
+        ("systemd_service", {"name": None, "daemon_reload": True}, {}),
+        ("group", {"name": "video"}, {"users": ["video"]}),
+        ("command", {"removes": "/opt/old", "creates": None}, {"paths": ["/opt/old"]}),
+        ("copy", {}, {"unknown": True}),
+    ],
+)
+def test_what_needs_more_than_this_machine_is_taken_from_the_arguments(
+    module: str, arguments: dict[str, Any], named: dict[str, Any]
+) -> None:
+    assert changed_things(module, {"changed": True, "invocation": {"module_args": arguments}}) == things(**named)

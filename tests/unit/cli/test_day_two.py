@@ -1,0 +1,267 @@
+"""A lab that is there: what has changed is found, named and mended, and nothing else is touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.runner import TaskEvent
+from provisioner.state import Status
+from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
+
+EDITED = [["paths", "/etc/litellm/config.yaml", "edited"]]
+PROOF = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Complete", "no answer")
+
+
+@pytest.fixture
+def lab_there(world: World) -> World:
+    assert world.command("up", "--yes").code == 0
+    world.played.clear()
+    return world
+
+
+def snapshots(world: World, name: str) -> list[str]:
+    return [one.name for one in world.host.containers[name].instance.snapshots]
+
+
+def test_nothing_changed_runs_no_playbook(lab_there: World) -> None:
+    answer = lab_there.command("up")
+    assert answer.code == 0
+    assert lab_there.played == []
+    assert "ok   gateway/litellm: works" in answer.out
+
+
+def test_drift_is_planned_with_its_reason_and_only_it_is_configured(lab_there: World) -> None:
+    lab_there.drift["gateway/litellm"] = EDITED
+    planned = lab_there.command("plan", "--json", "--detailed-exitcode")
+    assert planned.code == 2
+    (change,) = planned.of("planned_change")
+    assert (change["target"], change["action"]) == ("gateway/litellm", "configure")
+    assert change["reason"] == "/etc/litellm/config.yaml: edited"
+    assert "  gateway: litellm: /etc/litellm/config.yaml: edited" in lab_there.command("status").out
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0, answer.err
+    assert lab_there.played == [("site.yml", ["containers/gateway", "service_litellm/gateway"])]
+    lab_there.played.clear()
+    assert lab_there.command("up").code == 0
+    assert lab_there.played == []
+
+
+def test_a_changed_option_runs_its_role_only(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    assert "parallel changed in the file" in lab_there.command("plan").out
+    assert lab_there.command("up", "--yes").code == 0
+    assert lab_there.played == [("site.yml", ["containers/llama", "service_llama_cpp/llama"])]
+
+
+def test_a_changed_secret_is_noticed_and_never_said(lab_there: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", "canary-other-9a")
+    answer = lab_there.command("plan")
+    assert "secret engine_key changed" in answer.out
+    assert "canary" not in answer.out
+    stored = b"".join(lab_there.host.containers["llama"].files.values()).decode()
+    assert ENGINE_KEY not in stored
+
+
+def test_full_runs_everything_again(lab_there: World) -> None:
+    assert lab_there.command("up", "--yes", "--full").code == 0
+    assert [name for name, _ in lab_there.played] == ["site.yml"]
+    assert "service_llama_cpp/llama" in lab_there.played[0][1]
+
+
+def test_a_started_container_that_is_as_it_was_needs_no_ansible(lab_there: World) -> None:
+    assert lab_there.command("down", "--yes").code == 0
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0
+    assert lab_there.played == []
+
+
+def test_a_change_in_place_keeps_what_is_inside(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("  llama:\n", "  llama:\n    memory: 3GiB\n"))
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0, answer.err
+    assert lab_there.host.containers["llama"].instance.memory == 3 * 2**30
+    assert lab_there.played == []
+    assert snapshots(lab_there, "llama") == ["provision-1"]
+    assert snapshots(lab_there, "gateway") == []
+
+
+def test_a_failed_proof_is_rolled_back_by_itself(lab_there: World, lab: Path) -> None:
+    stamp = lab_there.host.containers["llama"].files["stamp/llama_cpp"]
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    lab_there.failures["site.yml"] = (PROOF,)
+    lab_there.changes = {"llama": 3}
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 3
+    assert "llama: rolled back to its last verified state (snapshot provision-1), which works again" in answer.err
+    assert "the failed one is kept as provision-2-failed" in answer.err
+    assert lab_there.host.containers["llama"].files["stamp/llama_cpp"] == stamp
+    assert snapshots(lab_there, "llama") == ["provision-1", "provision-2-failed"]
+    assert snapshots(lab_there, "gateway") == []
+    assert "parallel changed in the file" in lab_there.command("plan").out
+
+
+def test_what_failed_before_anything_was_changed_is_left_alone(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    lab_there.failures["site.yml"] = (PROOF,)
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 3
+    assert "llama: nothing was changed in it" in answer.err
+    assert snapshots(lab_there, "llama") == ["provision-1"]
+
+
+def test_no_rollback_leaves_what_failed_to_be_looked_at(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    lab_there.failures["site.yml"] = (PROOF,)
+    lab_there.changes = {"llama": 3}
+    answer = lab_there.command("up", "--yes", "--no-rollback")
+    assert answer.code == 3
+    assert "left as it is" in answer.err
+    assert snapshots(lab_there, "llama") == []
+
+
+def test_what_had_drifted_is_no_state_to_go_back_to(lab_there: World) -> None:
+    lab_there.drift["llama/llama_cpp"] = EDITED
+    lab_there.failures["site.yml"] = (PROOF,)
+    lab_there.changes = {"llama": 3}
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 3
+    assert "left as it is; it had not proved itself before" in answer.err
+    assert snapshots(lab_there, "llama") == ["provision-1-unproved"]
+
+
+def test_only_so_many_states_are_kept(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE + "snapshots: { keep: 2 }\n")
+    for _ in range(4):
+        lab_there.drift["llama/llama_cpp"] = EDITED
+        assert lab_there.command("up", "--yes").code == 0
+    assert snapshots(lab_there, "llama") == ["provision-3-unproved", "provision-4-unproved"]
+
+
+def test_a_container_that_cannot_be_kept_is_refused_unless_told(lab_there: World, lab: Path) -> None:
+    lab_there.host.obstacles["llama"] = "it has a mount point"
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 4
+    assert "it has a mount point" in answer.err
+    assert lab_there.played == []
+    assert lab_there.command("up", "--yes", "--no-rollback").code == 0
+
+
+def test_a_replacement_needs_its_name(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("  llama:\n", "  llama:\n    image: debian/13\n"))
+    refused = lab_there.command("up", "--yes")
+    assert refused.code == 4
+    assert "--replace llama" in refused.err
+    assert lab_there.host.containers["llama"].instance.image == "debian/12"
+    assert lab_there.command("up", typed="yes\n").code == 4
+    assert lab_there.host.containers["llama"].instance.image == "debian/12"
+    assert lab_there.command("up", "--yes", "--replace", "llama").code == 0
+    assert lab_there.host.containers["llama"].instance.image == "debian/13"
+
+
+def test_a_replacement_may_be_typed(lab_there: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("  llama:\n", "  llama:\n    image: debian/13\n"))
+    assert lab_there.command("up", typed="replace\n").code == 0
+    assert lab_there.host.containers["llama"].instance.image == "debian/13"
+
+
+def test_a_name_that_cannot_be_replaced_is_a_mistake(lab_there: World) -> None:
+    assert lab_there.command("up", "--yes", "--replace", "lama").code == 64
+
+
+def test_orphans_go_with_prune_only(lab_there: World, lab: Path) -> None:
+    engine_only = FILE[: FILE.index("  gateway:\n    services")]
+    lab.write_text(engine_only)
+    assert lab_there.command("up", "--yes").code == 0
+    assert "gateway" in lab_there.host.containers
+    assert "- container gateway" in lab_there.command("plan", "--prune").out
+    assert "gateway" in lab_there.host.containers
+    assert lab_there.command("up", "--yes", "--prune").code == 0
+    assert set(lab_there.host.containers) == {"llama"}
+
+
+def test_a_full_disk_is_told_and_the_next_run_looks_again(lab_there: World) -> None:
+    lab_there.drift["gateway/litellm"] = EDITED
+    lab_there.disk_full = True
+    del lab_there.host.containers["gateway"].files["stamp/litellm"]
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0
+    assert "Unable to note in container gateway that it works" in answer.err
+    assert "No space left on device" in answer.err
+    assert lab_there.command("plan", "--detailed-exitcode").code == 2
+
+
+def test_a_held_lock_exits_5_and_names_its_holder(lab_there: World) -> None:
+    from provisioner.lock import held
+
+    with held({"box": lab_there.host}, "homelab", "up", say=lambda _text: None):
+        for verb in (["up", "--yes"], ["down", "--yes"], ["destroy", "--yes", "--lab", "homelab"], ["snapshot"]):
+            answer = lab_there.command(*verb)
+            assert answer.code == 5, verb
+            assert "pid" in answer.err
+        assert lab_there.command("plan").code == 0
+        assert lab_there.command("status").code == 0
+    assert lab_there.command("up", "--yes").code == 0
+    assert lab_there.host.locks == {}
+
+
+def test_an_interrupted_run_is_told_by_the_next_one(world: World) -> None:
+    world.raises = KeyboardInterrupt()
+    assert world.command("up", "--yes").code == 130
+    world.raises = None
+    answer = world.command("up", "--yes")
+    assert answer.code == 0
+    assert "did not come to its end, while at: build" in answer.err
+
+
+def test_a_snapshot_can_be_gone_back_to(lab_there: World) -> None:
+    assert lab_there.command("snapshot", "--name", "good").code == 0
+    lab_there.host.containers["llama"].files["/broken"] = b"x"
+    assert "good" in lab_there.command("snapshot", "--list").out
+    assert lab_there.command("rollback", "llama", "--to", "good", "--yes").code == 0
+    assert "/broken" not in lab_there.host.containers["llama"].files
+    assert snapshots(lab_there, "llama") == ["good", "provision-1-replaced"]
+    assert lab_there.command("rollback", "llama", "--to", "provision-1-replaced", "--yes").code == 0
+    assert "/broken" in lab_there.host.containers["llama"].files
+
+
+def test_a_rollback_asks_first(lab_there: World) -> None:
+    lab_there.command("snapshot", "--name", "good")
+    assert lab_there.command("rollback", "llama").code == 4
+    assert lab_there.command("rollback", "llama", typed="n\n").code == 4
+    assert snapshots(lab_there, "llama") == ["good"]
+    assert lab_there.command("rollback", "llama", typed="y\n").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("rollback", "llama", "--yes"), 4, "no snapshot to go back to"),
+        (("rollback", "llama", "--to", "none", "--yes"), 4, "no snapshot none"),
+        (("rollback", "lama", "--yes"), 64, "lama"),
+        (("snapshot", "--name", "provision-7"), 64, "provision's own"),
+        (("clone", "llama"), 64, "CONTAINER NEW_NAME"),
+        (("clone", "llama", "gateway"), 1, "gateway"),
+    ],
+)
+def test_what_cannot_be_is_refused(lab_there: World, arguments: tuple[str, ...], code: int, words: str) -> None:
+    answer = lab_there.command(*arguments)
+    assert answer.code == code
+    assert words in answer.err
+
+
+def test_a_clone_is_a_stopped_orphan(lab_there: World) -> None:
+    answer = lab_there.command("clone", "llama", "spare")
+    assert answer.code == 0
+    assert lab_there.host.containers["spare"].instance.status is Status.STOPPED
+    assert "spare" in lab_there.command("plan").out
+
+
+def test_a_cloned_stamp_does_not_count(lab_there: World, lab: Path) -> None:
+    lab_there.command("clone", "llama", "spare")
+    lab.write_text(FILE + "  spare: {services: {llama_cpp: {model: tiny, api_key: !secret engine_key}}}\n")
+    lab_there.command("up", "--yes")
+    assert "service_llama_cpp/spare" in lab_there.played[0][1]
+    assert "service_llama_cpp/llama" not in lab_there.played[0][1]

@@ -1,0 +1,270 @@
+"""What the container's side says and writes, on this machine's own files: sent as text it runs the same lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner import agent
+from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
+
+OF = "lab/box"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "state" / "stamps"
+    monkeypatch.setattr(agent, "FOLDER", str(folder))
+    return folder
+
+
+def managed(*paths: Path) -> dict[str, list[str]]:
+    return {"paths": [str(path) for path in paths]}
+
+
+def stamp(role: str = "role", **more: Any) -> dict[str, Any]:
+    return {"role": role, "of": OF, "inputs": {"role": "1"}, "secrets": {}, "salt": "s", "managed": {}} | more
+
+
+def looked(**more: Any) -> dict[str, Any]:
+    return look({"do": "look", "of": OF, "roles": ["role"], "services": [], "manifests": []} | more)
+
+
+def seen(*paths: Path) -> dict[str, dict[str, Any]]:
+    return state_of(managed(*paths), "salt", {}, {})
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def relink(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/elsewhere")
+
+
+def become_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "content": (lambda path: write(path, "other"), "edited"),
+    "mode": (lambda path: path.chmod(0o666), "mode is 0666, was 0640"),
+    "deletion": (Path.unlink, "is gone"),
+    "link": (relink, "type is link, was file"),
+    "folder": (become_folder, "type is folder, was file"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_change_of_a_file_is_seen_and_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "file"
+    write(path, "text")
+    path.chmod(0o640)
+    before = seen(path)
+    assert differences(before, seen(path)) == []
+    change, words = CHANGES[name]
+    change(path)
+    ((kind, where, told),) = differences(before, seen(path))
+    assert (kind, where) == ("paths", str(path))
+    assert words in told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_another_owner_or_group_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write(path, "text")
+    before = seen(path)
+    os.chown(path, 1, 0)
+    assert differences(before, seen(path)) == [["paths", str(path), "owner is 1, was 0"]]
+    os.chown(path, 0, 1)
+    assert "group is 1" in differences(before, seen(path))[0][2]
+
+
+def test_what_was_not_there_and_is_now_is_a_change(tmp_path: Path) -> None:
+    before = seen(tmp_path / "file")
+    write(tmp_path / "file", "")
+    assert differences(before, seen(tmp_path / "file"))[0][2] == "has appeared"
+
+
+def test_a_link_is_its_target_not_what_the_target_holds(tmp_path: Path) -> None:
+    write(tmp_path / "a", "one")
+    (tmp_path / "link").symlink_to("a")
+    before = seen(tmp_path / "link")
+    write(tmp_path / "a", "two")
+    assert differences(before, seen(tmp_path / "link")) == []
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("b")
+    assert differences(before, seen(tmp_path / "link"))[0][2] == "points to b, pointed to a"
+
+
+def test_a_large_file_is_not_read_and_every_write_to_it_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    with path.open("wb") as file:
+        file.truncate(agent.LARGE_BYTES + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(agent, "keyed_digest", lambda *_: pytest.fail("it was read"))
+        before = seen(path)
+    times = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"x")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # who hides a change cannot hide its ctime
+    assert differences(before, seen(path))[0][2] == "edited"
+
+
+def test_a_short_secret_cannot_be_guessed_from_two_stamps(tmp_path: Path) -> None:
+    write(tmp_path / "key", "1234")
+    first = state_of(managed(tmp_path / "key"), "one", {}, {})
+    second = state_of(managed(tmp_path / "key"), "two", {}, {})
+    assert first != second
+
+
+def test_a_user_is_compared_by_everything_that_matters() -> None:
+    name = pwd.getpwuid(0).pw_name
+    entry = state_of({"users": [name, "nobody-of-that-name"]}, "", {}, {})["users"]
+    assert entry["nobody-of-that-name"] is None
+    assert entry[name][:2] == [0, 0]
+    other = {"users": {name: [*entry[name][:3], "/bin/false", entry[name][4]]}}
+    assert "shell is" in differences(other, {"users": entry})[0][2]
+
+
+def test_packages_and_their_versions_are_compared() -> None:
+    before = state_of({"packages": ["one", "two"]}, "", {}, {"one": "1.0"})
+    now = state_of({"packages": ["one", "two"]}, "", {}, {"one": "0.9", "two": "1"})
+    assert differences(before, now) == [
+        ["packages", "one", "is version 0.9, was 1.0"],
+        ["packages", "two", "has appeared"],
+    ]
+
+
+def unit(**more: str) -> dict[str, str]:
+    return {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "MainPID": "0"} | more
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (unit(ActiveState="failed"), "state is failed, was active"),
+        (unit(UnitFileState="disabled"), "enablement is disabled, was enabled"),
+        (unit(DropInPaths="/etc/systemd/system/x.service.d/a.conf"), "drop-ins is /etc"),
+        (unit(FragmentPath="/run/x.service"), "unit file is /run/x.service, was none"),
+    ],
+)
+def test_every_change_of_a_unit_is_seen(now: dict[str, str], words: str) -> None:
+    def units(state: dict[str, str]) -> dict[str, Any]:
+        return {"units": state_of({"units": ["x.service"]}, "", {"x.service": state}, {})["units"]}
+
+    assert words in differences(units(unit()), units(now))[0][2]
+
+
+def test_a_process_that_is_older_than_its_files_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    write(path, "text")
+    started = str(int(time.monotonic() * 1e6))
+    running = {"x.service": unit(MainPID="1", ExecMainStartTimestampMonotonic=started)}
+    wanted = managed(path) | {"units": ["x.service"]}
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    before = state_of(wanted, "", running, {})
+    os.utime(path, (time.time() + 5, time.time() + 5))
+    assert ["units", "x.service", "has not read its files as they are"] in differences(
+        before, state_of(wanted, "", running, {})
+    )
+
+
+def test_a_venv_is_what_is_installed_in_it(tmp_path: Path) -> None:
+    place = tmp_path / "venv/lib/python3.11/site-packages"
+    (place / "one-1.0.dist-info").mkdir(parents=True)
+    before = state_of({"venvs": [str(tmp_path / "venv")]}, "", {}, {})
+    (place / "one-1.0.dist-info").rename(place / "one-2.0.dist-info")
+    now = state_of({"venvs": [str(tmp_path / "venv")]}, "", {}, {})
+    assert differences(before, now) == [["venvs", str(tmp_path / "venv"), "holds other distributions"]]
+
+
+def test_a_stamp_is_read_back_as_it_was_written(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "file", "text")
+    assert write_stamps({"stamps": [stamp(managed=managed(tmp_path / "file"))]}) == {}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "role.json").stat().st_mode) == 0o600
+    assert looked()["stamps"]["role"] == {"inputs": {"role": "1"}, "secrets": {}, "salt": "s", "changed": []}
+    write(tmp_path / "file", "other")
+    assert looked()["stamps"]["role"]["changed"] == [["paths", str(tmp_path / "file"), "edited"]]
+
+
+def test_what_has_no_stamp_is_not_proved() -> None:
+    assert looked()["stamps"]["role"] == {"problem": "not proved yet"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda text: text[: len(text) // 2], "cannot be read"),
+        (lambda _: "\x00\xff", "cannot be read"),
+        (lambda _: "[]", "cannot be read"),
+        (lambda _: "{}", "cannot be read"),
+        (lambda text: text.replace('"role":"1"', '"role":"2"'), "damaged"),
+        (lambda text: text.replace('"version":1', '"version":2'), "a newer provision"),
+        (lambda text: text.replace('"version":1', '"version":0'), "an older provision"),
+    ],
+)
+def test_a_stamp_that_was_touched_does_not_count(folder: Path, damage: Callable[[str], str], words: str) -> None:
+    write_stamps({"stamps": [stamp()]})
+    file = folder / "role.json"
+    file.write_text(damage(file.read_text(encoding="utf-8")), encoding="latin-1")
+    assert words in read_stamp("role", OF)["problem"]
+
+
+def test_a_stamp_of_another_container_does_not_count() -> None:
+    write_stamps({"stamps": [stamp(of="lab/other")]})
+    assert read_stamp("role", OF) == {"problem": "its stamp is of lab/other"}
+
+
+def test_a_stamp_that_cannot_be_written_leaves_the_old_one_and_no_part(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_stamps({"stamps": [stamp()]})
+    before = (folder / "role.json").read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert write_stamps({"stamps": [stamp(salt="other")]}) == {"problem": "No space left on device"}
+    assert [one.name for one in folder.iterdir()] == ["role.json"]
+    assert (folder / "role.json").read_bytes() == before
+
+
+def test_stamps_of_roles_that_nobody_asks_for_are_told() -> None:
+    write_stamps({"stamps": [stamp("role"), stamp("gone")]})
+    assert looked()["leftovers"] == ["gone"]
+
+
+def test_a_service_that_listens_and_says_nothing_is_not_healthy() -> None:
+    service = {"address": "box/role", "unit": None, "port": 9, "health": "/"}
+    assert looked(services=[service])["health"] == {"box/role": "Connection refused"}
+
+
+def test_a_damaged_artifact_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "file", "text")
+    digest = "982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1"
+    write(tmp_path / "MANIFEST.sha256", f"{digest}  file\n")
+    manifest = str(tmp_path / "MANIFEST.sha256")
+    assert looked(manifests=[manifest])["damaged"] == []
+    write(tmp_path / "file", "other")
+    assert looked(manifests=[manifest])["damaged"] == [manifest]
+    assert looked(manifests=[str(tmp_path / "none")])["damaged"] == [str(tmp_path / "none")]
+
+
+def test_an_answer_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    agent.main(b'{"do": "look", "of": "lab/box", "roles": [], "services": [], "manifests": []}')
+    assert json.loads(capsys.readouterr().out)["stamps"] == {}

@@ -1,0 +1,464 @@
+"""Of all runs of a lab one holds the lock, whatever the others have seen when; dead ones do not keep it."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from provisioner.errors import ExitCode, LockedError, ProviderError
+from provisioner.lock import Holder, Lease, held, this_process
+from provisioner.providers.base import Provider
+from provisioner.providers.fake import FakeProvider
+
+LAB = "homelab"
+FIRST, SECOND = f"provisioner-lock-{LAB}-1", f"provisioner-lock-{LAB}-2"
+HEARTBEAT_S, PATIENCE_S = 0.03, 0.4
+ELSEWHERE = Holder("ann@laptop, pid 7, provision up", "laptop 1234", "pid:[1]", 7, "99")
+
+
+def lock(*hosts: Provider, holder: Holder | None = None, said: list[str] | None = None, **times: float) -> Lock:
+    """The lab's lock on ``hosts``, by quick times."""
+    say = (said if said is not None else []).append
+    times = {"heartbeat_s": HEARTBEAT_S, "patience_s": PATIENCE_S, **times}
+    return held({host.host: host for host in hosts}, LAB, "up", say=say, holder=holder, **times)
+
+
+Lock = "contextmanager[Lease]"  # what ``held`` gives, for people
+
+
+@pytest.fixture
+def box() -> FakeProvider:
+    return FakeProvider("box")
+
+
+def left_by(holder: Holder, **more: str) -> dict[str, str]:
+    """What stands on the lock of a run that is gone."""
+    return holder.properties() | {"nonce": secrets.token_hex(4), "heartbeat": "3", **more}
+
+
+@pytest.fixture
+def ended() -> Iterator[Holder]:
+    """A process of this machine that ran and ended."""
+    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as process:
+        started = _start_of(process.pid)
+    yield replace(this_process("up"), pid=process.pid, start=started)
+
+
+def _start_of(pid: int) -> str:
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[19]
+
+
+@contextmanager
+def beating(host: FakeProvider, name: str, holder: Holder) -> Iterator[None]:
+    """A run elsewhere that holds a lock and moves its heartbeat."""
+    written, over = left_by(holder), threading.Event()
+    host.create_lock(name, written)
+
+    def beat() -> None:
+        count = 0
+        while not over.wait(HEARTBEAT_S):
+            count += 1
+            host.renew_lock(name, written | {"heartbeat": f"n{count}"})
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def test_it_is_held_for_the_time_of_the_block_on_every_host(box: FakeProvider) -> None:
+    rack = FakeProvider("rack")
+    with lock(box, rack) as lease:
+        assert (list(box.locks), list(rack.locks)) == ([FIRST], [FIRST])
+        lease.check()
+        before = box.locks[FIRST]["heartbeat"]
+        until(lambda: box.locks[FIRST]["heartbeat"] != before)
+        found = box.locks[FIRST]
+        assert found["holder"] == this_process("up").title
+        assert f"pid {os.getpid()}, provision up" in found["holder"]
+    assert (box.locks, rack.locks) == ({}, {})
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Return once it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.005)
+
+
+def test_an_error_in_the_block_gives_it_back(box: FakeProvider) -> None:
+    with pytest.raises(ZeroDivisionError), lock(box):
+        raise ZeroDivisionError
+    assert box.locks == {}
+
+
+def test_a_run_on_this_machine_is_refused_at_once_and_told_who_has_it(box: FakeProvider) -> None:
+    with lock(box, patience_s=60.0):
+        began = time.monotonic()
+        with pytest.raises(LockedError) as caught, lock(box, patience_s=60.0):
+            pytest.fail("two hold it")
+        assert time.monotonic() - began < 1
+        found = box.locks[FIRST]
+    assert caught.value.exit_code is ExitCode.LOCKED
+    assert caught.value.message == f"Unable to up lab {LAB}: another run holds it"
+    assert caught.value.details == f"{found['holder']} since {found['since']} (on host box)"
+    assert "60 s" in caught.value.resolution
+
+
+def test_labs_whose_names_look_alike_do_not_meet(box: FakeProvider) -> None:
+    with ExitStack() as stack:
+        for lab in ("a", "a-1", "a-1-1", "A"):
+            stack.enter_context(held({"box": box}, lab, "up", say=print))
+        assert len(box.locks) == 4
+
+
+def test_two_names_of_one_host_are_one_lock(box: FakeProvider) -> None:
+    with held({"a": box, "b": box}, LAB, "up", say=print) as lease:
+        assert list(box.locks) == [FIRST]
+        lease.check()
+    assert box.locks == {}
+
+
+def test_a_refusal_by_the_second_host_gives_back_the_first(box: FakeProvider) -> None:
+    rack = FakeProvider("rack")
+    with lock(rack):
+        with pytest.raises(LockedError, match="another run holds it"), lock(box, rack):
+            pytest.fail("two hold it")
+        assert box.locks == {}
+
+
+def test_a_dead_process_of_this_machine_is_followed_at_once(box: FakeProvider, ended: Holder) -> None:
+    box.create_lock(FIRST, left_by(ended))
+    began = time.monotonic()
+    with lock(box, patience_s=60.0, heartbeat_s=3.0):
+        assert list(box.locks) == [SECOND]
+    assert time.monotonic() - began < 2
+    assert box.locks == {}
+
+
+def test_a_process_id_that_was_given_again_is_not_its_holder(box: FakeProvider) -> None:
+    box.create_lock(FIRST, left_by(replace(this_process("up"), start="1")))
+    with lock(box, patience_s=60.0, heartbeat_s=3.0):
+        assert list(box.locks) == [SECOND]
+
+
+def test_a_process_that_has_ended_and_was_not_asked_for_is_dead(box: FakeProvider) -> None:
+    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as zombie:
+        dead = replace(this_process("up"), pid=zombie.pid, start=_start_of(zombie.pid))
+        box.create_lock(FIRST, left_by(dead))
+        with pytest.raises(LockedError), lock(box):
+            pytest.fail("it still runs")
+        zombie.kill()
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        with lock(box, patience_s=60.0, heartbeat_s=3.0):
+            assert list(box.locks) == [SECOND]
+
+
+def test_process_ids_of_another_container_are_not_looked_up(box: FakeProvider, ended: Holder) -> None:
+    """It shares the boot id, and its ids mean other processes: the one that is gone here may run there."""
+    with beating(box, FIRST, replace(ended, namespace="pid:[1]")), pytest.raises(LockedError), lock(box):
+        pytest.fail("two hold it")
+
+
+def test_a_living_run_elsewhere_is_refused_and_named(box: FakeProvider) -> None:
+    with beating(box, FIRST, ELSEWHERE):
+        with pytest.raises(LockedError, match="another run holds it") as caught, lock(box):
+            pytest.fail("two hold it")
+        assert list(box.locks) == [FIRST]
+    assert ELSEWHERE.title in caught.value.details
+
+
+@pytest.mark.parametrize("since", ["2020-01-01T00:00:00+00:00", "2099-01-01T00:00:00+00:00", "noon"])
+def test_a_dead_run_elsewhere_is_followed_after_patience_whatever_its_clock_says(box: FakeProvider, since: str) -> None:
+    box.create_lock(FIRST, left_by(ELSEWHERE, since=since))
+    began = time.monotonic()
+    with lock(box):
+        assert time.monotonic() - began >= PATIENCE_S
+        assert list(box.locks) == [SECOND]
+    assert box.locks == {}
+
+
+def test_what_takes_long_is_said_once(box: FakeProvider) -> None:
+    box.create_lock(FIRST, left_by(ELSEWHERE))
+    said: list[str] = []
+    with lock(box, said=said, patience_s=2.6):
+        assert len(said) == 1
+    assert ELSEWHERE.title in said[0]
+
+
+def test_quick_things_are_not_said(box: FakeProvider) -> None:
+    box.create_lock(FIRST, left_by(ELSEWHERE))
+    said: list[str] = []
+    with lock(box, said=said):
+        pass
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{}, {"nonce": "x"}, {"pid": "seven", "start": "", "heartbeat": "\x00"}, {"holder": "", "pid": "1" * 30}],
+    ids=["empty", "no heartbeat", "garbage", "no such pid"],
+)
+def test_a_lock_that_somebody_edited_is_watched_and_followed(box: FakeProvider, written: Mapping[str, str]) -> None:
+    here = this_process("up")
+    box.create_lock(FIRST, {"machine": here.machine, "namespace": here.namespace, **written})
+    with lock(box):
+        assert list(box.locks) == [SECOND]
+
+
+def test_one_that_is_edited_while_it_is_watched_is_alive(box: FakeProvider) -> None:
+    box.create_lock(FIRST, {})
+    threading.Timer(PATIENCE_S / 4, lambda: box.locks.update({FIRST: {"holder": "x"}})).start()
+    with pytest.raises(LockedError), lock(box):
+        pytest.fail("it moved")
+
+
+def test_one_that_vanishes_while_it_is_watched_is_free(box: FakeProvider) -> None:
+    box.create_lock(FIRST, left_by(ELSEWHERE))
+    began = time.monotonic()
+    threading.Timer(0.1, lambda: box.delete_lock(FIRST)).start()
+    with lock(box, patience_s=30.0):
+        assert time.monotonic() - began < 5
+        assert list(box.locks) == [FIRST]
+
+
+def test_a_host_that_answers_nobody_for_a_while_proves_nothing_about_the_holder() -> None:
+    """Its heartbeat stands still for that time, as nothing reaches the host."""
+
+    class Hanging(FakeProvider):
+        hung = False
+
+        def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+            found = super().read_locks(prefix)
+            if not self.hung and found:
+                self.hung = True
+                time.sleep(PATIENCE_S * 2)
+            return found
+
+    box = Hanging("box")
+    box.create_lock(FIRST, left_by(ELSEWHERE))
+    began = time.monotonic()
+    with lock(box):
+        assert time.monotonic() - began >= PATIENCE_S * 3
+
+
+def test_a_lock_that_another_run_has_taken_over_is_lost(box: FakeProvider) -> None:
+    with lock(box, patience_s=60.0) as lease:
+        box.create_lock(SECOND, left_by(ELSEWHERE))
+        box.delete_lock(FIRST)
+        with pytest.raises(LockedError, match="its lock on host box was lost") as caught:
+            until_lost(lease)
+        assert "taken it over" in caught.value.details
+        assert "Run the same command again" in caught.value.resolution
+    assert list(box.locks) == [SECOND], "what is not ours is not given back"
+
+
+def until_lost(lease: Lease) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        lease.check()
+        time.sleep(0.005)
+
+
+def test_a_name_that_somebody_else_has_by_now_is_neither_renewed_nor_deleted(box: FakeProvider) -> None:
+    with lock(box, patience_s=60.0) as lease:
+        box.delete_lock(FIRST)
+        theirs = left_by(ELSEWHERE)
+        box.create_lock(FIRST, theirs)
+        with pytest.raises(LockedError, match="was lost"):
+            until_lost(lease)
+    assert box.locks == {FIRST: theirs}
+
+
+class Broken(FakeProvider):
+    """A host whose daemon can be away."""
+
+    away = False
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        if self.away:
+            raise ProviderError("Unable to renew lock", details="connection refused")
+        return super().renew_lock(name, properties)
+
+
+def test_a_daemon_that_restarts_is_waited_for() -> None:
+    box = Broken("box")
+    with lock(box) as lease:
+        box.away = True
+        time.sleep(PATIENCE_S / 2)
+        box.away = False
+        before = box.locks[FIRST]["heartbeat"]
+        until(lambda: box.locks[FIRST]["heartbeat"] != before)
+        lease.check()
+
+
+def test_a_lock_that_cannot_be_renewed_is_lost_and_stays_so() -> None:
+    """Even when the host lets us renew it later: others may have had it and gone since."""
+    box = Broken("box")
+    with lock(box) as lease:
+        box.away = True
+        began = time.monotonic()
+        with pytest.raises(LockedError, match="was lost") as caught:
+            until_lost(lease)
+        assert time.monotonic() - began <= PATIENCE_S + 1
+        assert "connection refused" in caught.value.details
+        box.away = False
+        before = box.locks[FIRST]["heartbeat"]
+        time.sleep(HEARTBEAT_S * 4)
+        assert box.locks[FIRST]["heartbeat"] == before
+        with pytest.raises(LockedError):
+            lease.check()
+    assert box.locks == {}
+
+
+def test_what_cannot_be_given_back_is_said_and_masks_nothing() -> None:
+    class Stuck(FakeProvider):
+        def delete_lock(self, name: str) -> None:
+            raise ProviderError(f"Unable to delete lock {name}", details="no route to host")
+
+    said: list[str] = []
+    with pytest.raises(ZeroDivisionError), lock(Stuck("box"), said=said):
+        raise ZeroDivisionError
+    assert len(said) == 1
+    assert "no route to host" in said[0]
+
+
+def test_a_creation_of_which_no_answer_came_is_undone() -> None:
+    class Deaf(FakeProvider):
+        def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+            super().create_lock(name, properties)
+            raise ProviderError("Unable to make lock", details="the connection broke")
+
+    box = Deaf("box")
+    with pytest.raises(ProviderError), lock(box):
+        pytest.fail("it is not known to be held")
+    assert box.locks == {}
+
+
+class Between(FakeProvider):
+    """Calls ``then`` once, after the first list of locks was read and before a lock is created: a slow contender."""
+
+    then: Callable[[], None] | None = None
+
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        if self.then is not None:
+            then, self.then = self.then, None
+            then()
+        return super().create_lock(name, properties)
+
+
+def test_a_contender_with_an_old_list_does_not_join_a_holder_of_another_number(ended: Holder) -> None:
+    """It knows of no lock and creates 1, while the holder has 2, taken over from a dead 1."""
+    box = Between("box")
+    box.then = lambda: box.locks.update({SECOND: left_by(this_process("up"))}) and None
+    with pytest.raises(LockedError, match="another run holds it"), lock(box):
+        pytest.fail("two hold it")
+    assert list(box.locks) == [SECOND]
+
+
+def test_a_dead_lock_is_known_by_what_is_written_on_it_not_by_its_name(ended: Holder) -> None:
+    """The dead 1 was taken over, that run has ended, and the next one has made a 1 of its own."""
+    box = Between("box")
+    box.create_lock(FIRST, left_by(ended))
+    theirs = left_by(this_process("up"))
+    box.then = lambda: box.locks.update({FIRST: theirs})
+    with pytest.raises(LockedError, match="another run holds it"), lock(box):
+        pytest.fail("two hold it")
+    assert box.locks == {FIRST: theirs}
+
+
+def test_a_lock_that_moved_after_all_is_not_taken_over() -> None:
+    box = Between("box")
+    written = left_by(ELSEWHERE)
+    box.create_lock(FIRST, written)
+    box.then = lambda: box.locks[FIRST].update(heartbeat="later")
+    with (
+        pytest.raises(LockedError, match="another run holds it"),
+        lock(box, patience_s=0.2),
+        beating(box, "other", ELSEWHERE),
+    ):
+        pytest.fail("it lives")
+
+
+class Jittery(FakeProvider):
+    """Answers as fast or slowly as a seed says, so that each seed is another interleaving."""
+
+    def __init__(self, host: str, seed: int) -> None:
+        super().__init__(host)
+        self._random = random.Random(seed)  # noqa: S311 - for variety
+
+    def _wait(self) -> None:
+        time.sleep(self._random.choice((0, 0, 0.0002, 0.001, 0.004)))
+
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        self._wait()
+        made = super().create_lock(name, properties)
+        self._wait()
+        return made
+
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        self._wait()
+        found = super().read_locks(prefix)
+        self._wait()
+        return found
+
+    def delete_lock(self, name: str) -> None:
+        self._wait()
+        super().delete_lock(name)
+        self._wait()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_never_two_hold_it(seed: int, ended: Holder) -> None:
+    """Ten contenders, each several times; some die and leave their lock, which others find at any moment."""
+    box = Jittery("box", seed)
+    inside: list[int] = []
+    most: list[int] = []
+    won = threading.Semaphore(0)
+
+    def contend(number: int) -> None:
+        choice = random.Random(seed * 100 + number)  # noqa: S311
+        for _ in range(6):
+            try:
+                with lock(box, heartbeat_s=3.0, patience_s=20.0) as lease:
+                    inside.append(number)
+                    most.append(len(inside))
+                    time.sleep(choice.choice((0, 0.001, 0.003)))
+                    most.append(len(inside))
+                    inside.remove(number)
+                    lease.check()
+                    won.release()
+                    if choice.random() < 0.4:  # it dies: its lock is left as a dead process's
+                        _die(box, ended)
+            except LockedError:
+                time.sleep(choice.choice((0, 0.001, 0.005)))
+
+    threads = [threading.Thread(target=contend, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 1
+    assert won.acquire(blocking=False), "somebody held it"
+
+
+def _die(box: FakeProvider, ended: Holder) -> None:
+    """Make what the holder has left the lock of a process that is gone, so that its own end does not delete it."""
+    for name in list(box.locks):
+        with box._lock:
+            if name in box.locks and box.locks[name]["start"] == this_process("up").start:
+                box.locks[name] = left_by(ended)
+                return

@@ -1,0 +1,115 @@
+"""Why a role has to be run again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from provisioner.stamp import reasons_to_run, stamp_for
+from provisioner.state import Fact, Instance, Managed, Secret, Service
+
+SECRET = "canary-secret-71"
+SERVICE = Service(
+    "engine",
+    "box",
+    "engine",
+    {"engine_port": 80, "engine_key": Secret("key", SECRET), "engine_list": [{"k": Secret("key", SECRET)}]},
+    unit="engine.service",
+    digest="role-1",
+    managed=Managed(paths=("/etc/engine",)),
+)
+BASE = Service("base", "box", "base", {}, digest="base-1")
+
+
+WITH_OTHER_VALUE = {
+    "engine_port": 80,
+    "engine_key": Secret("key", "other"),
+    "engine_list": [{"k": Secret("key", "other")}],
+}
+
+
+def instance(service: Service = SERVICE) -> Instance:
+    return Instance("box", "host", "lab", "debian/12", services=(service,), base=BASE)
+
+
+def facts(changed: list[list[str]] | None = None, **more: Any) -> list[Fact]:
+    written = [stamp_for(one, "lab", "2.19.4", "salt") | {"changed": []} for one in (BASE, SERVICE)]
+    written[1]["changed"] = changed or []
+    return [
+        *(Fact(f"box/{one['role']}", "stamp", one) for one in written),
+        Fact("box/engine", "unit", more.get("unit", "active")),
+        Fact("box/engine", "health", more.get("health", 200)),
+    ]
+
+
+def why(service: Service = SERVICE, ansible: str = "2.19.4", **more: Any) -> dict[str, tuple[str, ...]]:
+    return reasons_to_run(instance(service), facts(**more), ansible)
+
+
+def changed(**attributes: Any) -> Service:
+    values = {name: getattr(SERVICE, name) for name in Service.__dataclass_fields__}
+    return Service(**(values | attributes))
+
+
+def test_nothing_changed_is_no_reason() -> None:
+    assert why() == {}
+
+
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        (changed(digest="role-2"), "the role has changed"),
+        (changed(variables=SERVICE.variables | {"engine_port": 81}), "port changed in the file"),
+        (changed(variables=SERVICE.variables | {"engine_new": 1}), "new changed in the file"),
+        (changed(variables={"engine_port": 80, "engine_key": Secret("key", SECRET)}), "list changed in the file"),
+        (changed(variables=WITH_OTHER_VALUE), "secret key changed"),
+        (changed(unstampable="it writes to itself"), "it cannot be stamped: it writes to itself"),
+    ],
+)
+def test_a_changed_input_is_named(service: Service, words: str) -> None:
+    assert why(service) == {"box/engine": (words,)}
+
+
+def test_another_secret_of_the_same_value_is_a_changed_variable() -> None:
+    other = changed(variables=SERVICE.variables | {"engine_key": Secret("other", SECRET)})
+    assert why(other)["box/engine"] == ("key changed in the file", "secret other changed")
+
+
+def test_another_ansible_runs_everything() -> None:
+    assert why(ansible="2.20.0") == dict.fromkeys(["box/base", "box/engine"], ("ansible-core is 2.20.0, was 2.19.4",))
+
+
+def test_what_changed_in_the_container_is_named() -> None:
+    drift = [["paths", "/etc/engine", "edited"], ["packages", "x", "is gone"], ["units", "e", "state is failed"]]
+    assert why(changed=drift)["box/engine"] == ("/etc/engine: edited", "package x: is gone", "unit e: state is failed")
+
+
+def test_a_service_that_does_not_work_has_to_be_run() -> None:
+    assert why(unit="failed")["box/engine"] == ("unit engine.service is failed",)
+    assert why(health=503)["box/engine"] == ("its health page answers 503",)
+
+
+def test_what_was_not_looked_at_has_to_be_run() -> None:
+    assert reasons_to_run(instance(), [], "2.19.4") == {
+        "box/base": ("nobody has looked",),
+        "box/engine": ("nobody has looked",),
+    }
+
+
+def test_a_container_that_cannot_be_looked_into_has_to_be_run() -> None:
+    found = reasons_to_run(instance(), [Fact("box", "agent", "python3 is missing")], "2.19.4")
+    assert set(found.values()) == {("python3 is missing",)}
+
+
+def test_a_stamp_that_does_not_count_is_a_reason() -> None:
+    seen = [Fact("box/engine", "stamp", {"problem": "its stamp is damaged"}), *facts()[:1]]
+    assert reasons_to_run(instance(), seen, "2.19.4") == {"box/engine": ("its stamp is damaged",)}
+
+
+def test_a_stamp_holds_no_secret_and_depends_on_its_salt() -> None:
+    one, other = (stamp_for(SERVICE, "lab", "2.19.4", salt) for salt in ("a", "b"))
+    assert SECRET not in json.dumps(one)
+    assert one["secrets"] != other["secrets"]
+    assert one["inputs"] == other["inputs"]
