@@ -72,6 +72,7 @@ class Lab:
     image: str
     bare: str
     """The image of all containers but the first: where there is one without python3, as public servers' are."""
+    name: str = "e2e"
     runs: list[Ran] = field(default_factory=list)
     arguments_seen: set[str] = field(default_factory=set)
 
@@ -117,7 +118,7 @@ class Lab:
     def made(self) -> list[dict[str, Any]]:
         """All that Incus says of this lab's containers; others' may be there, too."""
         listed = json.loads(self.incus("list", "--format", "json"))
-        return [one for one in listed if (one["config"] or {}).get("user.provisioner.lab") == "e2e"]
+        return [one for one in listed if (one["config"] or {}).get("user.provisioner.lab") == self.name]
 
     def address(self, container: str) -> str:
         """The container's address as Incus says it."""

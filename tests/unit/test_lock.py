@@ -10,13 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from provisioner.errors import ExitCode, LockedError, ProviderError
 from provisioner.lock import Holder, Lease, held, this_process
+from provisioner.lock.lease import Terms, uptime
+from provisioner.lock.taking import take
 from provisioner.providers.base import Provider
 from provisioner.providers.fake import FakeProvider
 
@@ -26,14 +29,11 @@ HEARTBEAT_S, PATIENCE_S = 0.03, 0.4
 ELSEWHERE = Holder("ann@laptop, pid 7, provision up", "laptop 1234", "pid:[1]", 7, "99")
 
 
-def lock(*hosts: Provider, holder: Holder | None = None, said: list[str] | None = None, **times: float) -> Lock:
+def lock(*hosts: Provider, said: list[str] | None = None, **times: float) -> AbstractContextManager[Lease]:
     """The lab's lock on ``hosts``, by quick times."""
     say = (said if said is not None else []).append
     times = {"heartbeat_s": HEARTBEAT_S, "patience_s": PATIENCE_S, **times}
-    return held({host.host: host for host in hosts}, LAB, "up", say=say, holder=holder, **times)
-
-
-Lock = "contextmanager[Lease]"  # what ``held`` gives, for people
+    return held({host.host: host for host in hosts}, LAB, "up", say=say, **times)
 
 
 @pytest.fixture
@@ -47,35 +47,36 @@ def left_by(holder: Holder, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def ended() -> Iterator[Holder]:
+def ended() -> Holder:
     """A process of this machine that ran and ended."""
     with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as process:
         started = _start_of(process.pid)
-    yield replace(this_process("up"), pid=process.pid, start=started)
+    return replace(this_process("up"), pid=process.pid, start=started)
 
 
 def _start_of(pid: int) -> str:
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        return file.read().rpartition(")")[2].split()[19]
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
 
 
 @contextmanager
-def beating(host: FakeProvider, name: str, holder: Holder) -> Iterator[None]:
+def beating(host: FakeProvider, name: str, written: Mapping[str, str]) -> Iterator[None]:
     """A run elsewhere that holds a lock and moves its heartbeat."""
-    written, over = left_by(holder), threading.Event()
-    host.create_lock(name, written)
+    over = threading.Event()
+    host.locks[name] = {**written, "heartbeat": "n0"}
 
     def beat() -> None:
         count = 0
         while not over.wait(HEARTBEAT_S):
             count += 1
-            host.renew_lock(name, written | {"heartbeat": f"n{count}"})
+            host.renew_lock(name, {**written, "heartbeat": f"n{count}"})
 
     thread = threading.Thread(target=beat)
     thread.start()
-    yield
-    over.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_it_is_held_for_the_time_of_the_block_on_every_host(box: FakeProvider) -> None:
@@ -169,12 +170,12 @@ def test_a_process_that_has_ended_and_was_not_asked_for_is_dead(box: FakeProvide
 
 def test_process_ids_of_another_container_are_not_looked_up(box: FakeProvider, ended: Holder) -> None:
     """It shares the boot id, and its ids mean other processes: the one that is gone here may run there."""
-    with beating(box, FIRST, replace(ended, namespace="pid:[1]")), pytest.raises(LockedError), lock(box):
+    with beating(box, FIRST, left_by(replace(ended, namespace="pid:[1]"))), pytest.raises(LockedError), lock(box):
         pytest.fail("two hold it")
 
 
 def test_a_living_run_elsewhere_is_refused_and_named(box: FakeProvider) -> None:
-    with beating(box, FIRST, ELSEWHERE):
+    with beating(box, FIRST, left_by(ELSEWHERE)):
         with pytest.raises(LockedError, match="another run holds it") as caught, lock(box):
             pytest.fail("two hold it")
         assert list(box.locks) == [FIRST]
@@ -242,6 +243,7 @@ def test_a_host_that_answers_nobody_for_a_while_proves_nothing_about_the_holder(
         hung = False
 
         def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+            """List what is there, late."""
             found = super().read_locks(prefix)
             if not self.hung and found:
                 self.hung = True
@@ -289,6 +291,7 @@ class Broken(FakeProvider):
     away = False
 
     def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Write on it, if there is a daemon."""
         if self.away:
             raise ProviderError("Unable to renew lock", details="connection refused")
         return super().renew_lock(name, properties)
@@ -327,6 +330,7 @@ def test_a_lock_that_cannot_be_renewed_is_lost_and_stays_so() -> None:
 def test_what_cannot_be_given_back_is_said_and_masks_nothing() -> None:
     class Stuck(FakeProvider):
         def delete_lock(self, name: str) -> None:
+            """Delete it, or not."""
             raise ProviderError(f"Unable to delete lock {name}", details="no route to host")
 
     said: list[str] = []
@@ -339,6 +343,7 @@ def test_what_cannot_be_given_back_is_said_and_masks_nothing() -> None:
 def test_a_creation_of_which_no_answer_came_is_undone() -> None:
     class Deaf(FakeProvider):
         def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+            """Make it, sooner or later."""
             super().create_lock(name, properties)
             raise ProviderError("Unable to make lock", details="the connection broke")
 
@@ -351,19 +356,20 @@ def test_a_creation_of_which_no_answer_came_is_undone() -> None:
 class Between(FakeProvider):
     """Calls ``then`` once, after the first list of locks was read and before a lock is created: a slow contender."""
 
-    then: Callable[[], None] | None = None
+    then: Callable[[], object] | None = None
 
     def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make it, sooner or later."""
         if self.then is not None:
             then, self.then = self.then, None
             then()
         return super().create_lock(name, properties)
 
 
-def test_a_contender_with_an_old_list_does_not_join_a_holder_of_another_number(ended: Holder) -> None:
+def test_a_contender_with_an_old_list_does_not_join_a_holder_of_another_number() -> None:
     """It knows of no lock and creates 1, while the holder has 2, taken over from a dead 1."""
     box = Between("box")
-    box.then = lambda: box.locks.update({SECOND: left_by(this_process("up"))}) and None
+    box.then = lambda: box.locks.update({SECOND: left_by(this_process("up"))})
     with pytest.raises(LockedError, match="another run holds it"), lock(box):
         pytest.fail("two hold it")
     assert list(box.locks) == [SECOND]
@@ -384,13 +390,11 @@ def test_a_lock_that_moved_after_all_is_not_taken_over() -> None:
     box = Between("box")
     written = left_by(ELSEWHERE)
     box.create_lock(FIRST, written)
-    box.then = lambda: box.locks[FIRST].update(heartbeat="later")
-    with (
-        pytest.raises(LockedError, match="another run holds it"),
-        lock(box, patience_s=0.2),
-        beating(box, "other", ELSEWHERE),
-    ):
-        pytest.fail("it lives")
+    with ExitStack() as stack:
+        box.then = lambda: stack.enter_context(beating(box, FIRST, written))
+        with pytest.raises(LockedError, match="another run holds it"), lock(box):
+            pytest.fail("it lives")
+        assert list(box.locks) == [FIRST]
 
 
 class Jittery(FakeProvider):
@@ -404,18 +408,22 @@ class Jittery(FakeProvider):
         time.sleep(self._random.choice((0, 0, 0.0002, 0.001, 0.004)))
 
     def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        self._wait()
+        """Make it, sooner or later."""
+        for _ in range(3):  # so that what it has listed is often old by now
+            self._wait()
         made = super().create_lock(name, properties)
         self._wait()
         return made
 
     def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """List what is there, late."""
         self._wait()
         found = super().read_locks(prefix)
         self._wait()
         return found
 
     def delete_lock(self, name: str) -> None:
+        """Delete it, or not."""
         self._wait()
         super().delete_lock(name)
         self._wait()
@@ -462,3 +470,25 @@ def _die(box: FakeProvider, ended: Holder) -> None:
             if name in box.locks and box.locks[name]["start"] == this_process("up").start:
                 box.locks[name] = left_by(ended)
                 return
+
+
+def test_the_time_for_which_this_machine_slept_proves_nothing(
+    box: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It saw the heartbeat before and after: whether it moved in between, only more looks can tell."""
+    asleep = [0.0]
+    looks: list[float] = []
+    sleep = time.sleep
+
+    def nap(seconds: float) -> None:
+        looks.append(seconds)
+        asleep[0] += 3600
+        sleep(seconds)
+
+    monkeypatch.setattr("provisioner.lock.taking.time.sleep", nap)
+    box.create_lock(FIRST, left_by(ELSEWHERE))
+    terms = Terms(LAB, "up", this_process("up"), print, HEARTBEAT_S, PATIENCE_S, lambda: uptime() + asleep[0])
+    lease = Lease(terms)
+    take(box, terms, lease)
+    lease.release()
+    assert len(looks) >= PATIENCE_S / (2 * HEARTBEAT_S / 3) - 1

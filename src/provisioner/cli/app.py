@@ -23,6 +23,7 @@ VERBS = {
     "validate": ("provisioner.cli.file", "Check the file and say everything that is wrong with it."),
     "schema": ("provisioner.cli.file", "Print the JSON schema of the file, for editors."),
     "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),
+    "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
     "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
@@ -32,6 +33,8 @@ VERBS = {
     "snapshot": ("provisioner.cli.keeping", "Keep the state of the containers as it is now."),
     "rollback": ("provisioner.cli.keeping", "Bring containers back to a state that was kept."),
     "clone": ("provisioner.cli.keeping", "Copy a container."),
+    "logs": ("provisioner.cli.inside", "Print what the services wrote to their journals."),
+    "exec": ("provisioner.cli.inside", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
 }
 EPILOG = """\b

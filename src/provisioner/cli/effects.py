@@ -13,7 +13,7 @@ from provisioner.providers.base import Provider
 from provisioner.resolve import hosts_of
 from provisioner.runner import run_playbook
 from provisioner.spec import IncusHost
-from provisioner.workflow import Confirm, Effects
+from provisioner.workflow.effects import Confirm, Effects
 
 
 def effects_for(lab: Lab, emit: Callable[[Event], None], confirm: Confirm) -> Effects:

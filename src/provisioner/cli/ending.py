@@ -22,11 +22,11 @@ NOTHING_RUNS = "Nothing to stop: no container of the lab runs."
 @option("-y", "--yes", is_flag=True, help="Stop without asking.")
 def down(session: Session, words: Words, *, yes: bool) -> int:
     """Stop the containers; their data is kept, and up starts them again."""
-    from provisioner import workflow
+    from provisioner.workflow import ending
 
     lab = session.open_lab(words.existing(), needs_secrets=False)
     confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes, nothing=NOTHING_RUNS))
-    outcome = workflow.down(lab, session.effects(lab, confirm), words.names)
+    outcome = ending.down(lab, session.effects(lab, confirm), words.names)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -40,12 +40,12 @@ def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None) 
 
     Asks for the lab's name. Without a terminal: --yes --lab NAME.
     """
-    from provisioner import workflow
+    from provisioner.workflow import ending
 
     lab = session.open_lab(words.existing(), needs_secrets=False)
     confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
     effects = session.effects(lab, _only_known(lab, words.names, confirm))
-    outcome = workflow.destroy(lab, effects, words.names)
+    outcome = ending.destroy(lab, effects, words.names)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 

@@ -44,8 +44,9 @@ def prepare(session: Session, **given: Any) -> int:
     from functools import partial
     from time import monotonic
 
-    from provisioner import paths, workflow
+    from provisioner import paths
     from provisioner.runner import TaskEvent
+    from provisioner.workflow import preparing
 
     def on_task(event: TaskEvent) -> None:
         if event.status == "start":
@@ -58,7 +59,7 @@ def prepare(session: Session, **given: Any) -> int:
     started = monotonic()
     session.console.emit(ApplyStart(TARGET, ACTION))
     run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
-    result = workflow.prepare_host(variables, run_playbook)
+    result = preparing.prepare_host(variables, run_playbook)
     result.raise_for_failure("prepare this machine")
     session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
     session.console.say(_outcome(sum(result.changed.values())))

@@ -19,17 +19,17 @@ from provisioner.errors import ExitCode
 @option("--list", "listed", is_flag=True, help="Only list what is kept.")
 def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) -> int:
     """Keep the state of the containers as it is now."""
-    from provisioner import workflow
     from provisioner.report.snapshots import snapshots_text
+    from provisioner.workflow import keeping, surveying
 
     lab = session.open_lab(words.existing(), needs_secrets=False)
     effects = session.effects(lab)
     if not listed:
-        workflow.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
+        keeping.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
         return ExitCode.DONE
     found = [
         one
-        for one in workflow.observe(lab.name, effects.providers).instances
+        for one in surveying.observe(lab.name, effects.providers).instances
         if one.name in words.names or not words.names
     ]
     session.console.say(snapshots_text(found, session.console.style))
@@ -45,10 +45,10 @@ def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) 
 @option("-y", "--yes", is_flag=True, help="Roll back without asking.")
 def rollback(session: Session, words: Words, *, to: str | None, yes: bool) -> int:
     """Bring containers back to a state that was kept; what they are now is kept as a snapshot."""
-    from provisioner import workflow
+    from provisioner.workflow import keeping
 
     lab = session.open_lab(words.existing(), needs_secrets=False)
-    outcome = workflow.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
+    outcome = keeping.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -60,12 +60,12 @@ def clone(session: Session, words: Words) -> int:
 
     The copy is stopped, and an orphan until the file names it.
     """
-    from provisioner import workflow
+    from provisioner.workflow import keeping
 
     if len(words.names) != 2:  # noqa: PLR2004  # from and to
         raise click.UsageError("Name the container to copy and the copy: provision clone CONTAINER NEW_NAME.")
     lab = session.open_lab(words.existing(), needs_secrets=False)
-    made = workflow.clone(lab, session.effects(lab), *words.names)
+    made = keeping.clone(lab, session.effects(lab), *words.names)
     session.console.result(
         f"{made.name} is a stopped copy of {words.names[0]}, and an orphan until the file names it.",
         container=made.name,

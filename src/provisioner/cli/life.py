@@ -40,10 +40,10 @@ def wishes(function: Function) -> Function:
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool) -> int:
     """Say what up would do; change nothing."""
-    from provisioner import workflow
+    from provisioner.workflow import surveying
 
     lab = session.open_lab(words.existing(), with_secrets=True)
-    made = workflow.plan(lab, session.effects(lab), wishes, full=full)
+    made = surveying.plan(lab, session.effects(lab), wishes, full=full)
     show_plan(session.console, made)
     return ExitCode.CHANGES_PENDING if detailed_exitcode and not made.is_empty else ExitCode.DONE
 
@@ -60,11 +60,12 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
     Shows the plan and asks. When it ends with 0, every service has proved that it works. A container that fails its
     proof after a change is rolled back to the state that had proved itself.
     """
-    from provisioner import workflow
+    from provisioner.workflow.up import How
+    from provisioner.workflow.up import up as bring_up
 
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab, confirm_plan(session.console, yes=yes, replaceable=wishes.replace))
-    outcome = workflow.up(lab, effects, wishes, workflow.How(full=full, rollback=not no_rollback))
+    outcome = bring_up(lab, effects, wishes, How(full=full, rollback=not no_rollback))
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 
@@ -73,13 +74,13 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
 @lab_words(names=True)
 def status(session: Session, words: Words) -> int:
     """Say what runs where, how it does, and what drifted from the file."""
-    from provisioner import workflow
     from provisioner.report.status import status_text
+    from provisioner.workflow import surveying
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
-    containers = workflow.status(lab, session.effects(lab), words.names)
+    containers = surveying.status(lab, session.effects(lab), words.names)
     console.say(status_text(containers, console.style))
     for one in containers:
         console.line("container", one)
@@ -96,15 +97,15 @@ def status(session: Session, words: Words) -> int:
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
     """Prove that everything works; change and stop nothing."""
-    from provisioner import workflow
     from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
+    from provisioner.workflow import surveying, verifying
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
     effects = session.effects(lab)
-    findings = workflow.verify(lab, effects, words.names)
+    findings = verifying.verify(lab, effects, words.names)
     console.stop_progress()
     console.say(findings_text(findings, console.style))
     for finding in findings:
@@ -113,6 +114,6 @@ def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
         return ExitCode.VERIFICATION_FAILED
     if not detailed_exitcode:
         return ExitCode.DONE
-    made = workflow.plan(lab, effects, Wishes(frozenset(words.names)))
+    made = surveying.plan(lab, effects, Wishes(frozenset(words.names)))
     show_plan(console, made)
     return ExitCode.DONE if made.is_empty else ExitCode.CHANGES_PENDING

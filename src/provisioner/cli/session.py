@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
-    from provisioner.workflow import Effects
+    from provisioner.workflow.effects import Effects
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Session:
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
         """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
         from provisioner.cli.effects import providers_of
-        from provisioner.workflow import Effects
+        from provisioner.workflow.effects import Effects
 
         providers = (self.open_providers or providers_of)(lab)
         return Effects(providers, self.playbooks(lab.folder), self.console.emit, confirm)

@@ -52,9 +52,9 @@ def _gateway(session: Session, lab: Lab) -> Gateway:
 
 
 def _observed_address(session: Session, lab: Lab, entrance: Entrance) -> str:
-    from provisioner import workflow
+    from provisioner.workflow import surveying
 
-    there = workflow.observe(lab.name, session.effects(lab).providers).instance(entrance.container)
+    there = surveying.observe(lab.name, session.effects(lab).providers).instance(entrance.container)
     if there is None or there.address is None:
         raise PreflightError(
             f"Unable to tell the address of container {entrance.container}: it does not run",

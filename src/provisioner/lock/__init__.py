@@ -33,15 +33,14 @@ def held(
     verb: str,
     *,
     say: Callable[[str], None],
-    holder: Holder | None = None,
     heartbeat_s: float = HEARTBEAT_S,
     patience_s: float = PATIENCE_S,
 ) -> Iterator[Lease]:
     """The lab's lock on all of its hosts, for as long as the block runs; ``LockedError`` when another run has one.
 
-    Hosts are locked in the order of their names. ``say`` is told what takes long. ``holder`` is this process.
+    Hosts are locked in the order of their names. ``say`` is told what takes long.
     """
-    terms = Terms(lab, verb, holder or this_process(verb), say, heartbeat_s, patience_s)
+    terms = Terms(lab, verb, this_process(verb), say, heartbeat_s, patience_s)
     lease = Lease(terms)
     try:
         for host in sorted(providers):

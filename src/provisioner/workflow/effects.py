@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provisioner.artifacts import RunPlaybook
 from provisioner.events import Diagnostic, Event, Orphan, PlannedChange
+from provisioner.lock import Lease, held
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
 from provisioner.state import Finding
 
-if TYPE_CHECKING:
-    from provisioner.lock import Lease
+if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
+    from provisioner.artifacts import RunPlaybook
 
 
 class Confirm(Protocol):
@@ -35,8 +35,6 @@ class Effects:
 
     def locked(self, lab: str, verb: str) -> AbstractContextManager[Lease]:
         """The lab's lock on every host for as long as the verb works; ``LockedError`` says who has it."""
-        from provisioner.lock import held
-
         return held(self.providers, lab, verb, say=lambda text: self.emit(Diagnostic("warning", text)))
 
     def announce(self, plan: Plan) -> None:

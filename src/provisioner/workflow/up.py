@@ -1,34 +1,18 @@
-"""The verb ``up``: look, plan, ask, change, prove, stamp; and go back where the proof failed."""
+"""The verb ``up``: look, plan, ask. What changes something is in ``carrying``, read when there is a change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from provisioner.apply import apply_instances
-from provisioner.artifacts import ensure_artifacts
-from provisioner.configure import Configured, configure
-from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
 from provisioner.journal import interrupted, recording
 from provisioner.lab import Lab
-from provisioner.plan import AS_WRITTEN, Plan, Wishes
-from provisioner.probe import write_stamps
-from provisioner.runner import ansible_version
-from provisioner.stamp import reasons_to_run
-from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
+from provisioner.plan import AS_WRITTEN, Wishes
+from provisioner.state import Fleet
 from provisioner.verify import judge
-from provisioner.workflow import keeping
 from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.ending import delete
-from provisioner.workflow.settling import settled
-from provisioner.workflow.surveying import Survey, observe, survey
+from provisioner.workflow.surveying import survey
 from provisioner.workflow.verifying import announce_checks
-
-if TYPE_CHECKING:
-    from provisioner.lock import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,109 +37,16 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         made = seen.plan(wishes)
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0
+        if made.is_empty:
+            effects.confirm(made)
+            announce_checks(seen.wanted, judge(Fleet(lab.name, seen.wanted), seen.actual, seen.facts), effects)
+            return Outcome(made, applied=True)
+
+        from provisioner.workflow import carrying, keeping
+
         keeping.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
-        if made.is_empty:
-            announce_checks(seen.wanted, _judged(lab, seen.wanted, seen.actual, seen.facts), effects)
-            return Outcome(made, applied=True)
         with recording(lab.folder, "up", effects.emit) as emit:
-            _Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
+            carrying.Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
     return Outcome(made, applied=True)
-
-
-@dataclass
-class _Run:
-    """One plan being carried out."""
-
-    lab: Lab
-    effects: Effects
-    lease: Lease
-    seen: Survey
-    made: Plan
-    keep: int
-
-    def carry_out(self) -> None:
-        """Change what has to change, prove it, stamp it; raise what kept that from being done."""
-        effects = self.effects
-        self.lease.check()
-        delete(self.made, effects)
-        built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
-        ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
-        kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
-        apply_instances(self.made.of("create", "replace", "update", "start"), effects.providers, effects.emit)
-        touched = self._touched()
-        _wait_until_ready(touched, effects)
-        self.lease.check()
-        run = self._to_configure(touched)
-        outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
-        facts = settled([one for one in touched if one.name not in outcome.failed], effects)
-        findings = self._findings(touched, outcome, facts)
-        self.lease.check()
-        self._stamp(run, outcome, findings)
-        if outcome.error or findings:
-            self._give_up(kept, outcome, findings)
-        announce_checks(self.seen.wanted, (), effects)
-        keeping.drop_surplus(self.lab, touched, effects, self.keep)
-
-    def _touched(self) -> tuple[Instance, ...]:
-        names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure")}
-        return tuple(one for one in self.seen.wanted if one.name in names)
-
-    def _to_configure(self, touched: Sequence[Instance]) -> tuple[Instance, ...]:
-        """The containers that Ansible has to work in, each with only the services that need it."""
-        new = {one.container for one in self.made.of("create", "replace")}
-        known = {one.target for one in self.made.of("configure")}
-        started = {one.container for one in self.made.of("start", "update")}
-        looked = [one for one in touched if one.name in started]
-        found = _reasons(looked, settled(looked, self.effects))
-        addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}
-        pruned = [replace(one, services=tuple(s for s in one.services if s.address in addresses)) for one in touched]
-        return tuple(one for one in pruned if any(role.address in addresses for role in one.roles))
-
-    def _findings(self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[Fact]) -> tuple[Finding, ...]:
-        """What the containers say of themselves afterwards; of those whose roles failed that is known already."""
-        good = [one for one in touched if one.name not in outcome.failed]
-        return _judged(self.lab, good, observe(self.lab.name, self.effects.providers), facts)
-
-    def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
-        bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
-        proved = [role for one in run if one.name not in bad for role in one.roles]
-        hosts = {one.name: one.host for one in run}
-        problems = write_stamps(proved, self.lab.name, self.effects.providers, hosts, ansible_version())
-        for name, problem in problems.items():
-            self.effects.emit(
-                Diagnostic(
-                    "warning",
-                    f"Unable to note in container {name} that it works: the next up runs Ansible there again",
-                    details=problem,
-                    resolution=f"See why with: provision exec {name}",
-                )
-            )
-
-    def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
-        failed = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
-        unharmed = outcome.failed - outcome.changed - {one.container for one in self.made.of("update")}
-        told = keeping.go_back(kept, self.seen, failed, unharmed, self.effects)
-        error = outcome.error or VerificationError(
-            "Unable to prove that the lab works",
-            details="\n".join(f"{one.subject}: {one.message}" for one in findings),
-            resolution="Look at the container's journal: provision logs NAME",
-        )
-        raise type(error)(
-            error.message, details="\n".join([error.details, *told]), resolution=error.resolution
-        ) from outcome.error
-
-
-def _reasons(instances: Iterable[Instance], facts: Sequence[Fact]) -> set[str]:
-    return {address for one in instances for address in reasons_to_run(one, facts, ansible_version())}
-
-
-def _judged(lab: Lab, wanted: Sequence[Instance], actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:
-    return judge(Fleet(lab.name, tuple(wanted)), actual, facts)
-
-
-def _wait_until_ready(wanted: Sequence[Instance], effects: Effects) -> None:
-    """Also those that ran before: their host may have started them a moment ago."""
-    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
-        list(pool.map(lambda one: effects.providers[one.host].wait_until_ready(one), wanted))

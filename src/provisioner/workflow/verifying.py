@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.configure import prove
 from provisioner.events import Check
 from provisioner.lab import Lab
 from provisioner.state import Finding, Fleet, Instance
@@ -15,6 +14,8 @@ from provisioner.workflow.surveying import is_running, survey
 
 def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Prove every service again by its role's own verification; changes and stops nothing."""
+    from provisioner.configure import prove
+
     seen = survey(lab, effects, targets)
     running = tuple(one for one in seen.wanted if is_running(one, seen.actual))
     proofs = prove(running, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)

@@ -14,14 +14,15 @@ from http.client import HTTPException
 from typing import Any
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.ends import Ends, heard_signals, raw_terminal
 from provisioner.providers.incus.execute import NOT_RUN, START_ATTEMPTS, kill
-from provisioner.providers.incus.streams import Ends, Joint, heard_signals, raw_terminal
+from provisioner.providers.incus.streams import Joint
 from provisioner.providers.incus.websocket import WebSocket
+
+__all__ = ["Ends", "attach"]
 
 INTERRUPTED = 130
 NOBODY_READS = 128 + signal.SIGPIPE
-__all__ = ["Ends", "attach"]
-
 _MARK = "PROVISIONER_ATTACHED"
 _NEVER_STARTED = "Timed out waiting for websockets to connect"
 

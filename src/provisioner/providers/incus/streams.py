@@ -1,4 +1,4 @@
-"""Moves bytes between descriptors of ours and the websockets of a running command, and hears signals meanwhile."""
+"""Moves bytes between descriptors of ours and the websockets of a running command, and ends it when that is wanted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import json
 import os
 import select
 import signal
-import termios
-import threading
 import time
-import tty
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from provisioner.providers.incus.ends import HEARD, Ends
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 
 GRACE_S = 2.0
@@ -25,29 +23,10 @@ UNREAD_S = 0.5
 INPUT_BYTES = 1 << 15
 UNWRITTEN_BYTES = 1 << 18
 """So much output waits for a slow reader before we stop listening to the container."""
-_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 _LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 Interests = list[tuple[int, int, Callable[[], None]]]
 """A descriptor, what it is polled for (0: only that it is lost), and what to do then."""
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The descriptors of ours that a command's streams are joined to; ``terminal``: stdin and stdout are one."""
-
-    stdin: int
-    stdout: int
-    stderr: int
-    terminal: bool = False
-
-    @property
-    def size(self) -> dict[str, int]:
-        """The terminal's size, as Incus wants it; nothing where there is no terminal."""
-        if not self.terminal:
-            return {}
-        size = os.get_terminal_size(self.stdout)
-        return {"width": size.columns, "height": size.lines}
 
 
 class _Writer:
@@ -198,7 +177,7 @@ class Joint:
             if number == signal.SIGWINCH:
                 size = {name: str(value) for name, value in self.ends.size.items()}
                 self._control({"command": "window-resize", "args": size} if size else {})
-            elif number in _HEARD:
+            elif number in HEARD:
                 self._end(signal.Signals(number))
 
     def _end(self, number: signal.Signals) -> None:
@@ -218,41 +197,3 @@ class Joint:
         if message and not self._is_over:
             with suppress(BrokenPipeError, ConnectionResetError):  # it has ended by itself
                 self.sockets["control"].send(encoded(json.dumps(message).encode()))
-
-
-@contextmanager
-def heard_signals() -> Iterator[int | None]:
-    """A descriptor on which the numbers of signals arrive instead of interrupting us; None outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = {one: signal.getsignal(one) for one in _HEARD}
-    heard = [one for one, handler in before.items() if handler is not signal.SIG_IGN]  # nohup means it
-    former = signal.set_wakeup_fd(writing)
-    try:
-        for one in heard:
-            signal.signal(one, lambda _number, _frame: None)
-        yield reading
-    finally:
-        for one in heard:
-            signal.signal(one, before[one])
-        signal.set_wakeup_fd(former)
-        os.close(reading)
-        os.close(writing)
-
-
-@contextmanager
-def raw_terminal(ends: Ends) -> Iterator[None]:
-    """Every key goes to the container, ctrl-c too; the terminal is as it was afterwards, whatever happens."""
-    if not ends.terminal:
-        yield
-        return
-    before = termios.tcgetattr(ends.stdin)
-    try:
-        tty.setraw(ends.stdin, termios.TCSADRAIN)  # what was typed ahead is kept
-        yield
-    finally:
-        with suppress(termios.error):  # a terminal that is gone needs no restoring
-            termios.tcsetattr(ends.stdin, termios.TCSADRAIN, before)

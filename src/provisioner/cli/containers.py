@@ -1,0 +1,49 @@
+"""The lab's containers as they are now, by name, for verbs that work inside of them."""
+
+from __future__ import annotations
+
+from provisioner.cli.session import Session
+from provisioner.errors import InputError, PreflightError
+from provisioner.lab import Lab
+from provisioner.providers.base import Provider
+from provisioner.state import InstanceKind, Status
+from provisioner.workflow.surveying import observe
+
+
+class Containers:
+    """What is in the file and what bears the lab's mark; its hosts are asked once, when it is made."""
+
+    def __init__(self, session: Session, lab: Lab) -> None:
+        self._lab = lab
+        self._providers = session.effects(lab).providers
+        self._actual = observe(lab.name, self._providers)
+
+    def running(self, name: str) -> Provider:
+        """What reaches the container; raises ``PreflightError`` when it does not run, ``InputError`` for no name."""
+        reason = self.reason(name)
+        there = self._actual.instance(name)
+        if reason is not None or there is None:
+            raise reason or self._unknown(name)
+        return self._providers[there.host]
+
+    def reason(self, name: str) -> PreflightError | None:
+        """Why nothing can be done in the container now, None when it runs; ``InputError`` for an unknown name."""
+        there = self._actual.instance(name)
+        in_file = name in self._lab.spec.containers
+        if there is None and not in_file:
+            raise self._unknown(name)
+        if there is not None and there.status is Status.RUNNING:
+            return None
+        state = f"is {there.status}" if there else "does not exist yet"
+        up = f"Run: provision up {self._lab.loaded.path} {name}"
+        by_hand = f"It is no longer in the file: write it there and run provision up, or run: incus start {name}"
+        return PreflightError(
+            f"Unable to look into container {name}: it {state}", resolution=up if in_file else by_hand
+        )
+
+    def _unknown(self, name: str) -> InputError:
+        orphans = {one.name for one in self._actual.instances if one.kind is InstanceKind.SERVING}
+        return InputError(
+            f"Unable to find container {name} in lab {self._lab.name}",
+            resolution=f"Containers of this lab: {', '.join(sorted(orphans | set(self._lab.spec.containers)))}",
+        )

@@ -1,0 +1,43 @@
+"""The verb ``graph``: what of a file is connected with what, as text or as a picture."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode, InputError
+
+
+@click.command()
+@verb
+@lab_words(names=False)
+@option("--svg", "svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a picture.")
+def graph(session: Session, words: Words, *, svg: Path | None) -> int:
+    """Draw what is connected with what: hosts, containers, services, aliases, models, upstreams.
+
+    Touches no host. The picture (SVG) is one file that any browser shows, light or dark.
+    """
+    from provisioner.report.graph import graph_svg, graph_text, topology
+    from provisioner.report.graph.words import ASCII, UNICODE
+
+    lab = session.open_lab(words.existing(), needs_secrets=False)
+    made = topology(lab.spec, lab.catalog)
+    content = {"lab": made.lab, "hosts": made.hosts, "nodes": (*made.boxes, *made.outside), "edges": made.edges}
+    if svg is None:
+        signs = UNICODE if _is_unicode(sys.stdout.encoding) else ASCII
+        session.console.result(graph_text(made, session.console.style, signs), **content)
+        return ExitCode.DONE
+    try:
+        svg.write_text(graph_svg(made), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Unable to write {svg}", details=str(error), resolution="Name another file.") from error
+    session.console.result(f"Wrote {svg}.", **content, file=str(svg))
+    return ExitCode.DONE
+
+
+def _is_unicode(encoding: str | None) -> bool:
+    return (encoding or "utf-8").lower().replace("-", "").startswith("utf")

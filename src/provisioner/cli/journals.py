@@ -1,0 +1,170 @@
+"""Journals of the lab's services, printed line by line: each one after the other, or all as they are written."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from provisioner.cli.console import Console
+from provisioner.cli.containers import Containers
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode, InputError, PreflightError, ProviderError
+from provisioner.events import Diagnostic
+from provisioner.lab import Lab
+from provisioner.report.style import safe_text
+from provisioner.resolve.engines import services_of
+
+JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
+_PAINTS = (("green",), ("yellow",), ("dim",), ("bold", "green"), ("bold", "yellow"), ("bold",))
+_COLOURS = re.compile(r"\033\[[0-9;]*m")
+_READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One journal: a service's unit, or without one a whole container."""
+
+    address: str
+    container: str
+    unit: str | None
+
+    def command(self, choice: Sequence[str]) -> tuple[str, ...]:
+        """What prints it."""
+        return (*JOURNAL, *choice, *([f"--unit={self.unit}"] if self.unit else []))
+
+
+class Journals:
+    """The journals of the services that were named, of all that run when none was."""
+
+    def __init__(self, session: Session, lab: Lab, names: Sequence[str]) -> None:
+        self._console = session.console
+        self._containers = Containers(session, lab)
+        self._sources = self._readable(lab, names)
+        addresses = sorted(source.address for source in self._sources)
+        self._width = max(map(len, addresses), default=0)
+        self._paints = {address: _PAINTS[number % len(_PAINTS)] for number, address in enumerate(addresses)}
+
+    def show(self, choice: Sequence[str]) -> int:
+        """Print what is there: one journal after the other, all asked at once."""
+        with ThreadPoolExecutor(max(1, len(self._sources))) as pool:
+            outputs = pool.map(lambda source: self._read(source, choice), self._sources)
+            for source, output in zip(self._sources, outputs, strict=True):
+                for line in output.splitlines():
+                    self._print(source, line)
+        return ExitCode.DONE
+
+    def follow(self, choice: Sequence[str]) -> int:
+        """Print what is there and what comes, until every journal has ended or somebody interrupts (130)."""
+        with ThreadPoolExecutor(max(1, len(self._sources))) as pool, ExitStack() as stack:
+            ends = {source: stack.enter_context(_pipe()) for source in self._sources}
+            readers = {one: pool.submit(self._attach, one, choice, writing) for one, (_, writing) in ends.items()}
+            try:
+                self._merge({reading: one for one, (reading, _) in ends.items()})
+            except KeyboardInterrupt:
+                return ExitCode.INTERRUPTED  # every reader ends as its pipe is closed
+            for source, reader in readers.items():
+                _check(source, reader.result(), b"")
+        return ExitCode.DONE
+
+    def _merge(self, readings: Mapping[int, Source]) -> None:
+        """Print whole lines as they come."""
+        rests = dict.fromkeys(readings, b"")
+        with selectors.DefaultSelector() as selector:
+            for reading in readings:
+                selector.register(reading, selectors.EVENT_READ)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    source, data = readings[key.fd], os.read(key.fd, _READ_BYTES)
+                    *lines, rests[key.fd] = (rests[key.fd] + data).split(b"\n")
+                    for line in [*lines, *([] if data else filter(None, [rests[key.fd]]))]:
+                        self._print(source, line)
+                    if not data:
+                        selector.unregister(key.fd)
+                        self._console.emit(Diagnostic("warning", f"The log of {source.address} has ended"))
+
+    def _readable(self, lab: Lab, names: Sequence[str]) -> list[Source]:
+        there = [
+            Source(f"{container}/{service.role}", container, page.unit)
+            for container, service, page in services_of(lab.spec, lab.catalog)
+        ]
+        if names:
+            found = [source for name in names for source in self._named(name, there)]
+            return list(dict.fromkeys(found))
+        reasons = {source.container: self._containers.reason(source.container) for source in there}
+        for reason in filter(None, reasons.values()):
+            self._console.emit(Diagnostic("warning", reason.message))
+        return [source for source in there if reasons[source.container] is None]
+
+    def _named(self, name: str, there: Sequence[Source]) -> list[Source]:
+        """The journals of a container, or the one of its service; of one without services its whole journal."""
+        container, _, role = name.partition("/")
+        self._containers.running(container)
+        own = [source for source in there if source.container == container]
+        found = [source for source in own if source.address == name] if role else own
+        if role and not found:
+            raise InputError(
+                f"Unable to find service {role} in container {container}",
+                resolution=f"Its services: {', '.join(source.address for source in own) or 'none'}",
+            )
+        return found or [Source(container, container, None)]
+
+    def _read(self, source: Source, choice: Sequence[str]) -> bytes:
+        provider = self._containers.running(source.container)
+        done = provider.execute(source.container, source.command(choice))
+        _check(source, done.returncode, done.stderr)
+        return done.stdout
+
+    def _attach(self, source: Source, choice: Sequence[str], writing: int) -> int:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            provider = self._containers.running(source.container)
+            command = source.command((*choice, "--follow"))
+            return provider.attach(
+                source.container, command, stdin=nothing, stdout=writing, stderr=writing, terminal=False
+            )
+        finally:
+            os.close(nothing)
+            os.close(writing)
+
+    def _print(self, source: Source, line: bytes) -> None:
+        text = _COLOURS.sub("", line.decode(errors="replace"))
+        self._console.line("log", {"target": source.address, "line": text})
+        head = self._console.style.paint(f"{source.address:<{self._width}} |", *self._paints[source.address])
+        self._console.say(f"{head} {safe_text(text)}")
+
+
+def print_run(console: Console, lab: Lab) -> None:
+    """Print the newest log that an Ansible run of the lab left; raises ``PreflightError`` when there is none."""
+    folder = lab.folder / "logs"
+    kept = sorted(folder.glob("*.log"), key=lambda file: (file.stat().st_mtime, file.name))
+    if not kept:
+        raise PreflightError(
+            f"Unable to print the log of a run: there is none in {folder}",
+            resolution=f"Run: provision up {lab.loaded.path}",
+        )
+    for line in kept[-1].read_text(encoding="utf-8", errors="replace").splitlines():
+        console.line("log", {"target": kept[-1].name, "line": line})
+        console.say(safe_text(line) or " ")
+
+
+def _check(source: Source, code: int, said: bytes) -> None:
+    if code:
+        raise ProviderError(
+            f"Unable to read the log of {source.address}",
+            details=said.decode(errors="replace").strip() or f"journalctl ended with {code}",
+        )
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """A pipe; its reading end is closed at the end, its writing end by whoever writes."""
+    reading, writing = os.pipe()
+    try:
+        yield reading, writing
+    finally:
+        os.close(reading)

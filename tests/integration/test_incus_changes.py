@@ -1,0 +1,312 @@
+"""What only a real Incus can tell of changes in place, snapshots and copies: its traps, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.errors import ProviderError
+from provisioner.providers.incus import IncusProvider
+from provisioner.state import Device, Instance, Status
+
+pytestmark = pytest.mark.incus
+
+MIB, GIB = 2**20, 2**30
+PORT = 18735
+
+
+def incus(*arguments: str) -> str:
+    """The output of Incus' own command."""
+    done = subprocess.run(("incus", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def query(path: str) -> Any:
+    return json.loads(incus("query", path))
+
+
+def mount(volume: str, *, readonly: bool = True) -> Device:
+    return Device("data", "volume", {"volume": volume, "path": "/srv/data", "readonly": str(readonly).lower()})
+
+
+def publication(listen: str) -> Device:
+    return Device("web", "publish", {"listen": listen, "connect": "127.0.0.1:80"})
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Return once it is so."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.1)
+
+
+class Box:
+    """The lab's Incus and a running container on it."""
+
+    def __init__(self, provider: IncusProvider, lab: str) -> None:
+        self.provider = provider
+        self.lab = lab
+        self.one = Instance(f"{lab}-one", "box", lab, "debian/12")
+
+    def start(self, **attributes: Any) -> Instance:
+        """The container, ready, with these attributes."""
+        self.one = replace(self.one, **attributes)
+        self.provider.create(self.one)
+        self.provider.start(self.one)
+        return self.provider.wait_until_ready(self.one)
+
+    def sh(self, script: str) -> str:
+        """The output of a shell in the container."""
+        done = self.provider.execute(self.one.name, ["sh", "-c", script])
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
+
+    def volume(self, name: str) -> str:
+        """A volume whose file ``name`` holds ``name``."""
+        volume = f"{self.lab}-{name}"
+        self.provider.create_volume(volume, "digest")
+        writer = Instance(f"{self.lab}-w", "box", self.lab, "debian/12", devices=(mount(volume, readonly=False),))
+        self.provider.create(writer)
+        self.provider.start(writer)
+        self.provider.push(writer.name, name.encode(), f"/srv/data/{name}", mode=0o644)
+        self.provider.delete(writer)
+        return volume
+
+    def seen(self) -> Instance:
+        """The container as it is observed."""
+        found = self.provider.observe(self.lab).instance(self.one.name)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def box(incus_lab: object) -> Iterator[Box]:
+    assert incus_lab
+    box = Box(IncusProvider("box"), f"t{secrets.token_hex(4)}")
+    yield box
+    for one in box.provider.observe(box.lab).instances:
+        box.provider.delete(one)
+    for name in ("first", "second"):
+        box.provider.delete_volume(f"{box.lab}-{name}")
+
+
+def test_a_volume_is_exchanged_under_a_service_that_has_a_file_of_it_open(box: Box) -> None:
+    first, second = box.volume("first"), box.volume("second")
+    one = box.start(devices=(mount(first),))
+    box.sh("systemd-run --unit=reader -p ProtectSystem=strict tail -f /srv/data/first")
+    until(lambda: "/first" in box.sh("ls -l /proc/$(systemctl show -P MainPID reader)/fd"))
+    wanted = replace(one, devices=(mount(second),))
+    assert box.provider.update(wanted) == wanted
+    assert box.sh("cat /srv/data/*; systemctl is-active reader").split() == ["second" + "active"]
+    assert box.sh("ls /proc/$(systemctl show -P MainPID reader)/root/srv/data") == "second", "also in its own mounts"
+
+
+def test_a_port_of_the_host_is_opened_and_closed(box: Box) -> None:
+    one = box.start()
+    box.sh("systemd-run --unit=web python3 -m http.server 80")
+
+    def answers() -> bool:
+        with socket.socket() as client:
+            client.settimeout(5)
+            return client.connect_ex(("127.0.0.1", PORT)) == 0
+
+    assert not answers()
+    box.provider.update(replace(one, devices=(publication(f"127.0.0.1:{PORT}"),)))
+    until(answers)
+    box.provider.update(one)
+    assert not answers()
+
+
+def test_limits_count_at_once_and_the_disk_grows(box: Box) -> None:
+    one = box.start(memory=GIB, disk=GIB)
+    box.provider.update(replace(one, cpu=1, memory=GIB // 2, disk=3 * GIB))
+    assert box.sh("grep MemTotal /proc/meminfo").split()[1] == str(GIB // 2 // 1024)
+    until(lambda: box.sh("nproc") == "1")
+    box.sh("head -c 1500000000 /dev/zero > /root/large && sync && rm /root/large")
+    box.provider.update(replace(one, memory=None, disk=None))
+    assert "root" not in query(f"/1.0/instances/{one.name}")["devices"]
+    box.sh("head -c 1500000000 /dev/zero > /root/large && sync && rm /root/large")
+
+
+def test_nesting_counts_from_the_next_start(box: Box) -> None:
+    one = box.start()
+    wanted = replace(one, nesting=True)
+    assert box.provider.update(wanted) == wanted
+    assert query(f"/1.0/instances/{one.name}")["config"]["security.nesting"] == "true"
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_a_disk_that_is_smaller_than_what_is_in_it_is_refused_and_the_container_lives(box: Box, runs: bool) -> None:
+    """Told so by btrfs itself it could neither write nor be given its old size again, not even after a deletion."""
+    one = box.start(disk=2 * GIB)
+    box.sh("head -c 600000000 /dev/urandom > /root/large; sync")
+    if not runs:
+        box.provider.stop(one)
+    with pytest.raises(ProviderError, match="more on its disk than") as caught:
+        box.provider.update(replace(one, disk=512 * MIB))
+    assert "larger `disk`" in caught.value.resolution
+    assert box.seen() == one
+    assert len(box.provider.observe(box.lab).instances) == 1, "the trial is gone"
+    box.provider.start(one)
+    box.sh("head -c 600000000 /dev/urandom > /root/more; sync; rm /root/*")
+    wanted = replace(one, disk=GIB)
+    assert box.provider.update(wanted) == wanted
+    box.sh("echo x > /root/x; sync")
+
+
+def test_memory_that_is_in_use_cannot_be_taken_and_nothing_else_is_changed(box: Box) -> None:
+    """Incus changes the devices first, fails, and forgets that it did."""
+    first, second = box.volume("first"), box.volume("second")
+    one = box.start(memory=GIB // 2, devices=(mount(first),))
+    box.sh("systemd-run --unit=hog python3 -c 'import time; b = bytearray(250 << 20); print(len(b)); time.sleep(600)'")
+    until(lambda: int(box.sh("free -m | awk '/Mem:/ {print $3}'")) > 240)
+    wanted = replace(one, memory=128 * MIB, devices=(mount(second), publication(f"127.0.0.1:{PORT}")))
+    with pytest.raises(ProviderError, match="Unable to change container") as caught:
+        box.provider.update(wanted)
+    assert "It uses more than that now" in caught.value.resolution
+    assert box.seen() == one
+    assert box.sh("ls /srv/data; systemctl is-active hog").split() == ["first", "active"]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", PORT))
+
+
+def test_a_device_that_fails_takes_no_other_with_it(box: Box) -> None:
+    """Incus unplugs what is to go before it plugs what is to come, and leaves it unplugged when that fails."""
+    first = box.volume("first")
+    one = box.start(memory=GIB // 2, disk=GIB, devices=(mount(first),))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", PORT))
+        taken.listen()
+        wanted = replace(one, memory=GIB, disk=2 * GIB, devices=(publication(f"127.0.0.1:{PORT}"),))
+        with pytest.raises(ProviderError, match="Unable to change container"):
+            box.provider.update(wanted)
+    assert box.seen() == one
+    assert box.sh("ls /srv/data") == "first"
+    assert box.sh("grep MemTotal /proc/meminfo").split()[1] == str(GIB // 2 // 1024)
+
+
+def test_what_a_user_added_is_kept_also_while_we_change_it(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = box.start()
+    incus("config", "device", "add", one.name, "fuse", "unix-char", "path=/dev/fuse")
+    incus("config", "device", "override", one.name, "eth0", "host_name=")
+    incus("config", "set", one.name, "user.theirs=kept", "boot.autostart=true")
+    client = box.provider._client
+    tagged = client.get_tagged
+
+    def late(*path: str) -> tuple[Any, str]:
+        found = tagged(*path)
+        monkeypatch.undo()  # once
+        incus("config", "set", one.name, "user.meanwhile=kept")
+        return found
+
+    monkeypatch.setattr(client, "get_tagged", late)
+    wanted = replace(one, cpu=1, disk=4 * GIB)
+    assert box.provider.update(wanted) == wanted
+    found = query(f"/1.0/instances/{one.name}")
+    assert {"fuse", "eth0", "root"} == set(found["devices"])
+    keys = ("user.theirs", "user.meanwhile", "boot.autostart", "user.provisioner.lab")
+    assert [found["config"][key] for key in keys] == ["kept", "kept", "true", box.lab]
+
+
+def test_a_start_that_lacks_a_volume_is_an_error(box: Box) -> None:
+    """Incus' code for it is that of a missing thing, which an ended operation of which nothing is known has too."""
+    volume = box.volume("first")
+    one = replace(box.one, devices=(mount(volume),))
+    box.provider.create(one)
+    box.provider.snapshot(one, "a")
+    box.provider.update(replace(one, devices=()))
+    incus("storage", "volume", "delete", box.provider._pool, volume)
+    with pytest.raises(ProviderError, match="no longer there|not found") as caught:
+        box.provider.rollback(one, "a")
+    assert volume in caught.value.details
+    incus("snapshot", "restore", one.name, "a")
+    with pytest.raises(ProviderError, match="Unable to start container"):
+        box.provider.start(one)
+
+
+def test_a_snapshot_does_not_expire_and_is_not_taken_by_a_schedule_of_ours(box: Box) -> None:
+    one = box.start()
+    incus("config", "set", one.name, "snapshots.expiry=1M")
+    box.provider.snapshot(one, "a")
+    found = query(f"/1.0/instances/{one.name}/snapshots/a")
+    assert found["expires_at"].startswith("0001-01-01")
+    assert not any(key.startswith("snapshots.") for key in query("/1.0/profiles/default")["config"])
+
+
+def test_a_snapshot_from_before_the_mark_is_refused(box: Box) -> None:
+    one = box.start()
+    incus("config", "unset", one.name, "user.provisioner.lab")
+    incus("snapshot", "create", one.name, "before")
+    incus("config", "set", one.name, f"user.provisioner.lab={box.lab}")
+    with pytest.raises(ProviderError, match="back to snapshot before") as caught:
+        box.provider.rollback(one, "before")
+    assert "mark" in caught.value.details
+    assert box.seen().status is Status.RUNNING
+
+
+def test_what_is_written_outside_of_a_snapshot_is_named(box: Box) -> None:
+    volume = box.volume("first")
+    one = box.start(devices=(mount(volume, readonly=False),))
+    assert volume in box.provider.snapshot_obstacle(one)
+    assert "/srv/data" in box.provider.snapshot_obstacle(one)
+    box.provider.update(replace(one, devices=(mount(volume),)))
+    assert box.provider.snapshot_obstacle(one) == ""
+
+
+def test_a_clone_has_an_identity_of_its_own(box: Box) -> None:
+    one = box.start(devices=(publication(f"127.0.0.1:{PORT}"),))
+    copy = box.provider.clone(one, f"{box.lab}-two")
+    box.provider.start(copy)
+    ready = box.provider.wait_until_ready(copy)
+    found = [query(f"/1.0/instances/{name}") for name in (one.name, copy.name)]
+    for key in ("volatile.eth0.hwaddr", "volatile.uuid"):
+        assert found[0]["config"][key] != found[1]["config"][key]
+    ids = [box.provider.execute(name, ["cat", "/etc/machine-id"]).stdout for name in (one.name, copy.name)]
+    assert ids[0] != ids[1]
+    assert len(ids[1]) == len(ids[0])
+    assert box.provider.execute(copy.name, ["hostname"]).stdout.decode().strip() == copy.name
+    assert ready.address != one.address
+
+
+@pytest.fixture
+def plain(box: Box) -> Iterator[Box]:
+    """The same on a pool of plain folders, whose snapshots are copies."""
+    pool = f"t{secrets.token_hex(4)}"
+    incus("storage", "create", pool, "dir")
+    try:
+        incus("profile", "copy", "default", pool)
+        incus("profile", "device", "set", pool, "root", f"pool={pool}")
+        box.provider = IncusProvider("box", profile=pool)
+        yield box
+    finally:
+        for one in box.provider.observe(box.lab).instances:
+            box.provider.delete(one)
+        incus("profile", "delete", pool)
+        incus("storage", "delete", pool)
+
+
+def test_a_pool_of_plain_folders_keeps_newer_snapshots_too(plain: Box) -> None:
+    one = plain.start()
+    for word in ("first", "second"):
+        plain.sh(f"echo {word} > /root/word")
+        plain.provider.snapshot(one, word)
+    back = plain.provider.rollback(one, "first")
+    assert [kept.name for kept in back.snapshots] == ["first", "second"]
+    plain.provider.wait_until_ready(one)
+    assert plain.sh("cat /root/word") == "first"
+    plain.provider.rollback(one, "second")
+    plain.provider.wait_until_ready(one)
+    assert plain.sh("cat /root/word") == "second"
+    copy = plain.provider.clone(one, f"{plain.lab}-two")
+    assert copy == replace(one, name=copy.name)
