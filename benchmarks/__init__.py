@@ -1,1 +1,1 @@
-"""Figures, measured side by side with what others need: ``python -m benchmarks [cli|containers|up]``."""
+"""Figures, measured side by side with what others need: ``python -m benchmarks [--gate] [NAME …]``."""

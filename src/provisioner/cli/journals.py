@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import selectors
+import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -59,26 +61,28 @@ class Journals:
         return ExitCode.DONE
 
     def follow(self, choice: Sequence[str]) -> int:
-        """Print what is there and what comes, until every journal has ended or somebody interrupts (130)."""
-        with ThreadPoolExecutor(max(1, len(self._sources))) as pool, ExitStack() as stack:
-            ends = {source: stack.enter_context(_pipe()) for source in self._sources}
-            readers = {one: pool.submit(self._attach, one, choice, writing) for one, (_, writing) in ends.items()}
-            try:
-                self._merge({reading: one for one, (reading, _) in ends.items()})
-            except KeyboardInterrupt:
-                return ExitCode.INTERRUPTED  # every reader ends as its pipe is closed
-            for source, reader in readers.items():
-                _check(source, reader.result(), b"")
+        """Print what is there and what comes, until all have ended, nobody reads, or somebody interrupts (130)."""
+        try:
+            with ThreadPoolExecutor(max(1, len(self._sources))) as pool, ExitStack() as stack:
+                ends = {one: stack.enter_context(_pipe()) for one in self._sources}
+                readers = {one: pool.submit(self._attach, one, choice, writing) for one, (_, writing) in ends.items()}
+                if self._merge({reading: one for one, (reading, _) in ends.items()}):
+                    for source, reader in readers.items():
+                        _check(source, reader.result(), b"")
+        except KeyboardInterrupt:  # the pipes are closed by now, which has ended whoever wrote to them
+            return ExitCode.INTERRUPTED
         return ExitCode.DONE
 
-    def _merge(self, readings: Mapping[int, Source]) -> None:
-        """Print whole lines as they come."""
+    def _merge(self, readings: Mapping[int, Source]) -> bool:
+        """Print whole lines as they come; False when nobody reads them any more."""
         rests = dict.fromkeys(readings, b"")
-        with selectors.DefaultSelector() as selector:
-            for reading in readings:
-                selector.register(reading, selectors.EVENT_READ)
-            while selector.get_map():
+        with selectors.DefaultSelector() as selector, _own_output() as output:
+            for watched in (*readings, *output):
+                selector.register(watched, selectors.EVENT_READ)
+            while len(selector.get_map()) > len(output):
                 for key, _ in selector.select():
+                    if key.fd in output:
+                        return False
                     source, data = readings[key.fd], os.read(key.fd, _READ_BYTES)
                     *lines, rests[key.fd] = (rests[key.fd] + data).split(b"\n")
                     for line in [*lines, *([] if data else filter(None, [rests[key.fd]]))]:
@@ -86,6 +90,7 @@ class Journals:
                     if not data:
                         selector.unregister(key.fd)
                         self._console.emit(Diagnostic("warning", f"The log of {source.address} has ended"))
+        return True
 
     def _readable(self, lab: Lab, names: Sequence[str]) -> list[Source]:
         there = [
@@ -158,6 +163,23 @@ def _check(source: Source, code: int, said: bytes) -> None:
             f"Unable to read the log of {source.address}",
             details=said.decode(errors="replace").strip() or f"journalctl ended with {code}",
         )
+
+
+@contextmanager
+def _own_output() -> Iterator[tuple[int, ...]]:
+    """Our standard output where it is a pipe: polling that tells when its reader goes away, written to or not."""
+    try:
+        number = sys.stdout.fileno()
+    except OSError:  # it is no file
+        number = -1
+    if number < 0 or not stat.S_ISFIFO(os.fstat(number).st_mode):
+        yield ()
+        return
+    copy = os.dup(number)  # the console puts something else in the original's place
+    try:
+        yield (copy,)
+    finally:
+        os.close(copy)
 
 
 @contextmanager

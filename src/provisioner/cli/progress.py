@@ -28,6 +28,9 @@ DOING = {
     "start": "starting",
     "stop": "stopping",
     "configure": "configuring",
+    "snapshot": "taking a snapshot",
+    "rollback": "rolling back",
+    "clone": "cloning",
 }
 
 

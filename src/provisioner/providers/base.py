@@ -30,8 +30,11 @@ class Provider(ABC):
         """Return when the host answers and lets us work; raise ``UnavailableError`` that says what to do, else."""
 
     @abstractmethod
-    def observe(self, lab: str) -> Fleet:
-        """The containers of ``lab`` as they are now, in one recursive call, and this host's ``HostState``."""
+    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
+        """The containers of ``lab`` as they are now, and this host's ``HostState``.
+
+        ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container.
+        """
 
     @abstractmethod
     def create(self, instance: Instance) -> Instance:

@@ -20,7 +20,7 @@ _PAST = {
     "configure": "configured",
     "import": "imported",
     "prepare": "prepared",
-    "snapshot": "snapshots taken",
+    "snapshot": "snapshotted",
     "rollback": "rolled back",
     "clone": "cloned",
 }

@@ -79,7 +79,9 @@ class Run:
     def _findings(self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[Fact]) -> tuple[Finding, ...]:
         """What the containers say of themselves afterwards; of those whose roles failed that is known already."""
         good = [one for one in touched if one.name not in outcome.failed]
-        return judge(Fleet(self.lab.name, tuple(good)), observe(self.lab.name, self.effects.providers), facts)
+        return judge(
+            Fleet(self.lab.name, tuple(good)), observe(self.lab.name, self.effects.providers, detailed=False), facts
+        )
 
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
         bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)

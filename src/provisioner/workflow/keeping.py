@@ -54,7 +54,8 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
         _worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
         return one.name, Before(name, proved)
 
-    changed = _to_be_changed(made, seen)
+    there = observe(seen.desired.lab, effects.providers)
+    changed = [found for one in _to_be_changed(made, seen) if (found := there.instance(one.name))]
     with ThreadPoolExecutor(max(1, len(changed))) as pool:
         return dict(pool.map(take, changed))
 

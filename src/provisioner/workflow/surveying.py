@@ -52,22 +52,26 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     return made
 
 
-def observe(lab: str, providers: Mapping[str, Provider]) -> Fleet:
-    """The lab as it is: every host asked at once; raises ``UnavailableError`` when one does not answer."""
+def observe(lab: str, providers: Mapping[str, Provider], *, detailed: bool = True) -> Fleet:
+    """The lab as it is: every host asked at once; raises ``UnavailableError`` when one does not answer.
+
+    ``detailed`` False leaves out addresses and snapshots.
+    """
     with ThreadPoolExecutor(max(1, len(providers))) as pool:
-        list(pool.map(lambda provider: provider.check_available(), providers.values()))
-        seen = list(pool.map(lambda provider: provider.observe(lab), providers.values()))
+        seen = list(pool.map(lambda provider: provider.observe(lab, detailed=detailed), providers.values()))
     instances = sorted((one for fleet in seen for one in fleet.instances), key=lambda one: (one.host, one.name))
     return Fleet(lab, tuple(instances), hosts={name: state for fleet in seen for name, state in fleet.hosts.items()})
 
 
-def survey(lab: Lab, effects: Effects, targets: Iterable[str] = (), *, full: bool = False) -> Survey:
+def survey(
+    lab: Lab, effects: Effects, targets: Iterable[str] = (), *, full: bool = False, detailed: bool = False
+) -> Survey:
     """The lab beside its file, its running containers looked into.
 
     With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
     ``VerificationError`` for an artifact that is not what it was.
     """
-    actual = observe(lab.name, effects.providers)
+    actual = observe(lab.name, effects.providers, detailed=detailed)
     desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
@@ -91,7 +95,7 @@ def is_running(wanted: Instance, actual: Fleet) -> bool:
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
-    seen = survey(lab, effects, targets)
+    seen = survey(lab, effects, targets, detailed=True)
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from provisioner.cli.live import LiveProgress
-from provisioner.cli.progress import HEARTBEAT_S, PlainProgress
+from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, PlainProgress
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import PLAIN
 
@@ -97,24 +97,145 @@ def test_verbose_tells_every_step(clock: Clock, said: list[str]) -> None:
     assert said == ["llama: llama_cpp: one", "llama: llama_cpp: two"]
 
 
-def test_live_display_shows_a_row_for_each_target(clock: Clock) -> None:
-    screen = io.StringIO()
-    live = LiveProgress(color=False, clock=clock, console=RichConsole(file=screen, width=100, force_terminal=True))
-    live.handle(ApplyStart("llama", "configure"))
-    live.handle(ApplyProgress("llama/llama_cpp", "[bold]install | Unpack\033[2J"))
-    live.handle(ApplyStart("gateway", "create"))
-    live.handle(ApplyComplete("gateway", "create", 7.2))
-    clock.now = 65.0
-    assert live.print_above("Warning: \033[31mred\033[0m [bold]not markup[/bold]")
-    live.close()
-    last = RichConsole(file=io.StringIO(), width=100)
-    with last.capture() as captured:
-        last.print(live.picture())
-    rows = [line.split(maxsplit=2) for line in captured.get().splitlines()]
-    assert rows[0][:2] == ["llama", "configuring"]
-    assert rows[0][2].strip() == "1m 05s  llama_cpp: [bold]install | Unpack\\x1b[2J"
-    assert captured.get().splitlines()[1].split() == ["gateway", "creating", "done", "7.2s"]
-    assert "[bold]not markup[/bold]" in screen.getvalue()
+class Screen:
+    """A live display of a given size, and its picture as text."""
+
+    def __init__(self, clock: Clock, height: int = 40, encoding: str = "utf-8") -> None:
+        self.file = io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True)
+        self._console = RichConsole(file=self.file, width=100, height=height, force_terminal=True)
+        self.live = LiveProgress(color=False, clock=clock, console=self._console)
+
+    def __call__(self, *events: ApplyEvent) -> list[str]:
+        """The lines of the picture after these events, blanks at their ends left out."""
+        for event in events:
+            self.live.handle(event)
+        last = RichConsole(file=io.StringIO(), width=100)
+        with last.capture() as captured:
+            last.print(self.live.picture())
+        return [line.rstrip() for line in captured.get().splitlines()]
+
+
+@pytest.fixture
+def screen(clock: Clock) -> Iterator[Screen]:
+    made = Screen(clock)
+    yield made
+    made.live.close()
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def test_each_container_has_a_block_with_its_roles(screen: Screen, clock: Clock) -> None:
+    assert [words(line) for line in screen(ApplyStart("llama", "create"), ApplyProgress("llama", "start"))] == [
+        ["llama", "creating", "0.0s", "start"]
+    ]
+    clock.now = 7.0
+    assert words(screen(ApplyComplete("llama", "create", 7.0))[0]) == ["llama", "creating", "done", "7.0s"]
+    clock.now = 10.0
+    screen(ApplyStart("llama", "configure"), ApplyProgress("llama/base", "Gather facts"))
+    clock.now = 12.0
+    screen(ApplyProgress("llama/base", ""))
+    clock.now = 15.0
+    picture = screen(ApplyProgress("llama/llama_cpp", "install | Unpack the archive"))
+    assert [words(line) for line in picture] == [
+        ["llama", "configuring", "5.0s"],
+        ["✓", "creating", "done", "7.0s"],
+        ["✓", "base", "2.0s"],
+        ["llama_cpp", "install", "0.0s", "Unpack", "the", "archive"],
+    ]
+    clock.now = 75.0
+    assert words(screen()[3]) == ["llama_cpp", "install", "1m", "00s", "Unpack", "the", "archive"]
+    picture = screen(ApplyProgress("llama/llama_cpp", ""), ApplyComplete("llama", "configure", 65.0))
+    assert [words(line) for line in picture] == [
+        ["llama", "configuring", "done", "1m", "05s"],
+        ["✓", "creating", "done", "7.0s"],
+        ["✓", "base", "2.0s"],
+        ["✓", "llama_cpp", "1m", "00s"],
+    ]
+
+
+def test_the_role_that_failed_is_marked_with_its_phase(screen: Screen, clock: Clock) -> None:
+    screen(ApplyStart("llama", "configure"), ApplyProgress("llama/base", "Gather facts"))
+    screen(ApplyProgress("llama/llama_cpp", "service | Start it"))
+    clock.now = 3.0
+    picture = screen(ApplyProgress("llama/llama_cpp", ""), ApplyErrored("llama", "configure", "no\nroom"))
+    clock.now = 90.0
+    assert screen() == picture
+    assert [words(line) for line in picture] == [
+        ["llama", "configuring", "failed", "3.0s", "no\\nroom"],
+        ["✓", "base", "0.0s"],
+        ["✗", "llama_cpp", "service", "3.0s"],
+    ]
+
+
+def test_what_is_only_looked_at_is_done_when_the_display_ends(screen: Screen) -> None:
+    screen(ApplyProgress("llama/llama_cpp", "verify | Ask"), ApplyProgress("llama/llama_cpp", ""))
+    assert words(screen()[1])[:2] == ["llama_cpp", "verify"]
+    screen.live.close()
+    assert words(screen()[1])[:2] == ["✓", "llama_cpp"]
+
+
+def test_an_artifact_is_a_block_of_its_own(screen: Screen) -> None:
+    picture = screen(ApplyStart("llama_cpp", "build"), ApplyProgress("llama_cpp", "compile"))
+    assert [words(line) for line in picture] == [["llama_cpp", "building", "0.0s", "compile"]]
+
+
+def test_names_and_messages_do_not_steer_the_terminal(screen: Screen) -> None:
+    line = screen(ApplyProgress("llama/llama_cpp", "[bold]install | Unpack\033[2J"))[1]
+    assert "[bold]install" in line
+    assert "Unpack\\x1b[2J" in line
+
+
+def test_text_is_printed_above_as_it_is(screen: Screen) -> None:
+    assert screen.live.print_above("Warning: \033[31mred\033[0m [bold]not markup[/bold]")
+    screen.live.close()
+    screen.file.seek(0)
+    assert "[bold]not markup[/bold]" in screen.file.read()
+
+
+def test_a_terminal_without_utf8_gets_plain_marks(clock: Clock) -> None:
+    screen = Screen(clock, encoding="ascii")
+    screen(ApplyStart("llama", "configure"), ApplyProgress("llama/base", "Gather facts"))
+    picture = screen(ApplyComplete("llama", "configure", 1.0))
+    screen.live.close()
+    assert words(picture[1])[:2] == ["+", "base"]
+
+
+def begun(number: int) -> list[ApplyEvent]:
+    name = f"c{number:02}"
+    return [
+        ApplyStart(name, "configure"),
+        ApplyProgress(f"{name}/base", "Gather facts"),
+        ApplyProgress(f"{name}/llama_cpp", "install | Unpack"),
+    ]
+
+
+def test_twenty_containers_fit_in_24_lines(clock: Clock) -> None:
+    screen = Screen(clock, height=24)
+    picture = screen(*(event for number in range(20) for event in begun(number)))
+    assert len(picture) == 20
+    assert words(picture[0]) == ["c00", "configuring", "0.0s", "llama_cpp:", "install:", "Unpack"]
+    picture = screen(*(ApplyComplete(f"c{number:02}", "configure", 1.0) for number in range(12)))
+    assert len(picture) <= 23
+    assert picture[0].strip() == "12 done"
+    assert words(picture[1])[0] == "c12"
+    picture = screen(ApplyErrored("c19", "configure", "no room"))
+    assert any(words(line)[:3] == ["c19", "configuring", "failed"] for line in picture)
+    picture = screen(*(ApplyComplete(f"c{number:02}", "configure", 1.0) for number in range(12, 17)))
+    screen.live.close()
+    assert picture[0].strip() == "17 done"
+    assert sum("✓ base" in line for line in picture) == 3
+
+
+def test_what_failed_is_shown_when_not_even_one_line_each_fits(clock: Clock) -> None:
+    screen = Screen(clock, height=10)
+    screen(*(event for number in range(30) for event in begun(number)))
+    picture = screen(ApplyErrored("c29", "configure", "no room"), ApplyComplete("c03", "configure", 1.0))
+    screen.live.close()
+    assert len(picture) == 9
+    assert words(picture[0])[:3] == ["c29", "configuring", "failed"]
+    assert [line.strip() for line in picture[-2:]] == ["22 more", "1 done"]
 
 
 def test_what_waits_for_others_is_silent(plain: PlainProgress, clock: Clock, said: list[str]) -> None:

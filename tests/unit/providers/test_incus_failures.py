@@ -13,6 +13,8 @@ CASES = {
     "sftp: write /x: disk quota exceeded": "incus storage info fast",
     "UNIQUE constraint failed: instances.project_id, instances.name": "choose another one",
     'Failed to start device "web": listen tcp 0.0.0.0:80: bind: address already in use': "another port",
+    'Snapshot "a" cannot be restored due to subsequent snapshot(s). Set zfs.remove_snapshots to override': "the newer",
+    "setting cgroup item for the container failed": "stop what uses it",
     "newuidmap: write to uid_map failed: Operation not permitted": "provision host prepare",
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from provisioner.providers.incus.translate import address_in, bytes_of, instance_of, request_for
-from provisioner.state import Device, Instance, InstanceKind, Status
+from provisioner.providers.incus.translate import address_in, bytes_of, instance_of, request_for, updated
+from provisioner.state import Device, Instance, InstanceKind, Snapshot, Status
 
 ROOT = {"type": "disk", "path": "/", "pool": "fast"}
 GIB = 2**30
@@ -96,3 +97,46 @@ def test_status_and_address() -> None:
     assert instance_of(echo(request, status="Error"), "box").status is Status.ERROR
     assert address_in({"network": None}) is None
     assert address_in({"network": {"eth0": {"addresses": []}}}) is None
+
+
+PLAIN = Instance("one", "box", "lab", "debian/12")
+VOLUME = Device("data", "volume", {"volume": "v", "path": "/srv", "readonly": "true"})
+FULL = replace(PLAIN, cpu=2, memory=GIB, disk=GIB, nesting=True, devices=(VOLUME,))
+
+
+@pytest.mark.parametrize("before", [PLAIN, FULL], ids=["plain", "full"])
+@pytest.mark.parametrize(
+    "after", [PLAIN, FULL, replace(FULL, disk=2 * GIB), replace(FULL, devices=())], ids=["plain", "full", "disk", "no"]
+)
+def test_an_updated_container_is_what_was_asked_for(before: Instance, after: Instance) -> None:
+    body = echo(request_for(before, ROOT, "slow"))
+    changed = updated(body, after, ROOT, "slow")
+    assert instance_of(changed, "box") == after
+    assert (changed == body) is (before == after)
+    assert ("root" in changed["devices"]) is (after.disk is not None)
+
+
+def test_what_others_have_added_outlives_an_update() -> None:
+    body = echo(request_for(FULL, ROOT, "slow"))
+    body["config"]["user.theirs"] = "kept"
+    body["devices"]["card"] = {"type": "gpu"}
+    body["devices"]["data"]["io.bus"] = "theirs"
+    body["devices"]["root"]["limits.read"] = "30MB"
+    changed = updated(body, replace(FULL, memory=2 * GIB), ROOT, "slow")
+    assert changed["devices"] == body["devices"]
+    assert changed["config"] == body["config"] | {"limits.memory": str(2 * GIB)}
+    smaller = updated(body, PLAIN, ROOT, "slow")["devices"]
+    assert smaller == {"card": {"type": "gpu"}, "root": {**ROOT, "limits.read": "30MB"}}
+
+
+def test_a_profile_s_root_disk_of_a_size_comes_back() -> None:
+    root = {**ROOT, "size": "5GiB"}
+    body = echo(request_for(FULL, root, "slow"))
+    assert updated(body, PLAIN, root, "slow")["devices"] == {}
+
+
+def test_snapshots_are_in_the_order_of_their_times() -> None:
+    times = {"c": "2026-11-20T13:56:29.9Z", "a": "2026-11-20T13:56:29.95Z", "b": "2026-11-20T13:56:30Z"}
+    kept = [{"name": f"one/{name}", "created_at": times[name]} for name in "abc"]
+    found = instance_of(echo(request_for(PLAIN, ROOT, "p"), snapshots=kept), "box")
+    assert found.snapshots == tuple(Snapshot(name, times[name]) for name in "cab")

@@ -38,11 +38,13 @@ class FakeProvider(Snapshots, Locks, Provider):
         if not self.available:
             raise UnavailableError(f"Unable to reach host {self.host}", resolution="Set its attribute `available`.")
 
-    def observe(self, lab: str) -> Fleet:
+    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
         """The containers of ``lab``; all others are strangers."""
         self.check_available()
         with self._lock:
             ours = [one.instance for one in self.containers.values() if one.instance.lab == lab]
+            if not detailed:
+                ours = [replace(one, address=None, snapshots=()) for one in ours]
             names = frozenset(self.containers) - {one.name for one in ours}
             complete = frozenset(name for name, volume in self.volumes.items() if volume.ready)
         state = HostState(self.host, strangers=names, images=frozenset(self.images), volumes=complete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,8 @@ from provisioner.providers.incus.translate import LAB, instance_of, request_for,
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Execution, Fleet, HostState, Instance, Snapshot
 
+_PARALLEL = 10
+
 
 class IncusProvider(IncusHost, Provider):
     """One Incus host, reached through its unix socket; one object serves many threads."""
@@ -26,14 +29,16 @@ class IncusProvider(IncusHost, Provider):
         with failures.reachable(self.endpoint):
             self._client.get()
 
-    def observe(self, lab: str) -> Fleet:
-        """The containers of ``lab`` as they are now, in one recursive call, and what else the host has."""
+    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
+        """The containers of ``lab`` as they are now, and what else the host has."""
         with failures.reachable(self.endpoint):
-            found = self._complete(self._client.get("instances", recursion="2"))
+            found = self._complete(self._client.get("instances", recursion="1"))
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
             complete = volumes.ready(self._client, self._pool)
-        ours = sorted((one for one in found if one["config"].get(LAB) == lab), key=lambda one: str(one["name"]))
+            ours = sorted((one for one in found if one["config"].get(LAB) == lab), key=lambda one: str(one["name"]))
+            if detailed:
+                ours = self._detailed(ours)
         state = HostState(
             name=self.host,
             architecture=server["environment"]["kernel_architecture"],
@@ -237,19 +242,16 @@ class IncusProvider(IncusHost, Provider):
             ends = attach.Ends(stdin, stdout, stderr, terminal)
             return attach.attach(self.endpoint, name, command, ends, environment)
 
+    def _detailed(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The same with their states and snapshots, each asked for by its name.
+
+        A listing with the states of all fails as a whole when any container of the host just starts or stops.
+        """
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            seen = pool.map(lambda one: self._whole(one["name"]), found)
+            return [one for one in seen if one is not None]
+
     def _complete(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The containers with their marks: one that is just starting or stopping is listed as an error without any."""
-        plain = (
-            one if one["config"] is not None else self._client.find("instances", one["name"], recursion="1")
-            for one in found
-        )
+        plain = (one if one["config"] is not None else self._without_state(one["name"]) for one in found)
         return [one for one in plain if one is not None]
-
-    def _require_image(self, instance: Instance) -> None:
-        if self._client.find("images", "aliases", instance.image) is None:
-            there = sorted(one["name"] for one in self._client.get("images", "aliases", recursion="1"))
-            raise ProviderError(
-                f"Unable to create container {instance.name}: image {instance.image} not found",
-                details="Images there: " + (", ".join(there) or "none"),
-                resolution=f"Run: sudo provision host prepare --image {instance.image}",
-            )

@@ -16,6 +16,7 @@ from provisioner.state import Instance
 
 PROFILE = "default"
 _STOP_BY_FORCE_S = 30
+_JUST_CHANGING = "Invalid PID"
 
 
 class IncusHost:
@@ -43,7 +44,23 @@ class IncusHost:
                 raise
 
     def _read(self, name: str) -> Instance:
-        return instance_of(self._client.get("instances", name, recursion="1"), self.host)
+        return instance_of(self._whole(name) or self._client.get("instances", name), self.host)
+
+    def _whole(self, name: str) -> Mapping[str, Any] | None:
+        """What Incus says of a container with its state and snapshots; None when there is none."""
+        try:
+            found: Mapping[str, Any] | None = self._client.find("instances", name, recursion="1")
+        except WireError as error:
+            if _JUST_CHANGING not in str(error):
+                raise
+            return self._without_state(name)
+        return found
+
+    def _without_state(self, name: str) -> Mapping[str, Any] | None:
+        """The same of one whose state Incus cannot tell: it is just starting or stopping."""
+        found = self._client.find("instances", name)
+        kept = self._client.find("instances", name, "snapshots", recursion="1")
+        return None if found is None else {**found, "snapshots": kept}
 
     def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
         """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
@@ -62,6 +79,15 @@ class IncusHost:
         if not found:
             raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
         return found
+
+    def _require_image(self, instance: Instance) -> None:
+        if self._client.find("images", "aliases", instance.image) is None:
+            there = sorted(one["name"] for one in self._client.get("images", "aliases", recursion="1"))
+            raise ProviderError(
+                f"Unable to create container {instance.name}: image {instance.image} not found",
+                details="Images there: " + (", ".join(there) or "none"),
+                resolution=f"Run: sudo provision host prepare --image {instance.image}",
+            )
 
     @cached_property
     def _root_disk(self) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ _ATTEMPTS = 5
 def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
     """Make it; False when the name is taken."""
     try:
-        client.change("post", "profiles", body={"name": name, **_body(properties)})
+        client.write("post", "profiles", body={"name": name, **_body(properties)})
     except WireError as error:
         if failures.is_name_clash(error):
             return False
@@ -39,7 +39,7 @@ def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
             found, tag = client.get_tagged("profiles", name)
             if _properties(found).get("nonce") != properties.get("nonce"):
                 return False
-            client.change("put", "profiles", name, body=_body(properties), tag=tag)
+            client.write("put", "profiles", name, body=_body(properties), tag=tag)
         except WireError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return False
@@ -53,7 +53,7 @@ def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 def delete(client: Client, name: str) -> None:
     """Delete it; a missing one is success."""
     try:
-        client.change("delete", "profiles", name)
+        client.write("delete", "profiles", name)
     except WireError as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise

@@ -83,7 +83,8 @@ def restore(client: Client, pool: str, volume: str, digest: str, source: Path) -
 
 def _is_in_a_snapshot(client: Client, pool: str, volume: str) -> bool:
     """Whether going back to a snapshot would need the volume; Incus counts containers only."""
-    kept = (one for box in client.get("instances", recursion="2") for one in box.get("snapshots") or ())
+    names = (box["name"] for box in client.get("instances", recursion="1"))
+    kept = (one for name in names for one in client.find("instances", name, "snapshots", recursion="1") or ())
     devices = (device for one in kept for device in one["devices"].values())
     return any((one.get("pool"), one.get("source")) == (pool, volume) for one in devices)
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from provisioner.report.graph.topology import LAN, Box, Edge, Graph, Outside, Service
+from provisioner.report.style import safe_line
 
 HEAD = 44
 """Height of a service's card without its aliases, of a model and of an upstream."""
@@ -21,8 +22,10 @@ FRAME_HEAD = 34
 FRAME_PADDING = 16
 BAND_GAP = 26
 WAY = 12
+SLACK = 10
+"""So much may things of a band move down to meet their lines."""
 TOP = 72
-LETTER = 7.3
+LETTER = 8.0
 SHORTEST = 150
 LONGEST = 34
 """So many letters of a text are shown."""
@@ -62,8 +65,9 @@ class Arrangement:
 
 
 def shown(text: str) -> str:
-    """``text``, shortened where it would make the drawing too wide."""
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    """``text`` on one line, what cannot be seen written out, shortened where it would make the drawing too wide."""
+    safe = safe_line(text)
+    return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
 
 
 def text_width(text: str) -> float:
@@ -174,7 +178,7 @@ def _stacks(arrangement: Arrangement) -> dict[tuple[int, int], list[Item]]:
 def _bands(stacks: Mapping[tuple[int, int], Sequence[Item]], number: int) -> list[tuple[float, float]]:
     heights = [0.0] * number
     for (band, _), stack in stacks.items():
-        heights[band] = max(heights[band], _height(stack))
+        heights[band] = max(heights[band], _height(stack) + SLACK)
     bands, y = [], float(TOP)
     for band, height in enumerate(heights):
         bands.append((y + FRAME_HEAD, y + FRAME_HEAD + height))
@@ -188,7 +192,7 @@ def _height(stack: Sequence[Item]) -> float:
 
 
 def _centre(stack: Sequence[Item], top: float, bottom: float) -> None:
-    y = (top + bottom - _height(stack)) / 2
+    y = (top + bottom - SLACK - _height(stack)) / 2
     for one in stack:
         one.y = y
         y += one.height + GAP

@@ -1,0 +1,58 @@
+"""The goals, each with where it comes from, and whether measured rows reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.measuring import Row
+
+SIZES = (1, 5, 20)
+"""Containers of the labs that are measured."""
+ISSUE_3 = "issue 3, Speed"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The median of a row of a benchmark must not be above ``limit``; fewer than ``runs`` prove nothing."""
+
+    benchmark: str
+    row: str
+    limit: float
+    runs: int = 5
+    source: str = ISSUE_3
+
+    def miss(self, rows: Sequence[Row]) -> str:
+        """Why the goal is missed; nothing when it is reached. What was not measured is missed, too."""
+        found = next((one for one in rows if one.what == self.row), None)
+        if found is None or not found.values:
+            why = found.why_not if found else "there is no such row"
+            return f"{self.row}: not measured ({why}); the goal is {self.limit:g} ({self.source})"
+        words = f"{self.row}: {found.median:.3f} {found.unit}, the goal is {self.limit:g} ({self.source})"
+        if len(found.values) < self.runs:
+            return f"{words}; {len(found.values)} runs are too few, {self.runs} are needed"
+        return words if found.median > self.limit else ""
+
+
+GOALS = (
+    Goal("noop", "no-op, 1: up / ansible-playbook", 0.05),
+    Goal("noop", "no-op, 5: up / ansible-playbook", 0.05),
+    Goal("noop", "no-op, 20: up / ansible-playbook", 0.05, runs=1),  # ansible-playbook takes minutes there
+    *(Goal("noop", f"no-op, {size}: up / pyinfra", 0.25) for size in SIZES),
+    *(Goal("noop", f"no-op, {size}: up / (2 x true + start)", 1.0) for size in SIZES),
+    Goal("noop", "no-op: 20 / 1", 6.0),
+    *(Goal("noop", f"no-op, {size}: sent per container", 16.0, runs=1) for size in SIZES),
+    Goal("changed", "changed, 1: up / ansible-playbook", 1.10),
+    Goal("changed", "changed, 5: up / ansible-playbook", 1.10),
+    Goal("changed", "one drifted of 5: containers that Ansible ran in", 1.0),
+    Goal("memory", "no-op, 1: memory", 150.0),
+    Goal("memory", "changed, 1: memory", 150.0),
+    Goal("memory", "no-op, 20: memory", 450.0),
+    Goal("memory", "changed, 20: memory", 450.0, runs=1),  # takes minutes
+)
+
+
+def misses(rows: Sequence[Row], benchmarks: Iterable[str], goals: Sequence[Goal] = GOALS) -> list[str]:
+    """A line for every goal of the ``benchmarks`` that is missed."""
+    named = frozenset(benchmarks)
+    return [text for goal in goals if goal.benchmark in named and (text := goal.miss(rows))]

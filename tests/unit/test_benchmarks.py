@@ -1,0 +1,144 @@
+"""The gate of the benchmarks: a missed goal is named, and every goal speaks of a row that is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import changed, memory, noop
+from benchmarks.goals import GOALS, SIZES, Goal, misses
+from benchmarks.labs import BenchLab, Labs
+from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
+
+GOAL = Goal("noop", "a / b", 0.5)
+
+
+def row(*values: float, what: str = "a / b") -> Row:
+    return Row(what, values, "x", why_not="" if values else "pip cannot reach its index")
+
+
+def test_a_goal_that_is_reached_is_no_miss() -> None:
+    assert misses([row(0.1, 0.2, 0.5, 9.0, 0.3)], ["noop"], [GOAL]) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([row(0.6, 0.6, 0.6, 0.1, 0.1)], "a / b: 0.600 x, the goal is 0.5"),
+        ([row(0.1, 0.1)], "2 runs are too few, 5 are needed"),
+        ([row()], "not measured (pip cannot reach its index)"),
+        ([row(0.1, what="other")], "there is no such row"),
+    ],
+)
+def test_what_misses_a_goal_is_named(rows: list[Row], words: str) -> None:
+    (line,) = misses(rows, ["noop"], [GOAL])
+    assert words in line
+    assert "issue 3" in line
+
+
+def test_goals_of_benchmarks_that_were_not_asked_for_are_not_judged() -> None:
+    assert misses([], ["memory"], [GOAL]) == []
+
+
+@pytest.mark.parametrize(("value", "code"), [(0.04, 0), (0.06, 1)])
+def test_the_gate_ends_with_1_when_a_goal_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: float, code: int
+) -> None:
+    rows = [row(*[value] * 5, what=one.row) for one in GOALS if one.benchmark == "noop"]
+    monkeypatch.setattr(command, "BENCHMARKS", {"noop": lambda _labs, _rounds: rows})
+    assert command.main(["--gate", "noop"]) == code
+    said = capsys.readouterr().err
+    assert said.count("missed: no-op, 1: up / ansible-playbook") == code
+    assert "up / pyinfra" not in said
+
+
+def test_ways_take_turns_and_ratios_are_of_the_same_round() -> None:
+    order: list[str] = []
+
+    def way(name: str, rounds: int) -> Way:
+        return Way(name, lambda: order.append(name) or Cost(float(len(order)), 1.0), rounds)  # type: ignore[func-returns-value]
+
+    taken = in_turns([way("a", 3), way("b", 1)])
+    assert order == ["a", "b", "a", "a"]
+    assert ratio_row("a / b", taken["a"], taken["b"]).values == [0.5]
+
+
+def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {"noop": _noop_rows(monkeypatch), "changed": _changed_rows(monkeypatch)}
+    monkeypatch.setattr(memory, "_peak", lambda *_: 100.0)
+    measured["memory"] = memory.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
+    for goal in GOALS:
+        assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
+
+
+def test_memory_is_that_of_the_whole_tree_of_processes() -> None:
+    child = "x = bytearray(60_000_000); print(1, flush=True); input()"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        tree = memory._tree(running.pid)
+        held = sum(map(memory._pss_mb, tree))
+        running.communicate("\n")
+    assert len(tree) == 2
+    assert 60 < held < 200
+
+
+def test_what_is_sent_is_counted() -> None:
+    root = Path(__file__).resolve().parents[2]
+    program = [sys.executable, "-m", "benchmarks.sent", "--version"]
+    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-1] == "0"
+
+
+def _noop_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    monkeypatch.setattr(noop._Bench, "ways", lambda bench, _rounds: [Way(name, _cost, 1) for name in _names(bench)])
+    monkeypatch.setattr(noop, "cost", lambda *_: Cost(1.0, 1.0, "No changes\n4000\n"))
+    return noop.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5, SIZES)
+
+
+def _names(bench: noop._Bench) -> list[str]:
+    return [bench._key(way) for way in (noop.UP, noop.ANSIBLE, noop.TRUE, noop.START, noop.PYINFRA)]
+
+
+def _changed_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    monkeypatch.setattr(
+        changed, "ByHand", lambda _lab: SimpleNamespace(render=lambda: None, play=lambda *_: Cost(1.0, 1.0))
+    )
+    return changed.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
+
+
+def _cost() -> Cost:
+    return Cost(1.0, 1.0, "0.1")
+
+
+class _FakeLab(BenchLab):
+    """A lab of no containers at all."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.folder = Path()
+        self.containers = [f"c{number}" for number in range(size)]
+
+    def write(self, parallel: int = 1) -> None:
+        """Nothing is written."""
+
+    def settle(self) -> None:
+        """Nothing is to be settled."""
+
+    def inside(self, *_: Any) -> bytes:
+        """Nothing is inside."""
+        return b""
+
+    def provision(self, *_: str) -> Cost:
+        """What one container's configuration says."""
+        return Cost(1.0, 1.0, json.dumps({"type": "apply_start", "action": "configure", "target": "c0"}))
