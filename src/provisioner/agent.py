@@ -124,7 +124,8 @@ def _change(kind: Any, field: str, was: Any, now: Any) -> str:
     if field == "content":
         return f"points to {now}, pointed to {was}" if kind == "link" else "edited"
     if field == "files":
-        return "has not read its files as they are" if now == "older" else "was started after its files were written"
+        words = {"": "has no process", "older": "has not read its files as they are"}
+        return words.get(now, "was started after its files were written")
     return f"{field} is {'none' if now == '' else now}, was {'none' if was == '' else was}"
 
 
@@ -210,6 +211,8 @@ def _file_of(role: str) -> str:
 def read_stamp(role: str, of: str) -> dict[str, Any]:
     """The role's stamp, or ``{"problem": words}`` for one that does not count."""
     try:
+        if not stat.S_ISREG(os.lstat(_file_of(role)).st_mode):
+            return {"problem": "its stamp cannot be read"}  # to open a pipe would be to wait for ever
         with open(_file_of(role), "rb") as file:
             stamp: dict[str, Any] = json.loads(file.read())
         version = int(stamp["version"])

@@ -20,7 +20,9 @@ TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0
 """Every byte of every model is read."""
 PARALLEL = 20
-COMMAND_NOT_FOUND = 127
+DETAILS_CHARACTERS = 2000
+NO_PYTHON = {126: "python3 cannot be run", 127: "python3 is missing"}
+"""What an exit code of the call itself says."""
 MANIFEST = "MANIFEST.sha256"
 """Every artifact has one at its top."""
 _START = (
@@ -54,7 +56,7 @@ def write_stamps(
     def write(name: str) -> tuple[str, str]:
         stamps = [stamp_for(one, lab, ansible, secrets.token_hex(16)) for one in by_container[name]]
         answer = _asked(providers[hosts[name]], name, {"do": "stamp", "stamps": stamps}, TIMEOUT_S)
-        return name, "python3 is missing" if answer is None else answer.get("problem", "")
+        return name, answer if isinstance(answer, str) else answer.get("problem", "")
 
     return {name: problem for name, problem in _each(list(by_container), write) if problem}
 
@@ -79,8 +81,8 @@ def _look(instance: Instance, provider: Provider, *, full: bool) -> list[Fact]:
         "manifests": [f"{path}/{MANIFEST}" for path in volumes] if full else [],
     }
     answer = _asked(provider, instance.name, request, FULL_TIMEOUT_S if full else TIMEOUT_S)
-    if answer is None:
-        return [Fact(instance.name, "agent", "python3 is missing")]
+    if isinstance(answer, str):
+        return [Fact(instance.name, "agent", answer)]
     return [
         *(Fact(f"{instance.name}/{role}", "stamp", stamp) for role, stamp in answer["stamps"].items()),
         *(Fact(address, name, value) for name in ("unit", "health") for address, value in answer[name].items()),
@@ -89,17 +91,24 @@ def _look(instance: Instance, provider: Provider, *, full: bool) -> list[Fact]:
     ]
 
 
-def _asked(provider: Provider, name: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | None:
-    """The agent's answer; None when there is no python3 to run it."""
+def _asked(provider: Provider, name: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | str:
+    """The agent's answer; in words why there is no python3 to run it."""
     payload = zlib.compress(Path(agent.__file__).read_bytes()) + json.dumps(request).encode()
     ran = provider.execute(name, ["python3", "-IS", "-c", _START], stdin=payload, timeout_s=timeout_s)
-    if ran.returncode == COMMAND_NOT_FOUND:
-        return None
+    if ran.returncode in NO_PYTHON:
+        return NO_PYTHON[ran.returncode]
     if ran.returncode != 0:
-        raise ProviderError(
-            f"Unable to look into container {name}",
-            details=ran.stderr.decode(errors="replace").strip(),
-            resolution=f"Look at it with: provision exec {name}",
-        )
-    answer: dict[str, Any] = json.loads(ran.stdout)
+        raise _unreadable(name, ran.stderr)
+    try:
+        answer: dict[str, Any] = json.loads(ran.stdout)
+    except ValueError as error:
+        raise _unreadable(name, ran.stdout or b"python3 said nothing") from error
     return answer
+
+
+def _unreadable(name: str, words: bytes) -> ProviderError:
+    return ProviderError(
+        f"Unable to look into container {name}",
+        details=words.decode(errors="replace").strip()[-DETAILS_CHARACTERS:],
+        resolution=f"Look at it with: provision exec {name}",
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -30,12 +30,23 @@ containers:
       litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny] }} }}
 """
 PYTHON = "/usr/bin/python3"
-NO_PYTHON = "python3 is missing"
+NO_PYTHON = frozenset({"python3 is missing", "python3 cannot be run"})
+"""What is said of every role of a container into which nobody can look."""
 STRANGER = "1"
 """A user and a group that no service of ours runs as: daemon."""
 FIXED = "what cannot be written to is covered by a mount, and nothing can be mounted in the place of a link or a folder"
 """Why what is mounted read-only has fewer changes: ``replaced by a link`` and ``replaced by a folder`` are left out."""
+SETTLE_TIMEOUT_S = 120.0
+POLL_S = 0.2
 STALE = "has not read its files as they are"
+
+
+def wait_until(is_true: Callable[[], bool], timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+    """Return as soon as it is true; fail when it does not become so in time."""
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(POLL_S)
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class Mutation:
     change: str
     undo: str
     words: str
+    bare: str = ""
+    """The change alone, for a thing that is not put aside before."""
+    is_mounted: bool = False
 
     def __str__(self) -> str:
         return f"{self.address} {self.name} {self.what}".replace("/", "|")
@@ -57,6 +71,13 @@ class Mutation:
     def container(self) -> str:
         """Where it is done."""
         return self.address.partition("/")[0]
+
+    def is_told_by(self, found: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether the reasons of its role name the thing and say what has become of it."""
+        reasons = found.get(self.address, ())
+        return any(
+            one in NO_PYTHON if self.words in NO_PYTHON else self.name in one and self.words in one for one in reasons
+        )
 
 
 class DriftLab(Lab):
@@ -91,16 +112,21 @@ class DriftLab(Lab):
 
     def mutations(self) -> list[Mutation]:
         """Every change of everything that the stamps of the running containers name."""
-        return [one for name in (ENGINE, GATEWAY) for stamp in self.stamps(name) for one in self._of(name, stamp)]
+        self._all = [one for name in (ENGINE, GATEWAY) for stamp in self.stamps(name) for one in self._of(name, stamp)]
+        return self._all
 
-    @contextmanager
-    def changed(self, mutation: Mutation) -> Iterator[None]:
-        """The change, and its way back."""
-        self.sh(mutation.container, mutation.change)
-        try:
-            yield
-        finally:
-            self.sh(mutation.container, mutation.undo)
+    def affected(self, mutation: Mutation) -> set[str]:
+        """What has to be run for it: its own role; without python3, which looks, every role of the container."""
+        if mutation.words not in NO_PYTHON:
+            return {mutation.address}
+        return {one.address for one in self._all if one.container == mutation.container}
+
+    def settled(self) -> dict[str, tuple[str, ...]]:
+        """What a look says once services that were started a moment ago have come up."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while (found := self.look()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return found
 
     def logs(self) -> set[str]:
         """The names of the logs of playbooks that were run."""
@@ -155,7 +181,7 @@ def _without_content(kind: str, things: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one and [*one[:4], one[4] if one[0] == "link" else ""] for name, one in things.items()}
 
 
-def _bits(address: str, path: str, state: list[Any], there: str) -> Iterator[tuple[str, str, str]]:
+def _bits(address: str, state: list[Any], there: str) -> Iterator[tuple[str, str, str]]:
     """What can be changed on a copy of a thing that lies ``there``: what, shell, words."""
     _kind, mode, owner, group, _content = state
     assert STRANGER not in (str(owner), str(group)), address
@@ -173,15 +199,15 @@ def _replaced(address: str, path: str, state: list[Any]) -> Iterator[Mutation]:
     aside, back = f"mv {path} {kept}", f"rm -rf {path}; mv {kept} {path}"
     is_python = path == PYTHON
 
-    def made(what: str, script: str, words: str) -> Mutation:
-        return Mutation(address, "paths", path, what, f"{aside}; {script}", back, words)
+    def made(what: str, script: str, words: str, bare: str = "") -> Mutation:
+        return Mutation(address, "paths", path, what, f"{aside}; {script}", back, words, bare)
 
-    for what, script, words in _bits(address, path, state, path):
-        yield made(what, f"cp -a {kept} {path}; {script}", words)
-    yield made("deleted", ":", NO_PYTHON if is_python else "is gone")
-    yield made("replaced by a fifo", f"mkfifo {path}", "cannot be run" if is_python else "type is special file")
+    for what, script, words in _bits(address, state, path):
+        yield made(what, f"cp -a {kept} {path}; {script}", words, script)
+    yield made("deleted", ":", "python3 is missing" if is_python else "is gone", f"rm -rf {path}")
+    yield made("replaced by a fifo", f"mkfifo {path}", "python3 cannot be run" if is_python else "type is special file")
     if state[0] != "folder":
-        yield made("replaced by a folder", f"mkdir {path}", "cannot be run" if is_python else "type is folder")
+        yield made("replaced by a folder", f"mkdir {path}", "python3 cannot be run" if is_python else "type is folder")
     if state[0] == "link":
         yield made("pointed elsewhere", f"ln -s $(readlink -f {kept}) {path}", "points to")
         yield made("replaced by a file", f"cp -L {kept} {path}", "type is file")
@@ -193,14 +219,15 @@ def _covered(address: str, path: str, state: list[Any]) -> Iterator[Mutation]:
     """What is mounted read-only (see ``FIXED``): something else is mounted over it, in this container only."""
     other = "/run/drift/other"
     back = f"umount {path}; rm -rf /run/drift"
-    for what, script, words in _bits(address, path, state, other):
+    for what, script, words in _bits(address, state, other):
         change = f"mkdir -p /run/drift; cp -a {path} {other}; {script}; mount --bind {other} {path}"
-        yield Mutation(address, "paths", path, what, change, back, words)
+        yield Mutation(address, "paths", path, what, change, back, words, is_mounted=True)
     change = f"mkdir -p /run/drift; mkfifo {other}; mount --bind {other} {path}"
-    yield Mutation(address, "paths", path, "replaced by a fifo", change, back, "type is special file")
+    yield Mutation(address, "paths", path, "replaced by a fifo", change, back, "type is special file", is_mounted=True)
     folder = PurePosixPath(path).parent
     change = f"mkdir -p {other}; mount --bind {other} {folder}"
-    yield Mutation(address, "paths", path, "deleted", change, f"umount {folder}; rm -rf /run/drift", "is gone")
+    back = f"umount {folder}; rm -rf /run/drift"
+    yield Mutation(address, "paths", path, "deleted", change, back, "is gone", is_mounted=True)
 
 
 def _venv(address: str, path: str) -> Iterator[Mutation]:
@@ -210,7 +237,8 @@ def _venv(address: str, path: str) -> Iterator[Mutation]:
         ("emptied", other, "is gone"),
     ):
         change = f"mkdir -p {made}; mount --bind {other} {path}/lib"
-        yield Mutation(address, "venvs", path, what, change, f"umount {path}/lib; rm -rf /run/drift", words)
+        back = f"umount {path}/lib; rm -rf /run/drift"
+        yield Mutation(address, "venvs", path, what, change, back, words, is_mounted=True)
 
 
 def _package(address: str, name: str) -> Iterator[Mutation]:
@@ -221,7 +249,7 @@ def _package(address: str, name: str) -> Iterator[Mutation]:
         ("another version", "s/^Version: .*/Version: 99.1/", "is version 99.1"),
     ):
         change = f"cp -a {status} {status}.kept; sed -i '/^Package: {name}$/,/^$/{line}' {status}"
-        yield Mutation(address, "packages", name, what, change, f"mv {status}.kept {status}", words)
+        yield Mutation(address, "packages", name, what, change, f"mv {status}.kept {status}", words, change)
 
 
 def _unit(address: str, name: str, state: list[Any], read: str) -> Iterator[Mutation]:
@@ -250,7 +278,7 @@ def _unit(address: str, name: str, state: list[Any], read: str) -> Iterator[Muta
         ),
         ("stopped", f"systemctl stop {name}", f"systemctl start {name}", "state is inactive"),
     ):
-        yield Mutation(address, "units", name, what, change, undo, words)
+        yield Mutation(address, "units", name, what, change, undo, words, change)
 
 
 def _user(address: str, name: str, state: list[Any]) -> Iterator[Mutation]:
@@ -266,4 +294,4 @@ def _user(address: str, name: str, state: list[Any]) -> Iterator[Mutation]:
         ("another id", f"sed -Ei '{field % (name, 1, '4242')}' /etc/passwd", f"id is 4242, was {state[0]}"),
         ("in a further group", f"usermod --append --groups daemon {name}", "groups is"),
     ):
-        yield Mutation(address, "users", name, what, f"{keep}; {script}", back, words)
+        yield Mutation(address, "users", name, what, f"{keep}; {script}", back, words, script)

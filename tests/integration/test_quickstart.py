@@ -92,12 +92,25 @@ def test_status_says_that_all_is_well(lab: Lab) -> None:
         ]
 
 
-def test_a_second_up_changes_nothing(lab: Lab) -> None:
-    before = lab.made()
+def site_logs(lab: Lab) -> list[Path]:
+    """What Ansible said, the newest last."""
+    return sorted((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
+
+
+def test_a_second_up_looks_and_runs_no_ansible(lab: Lab) -> None:
+    before = site_logs(lab)
     assert lab.provision("plan", "--detailed-exitcode").code == 0
-    ran = lab.provision("up", "--yes")
+    ran = lab.provision("up")
     assert ran.code == 0, ran.out + ran.err
-    log = max((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
+    assert "ok   gateway/litellm: works" in ran.out
+    assert site_logs(lab) == before
+
+
+def test_a_full_up_changes_nothing(lab: Lab) -> None:
+    before = lab.made()
+    ran = lab.provision("up", "--yes", "--full")
+    assert ran.code == 0, ran.out + ran.err
+    log = site_logs(lab)[-1]
     recap = [line for line in log.read_text(encoding="utf-8").splitlines() if "changed=" in line]
     assert len(recap) == 3
     assert [line for line in recap if "changed=0" not in line] == []
@@ -151,14 +164,25 @@ def test_up_mends_it_and_verify_agrees(lab: Lab) -> None:
     assert int(lab.ask("gateway", 4000, "fast", MASTER_KEY).headers.get("x-litellm-attempted-fallbacks", 0)) == 0
 
 
-def test_a_changed_value_is_found_and_refused_clearly(lab: Lab) -> None:
+def test_a_changed_size_is_changed_while_the_service_runs(lab: Lab) -> None:
+    pid = lab.incus("exec", "spare", "--", "systemctl", "show", "-P", "MainPID", "llama-server")
     lab.write(FILE.replace("spare: { image:", "spare: { memory: 3GiB, image:"))
     assert lab.provision("plan", "--detailed-exitcode").code == 2
     ran = lab.provision("up", "--yes")
     lab.write()
+    assert ran.code == 0, ran.out + ran.err
+    assert lab.incus("config", "get", "spare", "limits.memory").strip() == str(3 * 1024**3)
+    assert lab.incus("exec", "spare", "--", "systemctl", "show", "-P", "MainPID", "llama-server") == pid
+
+
+def test_another_image_is_a_replacement_that_has_to_be_named(lab: Lab) -> None:
+    born = [one["created_at"] for one in lab.made()]
+    lab.write(FILE.replace("llama: { image: IMAGE", "llama: { image: debian/13"))
+    ran = lab.provision("up", "--yes")
+    lab.write()
     assert ran.code == 4
-    assert "memory changed in the file" in ran.err + ran.out
-    assert lab.incus("config", "get", "spare", "limits.memory").strip() == str(2 * 1024**3)
+    assert "--replace llama" in ran.err
+    assert [one["created_at"] for one in lab.made()] == born
 
 
 def test_a_strangers_name_is_refused_and_the_stranger_left_alone(lab: Lab) -> None:

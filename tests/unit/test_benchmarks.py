@@ -16,6 +16,7 @@ from benchmarks import changed, memory, noop
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
+from benchmarks.spans import WHOLE
 
 GOAL = Goal("noop", "a / b", 0.5)
 
@@ -98,6 +99,13 @@ def test_what_is_sent_is_counted() -> None:
     program = [sys.executable, "-m", "benchmarks.sent", "--version"]
     told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True).stdout
     assert told.splitlines()[-1] == "0"
+
+
+def test_every_part_of_a_noop_is_a_function_that_there_is() -> None:
+    root = Path(__file__).resolve().parents[2]
+    program = [sys.executable, "-m", "benchmarks.spans", "--version"]
+    told = subprocess.run(program, cwd=root, capture_output=True, text=True, check=True).stdout
+    assert list(json.loads(told.splitlines()[-1])) == [WHOLE]
 
 
 def _noop_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from provisioner.errors import ProviderError
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import attach, execute, failures, files, locks, ready, snapshots, volumes
+from provisioner.providers.incus import execute, failures, files, locks, ready, snapshots, volumes
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.host import IncusHost
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
@@ -238,6 +238,8 @@ class IncusProvider(IncusHost, Provider):
         environment: Mapping[str, str] | None = None,
     ) -> int:
         """Run ``command`` as root in the container, its streams joined to ours while it runs."""
+        from provisioner.providers.incus import attach  # a terminal is nothing that every run needs
+
         with self._worded(f"Unable to run {command[0]} in container {name}"):
             ends = attach.Ends(stdin, stdout, stderr, terminal)
             return attach.attach(self.endpoint, name, command, ends, environment)

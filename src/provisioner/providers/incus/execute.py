@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ def run(
     """Run ``command`` as root in ``name``; ``WireError`` when Incus refuses, ``ExecutionTimeoutError`` after a kill."""
     variables = dict(environment or {})
     if timeout_s is not None:
-        variables[_MARK] = str(uuid.uuid4())
+        variables[_MARK] = os.urandom(16).hex()
     request = _Request(endpoint, name, command, stdin, variables, timeout_s)
     try:
         return _attempts(request)

@@ -1,0 +1,223 @@
+"""What people do to a lab behind provision's back, and two of them at once: named, mended, or refused in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.drift_lab import wait_until
+from tests.integration.quickstart_lab import Lab
+from tests.lab import remains
+from tests.lab.incus import LAB, ROOT, RUN, prepare, take_down, turn
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus]
+
+NAME = "hand"
+FILE = f"""
+name: {NAME}
+containers:
+  hand-one: {{ cpu: 1, memory: 512MiB }}
+"""
+PROVISION = str(Path(sys.executable).parent / "provision")
+WRONG_S = 600
+USER, UID = "provisioner-hand", 64242
+WRONG_CLOCK = f"""
+import datetime, time
+_time, _now = time.time, datetime.datetime
+time.time = lambda: _time() + {WRONG_S}
+class Wrong(_now):
+    @classmethod
+    def now(cls, tz=None):
+        return _now.now(tz) + datetime.timedelta(seconds={WRONG_S})
+datetime.datetime = Wrong
+"""
+"""A ``sitecustomize`` that makes every Python program's clock go ten minutes fast; timestamps of files stay right."""
+
+
+@pytest.fixture(scope="module")
+def shared(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    yield lab
+    lab.write(FILE)
+    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+@pytest.fixture
+def lab(shared: Lab) -> Lab:
+    """A lab of one container without services, up."""
+    shared.write(FILE)
+    for stray in ("hand-one", "hand-other"):
+        if shared.incus("list", "--format", "csv", "--columns", "n", f"^{stray}$"):
+            shared.incus("config", "set", stray, f"user.provisioner.lab={NAME}")
+    ran = shared.provision("up", "--yes", "--prune")
+    assert ran.code == 0, ran.out + ran.err
+    return shared
+
+
+def changes(lab: Lab) -> set[tuple[str, str]]:
+    """What is planned: target and action."""
+    ran = lab.provision("plan", "--json")
+    return {(line["target"], line["action"]) for line in ran.lines if line["type"] == "planned_change"}
+
+
+def created(lab: Lab) -> dict[str, str]:
+    """When each container of the lab was made."""
+    return {one["name"]: one["created_at"] for one in lab.made()}
+
+
+def test_a_container_that_was_removed_is_made_again(lab: Lab) -> None:
+    lab.incus("delete", "--force", "hand-one")
+    assert changes(lab) == {("hand-one", "create")}
+    assert lab.provision("up", "--yes").code == 0
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
+
+
+def test_a_container_that_was_renamed_is_an_orphan_and_its_old_name_is_made(lab: Lab) -> None:
+    lab.incus("stop", "--force", "hand-one")
+    lab.incus("rename", "hand-one", "hand-other")
+    ran = lab.provision("plan", "--json")
+    assert [line["target"] for line in ran.lines if line["type"] == "orphan"] == ["hand-other"]
+    assert changes(lab) == {("hand-one", "create")}
+    assert lab.provision("up", "--yes").code == 0
+    assert set(created(lab)) == {"hand-one", "hand-other"}
+
+
+@pytest.mark.parametrize("mark", ["", "somebody-else"])
+def test_a_container_whose_mark_is_not_ours_is_left_alone(lab: Lab, mark: str) -> None:
+    lab.incus("config", "set", "hand-one", f"user.provisioner.lab={mark}")
+    before = json.loads(lab.incus("query", "/1.0/instances/hand-one"))
+    for verb in (["up", "--yes"], ["plan"], ["up", "--yes", "--replace", "hand-one"]):
+        ran = lab.provision(*verb)
+        assert ran.code == 4, verb
+        assert "the name is taken" in ran.err
+    assert lab.provision("destroy", "--yes", "--lab", NAME).code == 0
+    assert json.loads(lab.incus("query", "/1.0/instances/hand-one")) == before
+
+
+def controller(lab: Lab, folder: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """``provision up --yes`` of the same file from another folder, under way."""
+    folder.mkdir(exist_ok=True)
+    for name in ("homelab.yml", "secrets.env"):
+        shutil.copy2(lab.folder / name, folder / name)
+    return subprocess.Popen(
+        [PROVISION, "up", "--yes"],
+        cwd=folder,
+        env={**os.environ, **lab.environment, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("clock", ["right", "wrong"])
+def test_of_two_controllers_one_works_and_the_other_names_it(lab: Lab, tmp_path: Path, clock: str) -> None:
+    lab.incus("delete", "--force", "hand-one")
+    (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK if clock == "wrong" else "", encoding="utf-8")
+    wrong = {"PYTHONPATH": str(tmp_path)}
+    runs = [controller(lab, tmp_path / "a", wrong), controller(lab, tmp_path / "b")]
+    ended = {run.pid: (*run.communicate(timeout=300), run.returncode) for run in runs}
+    assert sorted(code for *_, code in ended.values()) == [0, 5], ended
+    (winner,) = (pid for pid, (*_, code) in ended.items() if code == 0)
+    (words,) = (err for _, err, code in ended.values() if code == 5)
+    assert f"pid {winner}" in words
+    assert list(created(lab)) == ["hand-one"]
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
+
+
+def test_a_controller_whose_clock_is_wrong_finds_nothing_to_do(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK, encoding="utf-8")
+    environment = {**os.environ, **lab.environment, "PYTHONPATH": str(tmp_path)}
+    told = subprocess.check_output([sys.executable, "-c", "import time; print(time.time())"], env=environment)
+    assert float(told) - time.time() == pytest.approx(WRONG_S, abs=5)
+    out, err, code = "", "", None
+    run = controller(lab, tmp_path / "a", {"PYTHONPATH": str(tmp_path)})
+    out, err = run.communicate(timeout=300)
+    code = run.returncode
+    assert (code, "No changes" in out) == (0, True), out + err
+
+
+@pytest.fixture
+def member(incus_lab: Incus, tmp_path: Path) -> Iterator[list[str]]:
+    """The beginning of a command line that runs as a user who is nobody but a member of the socket's group."""
+    if subprocess.run(
+        ["setpriv", "--reuid", str(UID), "--clear-groups", PROVISION, "--version"], check=False
+    ).returncode:
+        pytest.skip(f"{ROOT} cannot be read by other users")
+    group = incus_lab.socket.stat().st_gid
+    home = Path("/home") / USER
+    subprocess.run(["useradd", "--uid", str(UID), "--create-home", "--home-dir", home, USER], check=True)
+    try:
+        yield ["setpriv", "--reuid", USER, "--regid", str(pwd.getpwnam(USER).pw_gid), "--groups", str(group)]
+    finally:
+        subprocess.run(["userdel", "--force", "--remove", USER], check=True, capture_output=True)
+    assert tmp_path.exists()
+
+
+def test_a_member_of_the_sockets_group_needs_no_root(member: list[str], incus_lab: Incus) -> None:
+    home = pwd.getpwnam(USER).pw_dir
+    folder = Path(home) / "lab"
+    environment = {"HOME": home, "PATH": os.defpath, "USER": USER, **incus_lab.environment}
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*member, "sh", "-euc", 'mkdir -p "$1"; cd "$1"; shift; exec "$@"', "sh", str(folder), *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    text = FILE.replace(NAME, "member")
+    assert command("sh", "-c", f"echo '{text}' > homelab.yml").returncode == 0
+    steps = (["up", "--yes"], ["up", "--yes"], ["exec", "member-one", "true"], ["status"])
+    try:
+        for step in steps:
+            ran = command(PROVISION, *step)
+            assert ran.returncode == 0, f"{step}\n{ran.stdout}{ran.stderr}"
+    finally:
+        ended = command(PROVISION, "destroy", "--yes", "--lab", "member")
+    assert ended.returncode == 0, ended.stderr
+    assert {file.stat().st_uid for file in folder.rglob("*")} == {UID}
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_started_again_in_the_middle_is_no_end(tmp_path: Path, incus_lab: Incus) -> None:
+    """Its own daemon: nobody else's containers may feel it."""
+    assert incus_lab == LAB
+    own = Incus(Path("/var/lib/provisioner-hand"), "prvhand0", "10.89.78.1/24", ("debian/12",))
+    with turn(LAB):  # both write to the table of the firewall
+        take_down(own)
+        prepare(own)
+    lab = Lab(tmp_path, own.environment, "debian/12", "debian/12", name=NAME)
+    try:
+        lab.write(FILE)
+        run = controller(lab, tmp_path / "a")
+        wait_until(lambda: bool(lab.made()))
+        pid = remains.running(remains.pidfile(own.state, RUN), remains.INCUSD)
+        assert pid is not None
+        os.kill(pid, 9)
+        wait_until(lambda: remains.running(remains.pidfile(own.state, RUN), remains.INCUSD) is None)
+        prepare(own)
+        out, err = run.communicate(timeout=300)
+        assert run.returncode in (0, 1, 4, 5), out + err
+        assert run.returncode == 0 or "Unable to" in err
+        ran = lab.provision("up", "--yes")
+        assert ran.code == 0, ran.out + ran.err
+        assert lab.provision("plan", "--detailed-exitcode").code == 0
+    finally:
+        with turn(LAB):
+            take_down(own)
