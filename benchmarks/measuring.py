@@ -102,8 +102,9 @@ def in_turns(ways: Iterable[Way]) -> dict[str, list[Cost]]:
     for number in range(rounds):
         for way in ways:
             if number < way.rounds:
-                say(f"round {number + 1} of {rounds}: {way.name}")
-                taken[way.name].append(way.run())
+                done = way.run()
+                say(f"round {number + 1} of {rounds}: {way.name}: {done.wall_s:.2f} s")
+                taken[way.name].append(done)
     return taken
 
 

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.incus]
 
 STEP_S = 0.5
 LONGEST_S = 60.0
+ORPHAN_S = 15.0
 SAMPLE = (1, 5, 16)
 """Of the steps those that every run of the tests takes: while volumes are imported, containers made, roles run."""
 FILE = """
@@ -71,8 +72,24 @@ def killed_after(lab: Lab, seconds: float, number: signal.Signals) -> bool:
     except subprocess.TimeoutExpired:
         run.send_signal(number)
         run.wait(60)
+        wait_until_gone(f"/run-{run.pid}-")
         return True
     return False
+
+
+def wait_until_gone(words: str) -> None:
+    """Block until no process has ``words`` among its arguments: Ansible ends with the terminal that it was given."""
+    deadline = time.monotonic() + ORPHAN_S
+    while left := [one for one in Path("/proc").glob("[0-9]*") if words in arguments_of(one)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def arguments_of(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""  # it ended meanwhile
 
 
 def names(lab: Lab) -> set[str]:

@@ -61,8 +61,8 @@ def test_nothing_changed_is_no_reason() -> None:
     ("service", "words"),
     [
         (changed(digest="role-2"), "the role has changed"),
-        (changed(variables=SERVICE.variables | {"engine_port": 81}), "port changed in the file"),
-        (changed(variables=SERVICE.variables | {"engine_new": 1}), "new changed in the file"),
+        (changed(variables={**SERVICE.variables, "engine_port": 81}), "port changed in the file"),
+        (changed(variables={**SERVICE.variables, "engine_new": 1}), "new changed in the file"),
         (changed(variables={"engine_port": 80, "engine_key": Secret("key", SECRET)}), "list changed in the file"),
         (changed(variables=WITH_OTHER_VALUE), "secret key changed"),
         (changed(unstampable="it writes to itself"), "it cannot be stamped: it writes to itself"),
@@ -73,7 +73,7 @@ def test_a_changed_input_is_named(service: Service, words: str) -> None:
 
 
 def test_another_secret_of_the_same_value_is_a_changed_variable() -> None:
-    other = changed(variables=SERVICE.variables | {"engine_key": Secret("other", SECRET)})
+    other = changed(variables={**SERVICE.variables, "engine_key": Secret("other", SECRET)})
     assert why(other)["box/engine"] == ("key changed in the file", "secret other changed")
 
 
