@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.apply import apply_instances
-from provisioner.errors import PreflightError, ProviderError, ReadyTimeoutError
+from provisioner.errors import ProviderError, ReadyTimeoutError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.plan import Change, make_destroy_plan, make_plan, make_stop_plan
 from provisioner.providers.fake import FakeProvider

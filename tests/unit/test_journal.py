@@ -30,21 +30,25 @@ def test_a_run_that_failed_said_so_itself(tmp_path: Path) -> None:
     assert interrupted(tmp_path) == ""
 
 
-def test_an_interrupted_run_is_told_with_what_it_was_doing(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), recording(tmp_path, "up", lambda _event: None) as emit:
-        emit(ApplyStart("a", "create"))
-        emit(ApplyStart("b", "configure"))
-        emit(ApplyComplete("a", "create", 1.0))
+def interrupt(folder: Path, *events: Event) -> None:
+    with recording(folder, "up", lambda _event: None) as emit:
+        for event in events:
+            emit(event)
         raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_is_told_with_what_it_was_doing(tmp_path: Path) -> None:
+    events = (ApplyStart("a", "create"), ApplyStart("b", "configure"), ApplyComplete("a", "create", 1.0))
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path, *events)
     assert interrupted(tmp_path).startswith("up of ")
     assert interrupted(tmp_path).endswith("did not come to its end, while at: configure b")
 
 
 @pytest.mark.parametrize("cut", [1, 20, 10_000])
 def test_a_killed_run_whose_last_line_is_cut_is_told(tmp_path: Path, cut: int) -> None:
-    with pytest.raises(KeyboardInterrupt), recording(tmp_path, "up", lambda _event: None) as emit:
-        emit(ApplyStart("a", "create"))
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path, ApplyStart("a", "create"))
     (journal,) = (tmp_path / "journal").iterdir()
     text = journal.read_text(encoding="utf-8")
     journal.write_text(text[:-cut], encoding="utf-8")
