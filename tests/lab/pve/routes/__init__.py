@@ -1,0 +1,1 @@
+"""What answers the methods of the API, a group of paths a module."""
