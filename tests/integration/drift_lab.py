@@ -205,9 +205,12 @@ def _replaced(address: str, path: str, state: list[Any]) -> Iterator[Mutation]:
     for what, script, words in _bits(address, state, path):
         yield made(what, f"cp -a {kept} {path}; {script}", words, script)
     yield made("deleted", ":", "python3 is missing" if is_python else "is gone", f"rm -rf {path}")
-    yield made("replaced by a fifo", f"mkfifo {path}", "python3 cannot be run" if is_python else "type is special file")
-    if state[0] != "folder":
-        yield made("replaced by a folder", f"mkdir {path}", "python3 cannot be run" if is_python else "type is folder")
+    for what, script, words in (
+        ("replaced by a fifo", f"mkfifo {path}", "type is special file"),
+        ("replaced by a folder", f"mkdir {path}", "type is folder"),
+    ):
+        if state[0] != "folder" or "folder" not in what:
+            yield made(what, script, "python3 cannot be run" if is_python else words, f"rm -rf {path}; {script}")
     if state[0] == "link":
         yield made("pointed elsewhere", f"ln -s $(readlink -f {kept}) {path}", "points to")
         yield made("replaced by a file", f"cp -L {kept} {path}", "type is file")

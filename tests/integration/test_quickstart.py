@@ -232,6 +232,6 @@ def test_destroy_leaves_nothing(lab: Lab) -> None:
     assert ran.code == 0, ran.out + ran.err
     assert lab.made() == []
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
-    assert [one["name"] for one in volumes if one["name"].startswith("provision-model-")] == []
+    assert [one["name"] for one in volumes if one["name"].startswith("provision-model-spare-")] == []
     assert lab.provision("destroy", "--yes", "--lab", "e2e").code == 0
     assert Path(lab.folder / "homelab.yml").exists()
