@@ -152,8 +152,9 @@ class DriftLab(Lab):
     def _opened(self) -> Any:
         return open_lab(self.folder / "homelab.yml")
 
-    def forget(self) -> None:
-        """Read the file anew at the next look: it was written."""
+    def write(self, text: str = FILE) -> None:
+        """Write the file and its secrets, and look at it anew from now on."""
+        super().write(text)
         self.__dict__.pop("_opened", None)
 
     def _of(self, container: str, stamp: Mapping[str, Any]) -> Iterator[Mutation]:

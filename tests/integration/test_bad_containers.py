@@ -107,7 +107,12 @@ def test_a_stamp_of_a_role_that_is_not_asked_for_is_told_and_left(lab: DriftLab)
             f"umount {agent.FOLDER}",
             "Read-only file system",
         ),
-        (f"mv {agent.FOLDER} /root/kept; touch {agent.FOLDER}", f"rm {agent.FOLDER}", "File exists"),
+        pytest.param(
+            f"mv {agent.FOLDER} /root/kept; touch {agent.FOLDER}",
+            f"rm {agent.FOLDER}",
+            "File exists",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["full", "read-only", "a file in its place"],
 )

@@ -122,7 +122,7 @@ def controller(lab: Lab, folder: Path, environment: Mapping[str, str] | None = N
     )
 
 
-@pytest.mark.parametrize("clock", ["right", "wrong"])
+@pytest.mark.parametrize("clock", ["right", pytest.param("wrong", marks=pytest.mark.slow)])
 def test_of_two_controllers_one_works_and_the_other_names_it(lab: Lab, tmp_path: Path, clock: str) -> None:
     lab.incus("delete", "--force", "hand-one")
     (tmp_path / "sitecustomize.py").write_text(WRONG_CLOCK if clock == "wrong" else "", encoding="utf-8")
