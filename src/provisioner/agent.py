@@ -255,9 +255,15 @@ def _is_intact(manifest: str) -> bool:
 
 
 def write_stamps(request: dict[str, Any]) -> dict[str, Any]:
-    """Write a stamp for each role, whole or not at all; ``{"problem": words}`` when that is not possible."""
+    """Write a stamp for each role, whole or not at all; ``{"problem": words}`` when that is not possible.
+
+    ``unmended`` in the answer: what the roles of ``compare``, run with the same wishes as before, have left as it had
+    become.
+    """
     system = System([one["managed"] for one in request["stamps"]], [])
     units, packages = system.units(), system.packages()
+    compared = [stamp for stamp in request["stamps"] if stamp["role"] in request["compare"]]
+    unmended = {stamp["role"]: _unmended(stamp, units, packages) for stamp in compared}
     try:
         os.makedirs(FOLDER, 0o700, exist_ok=True)
         for stamp in request["stamps"]:
@@ -265,7 +271,14 @@ def write_stamps(request: dict[str, Any]) -> dict[str, Any]:
             _write(sealed({**stamp, "version": VERSION, "seen": seen}))
     except OSError as error:
         return {"problem": error.strerror or str(error)}
-    return {}
+    return {"unmended": unmended}
+
+
+def _unmended(stamp: dict[str, Any], units: dict[str, dict[str, str]], packages: dict[str, str]) -> list[list[str]]:
+    before = read_stamp(stamp["role"], stamp["of"])
+    if "problem" in before:
+        return []
+    return differences(before["seen"], state_of(before["managed"], before["salt"], units, packages))
 
 
 def _write(stamp: dict[str, Any]) -> None:

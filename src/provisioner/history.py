@@ -39,8 +39,8 @@ def surplus(instance: Instance, keep: int) -> tuple[Snapshot, ...]:
 
 
 def latest(instance: Instance) -> Snapshot | None:
-    """What a rollback goes back to when nothing is named: the newest state that had not failed."""
-    good = [one for one in instance.snapshots if not one.name.endswith(("-failed", "-replaced"))]
+    """What a rollback goes back to when nothing is named: the newest state that had proved itself, or is the user's."""
+    good = [one for one in instance.snapshots if not is_ours(one.name) or re.fullmatch(r"provision-\d+", one.name)]
     return good[-1] if good else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from provisioner import agent
 from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
-from provisioner.stamp import owner, stamp_for
-from provisioner.state import Fact, Instance, Service
+from provisioner.stamp import change_text, owner, stamp_for
+from provisioner.state import Fact, Instance
 
 TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0
@@ -45,20 +45,27 @@ def probe(instances: Sequence[Instance], providers: Mapping[str, Provider], *, f
 
 
 def write_stamps(
-    services: Sequence[Service], lab: str, providers: Mapping[str, Provider], hosts: Mapping[str, str], ansible: str
-) -> dict[str, str]:
-    """Stamp services that have proved themselves; by container why that was not possible. ``hosts``: by container."""
-    by_container: dict[str, list[Service]] = {}
-    for one in services:
-        if not one.unstampable:
-            by_container.setdefault(one.container, []).append(one)
+    instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Collection[str], ansible: str
+) -> tuple[Fact, ...]:
+    """Stamp the roles of ``instances``, which have proved themselves.
 
-    def write(name: str) -> tuple[str, str]:
-        stamps = [stamp_for(one, lab, ansible, secrets.token_hex(16)) for one in by_container[name]]
-        answer = _asked(providers[hosts[name]], name, {"do": "stamp", "stamps": stamps}, TIMEOUT_S)
-        return name, answer if isinstance(answer, str) else answer.get("problem", "")
+    Facts: of a container that could not be stamped ``unstamped`` (why); of each role in ``compare`` (addresses) that
+    has left something as somebody else made it ``unmended`` (what, in words).
+    """
 
-    return {name: problem for name, problem in _each(list(by_container), write) if problem}
+    def write(one: Instance) -> list[Fact]:
+        roles = [role for role in one.roles if not role.unstampable]
+        stamps = [stamp_for(role, one.lab, ansible, secrets.token_hex(16)) for role in roles]
+        compared = [role.role for role in roles if role.address in compare]
+        request = {"do": "stamp", "stamps": stamps, "compare": compared}
+        answer = _asked(providers[one.host], one.name, request, TIMEOUT_S)
+        problem = answer if isinstance(answer, str) else answer.get("problem")
+        if problem or isinstance(answer, str):
+            return [Fact(one.name, "unstamped", problem)]
+        left = {f"{one.name}/{role}": changes for role, changes in answer["unmended"].items() if changes}
+        return [Fact(address, "unmended", [change_text(*one) for one in changes]) for address, changes in left.items()]
+
+    return tuple(fact for facts in _each(instances, write) for fact in facts)
 
 
 def _each(things: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:

@@ -43,6 +43,17 @@ def stamp_for(service: Service, lab: str, ansible: str, salt: str) -> dict[str, 
     }
 
 
+def change_text(kind: str, name: str, words: str) -> str:
+    """A change of something that is managed, as the container's side tells it."""
+    return f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
+
+
+def has_same_wishes(service: Service, facts: Iterable[Fact], ansible: str) -> bool:
+    """Whether the service's stamp was written for what it is to be now: only its container has changed since."""
+    stamps = [fact.value for fact in facts if (fact.subject, fact.name) == (service.address, "stamp")]
+    return any("inputs" in one and not [*_changed_inputs(service, one, inputs_of(service, ansible))] for one in stamps)
+
+
 def owner(lab: str, container: str) -> str:
     """Whose stamp it is: one that came here in a copy of another container does not count."""
     return f"{lab}/{container}"
@@ -80,7 +91,7 @@ def _reasons(service: Service, seen: Mapping[tuple[str, str], Any], ansible: str
     else:
         yield from _changed_inputs(service, stamp, inputs_of(service, ansible))
         for kind, name, words in stamp["changed"]:
-            yield f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
+            yield change_text(kind, name, words)
     unit, health = seen.get((service.address, "unit")), seen.get((service.address, "health"))
     if unit not in (None, ACTIVE):
         yield f"unit {service.unit} is {unit}"

@@ -193,7 +193,7 @@ def test_a_venv_is_what_is_installed_in_it(tmp_path: Path) -> None:
 
 def test_a_stamp_is_read_back_as_it_was_written(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "file", "text")
-    assert write_stamps({"stamps": [stamp(managed=managed(tmp_path / "file"))]}) == {}
+    assert write_stamps({"compare": [], "stamps": [stamp(managed=managed(tmp_path / "file"))]}) == {"unmended": {}}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "role.json").stat().st_mode) == 0o600
     assert looked()["stamps"]["role"] == {"inputs": {"role": "1"}, "secrets": {}, "salt": "s", "changed": []}
@@ -218,34 +218,45 @@ def test_what_has_no_stamp_is_not_proved() -> None:
     ],
 )
 def test_a_stamp_that_was_touched_does_not_count(folder: Path, damage: Callable[[str], str], words: str) -> None:
-    write_stamps({"stamps": [stamp()]})
+    write_stamps({"compare": [], "stamps": [stamp()]})
     file = folder / "role.json"
     file.write_text(damage(file.read_text(encoding="utf-8")), encoding="latin-1")
     assert words in read_stamp("role", OF)["problem"]
 
 
 def test_a_stamp_of_another_container_does_not_count() -> None:
-    write_stamps({"stamps": [stamp(of="lab/other")]})
+    write_stamps({"compare": [], "stamps": [stamp(of="lab/other")]})
     assert read_stamp("role", OF) == {"problem": "its stamp is of lab/other"}
 
 
 def test_a_stamp_that_cannot_be_written_leaves_the_old_one_and_no_part(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_stamps({"stamps": [stamp()]})
+    write_stamps({"compare": [], "stamps": [stamp()]})
     before = (folder / "role.json").read_bytes()
 
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert write_stamps({"stamps": [stamp(salt="other")]}) == {"problem": "No space left on device"}
+    assert write_stamps({"compare": [], "stamps": [stamp(salt="other")]}) == {"problem": "No space left on device"}
     assert [one.name for one in folder.iterdir()] == ["role.json"]
     assert (folder / "role.json").read_bytes() == before
 
 
+def test_what_a_run_has_not_mended_is_told(tmp_path: Path) -> None:
+    mended, left = tmp_path / "mended", tmp_path / "left"
+    for path in (mended, left):
+        write(path, "text")
+    write_stamps({"compare": [], "stamps": [stamp(managed=managed(mended, left))]})
+    write(left, "other")
+    again = {"compare": ["role"], "stamps": [stamp(managed=managed(mended, left), salt="another")]}
+    assert write_stamps(again) == {"unmended": {"role": [["paths", str(left), "edited"]]}}
+    assert write_stamps(again) == {"unmended": {"role": []}}
+
+
 def test_stamps_of_roles_that_nobody_asks_for_are_told() -> None:
-    write_stamps({"stamps": [stamp("role"), stamp("gone")]})
+    write_stamps({"compare": [], "stamps": [stamp("role"), stamp("gone")]})
     assert looked()["leftovers"] == ["gone"]
 
 

@@ -34,9 +34,10 @@ def test_the_oldest_of_ours_go_and_the_users_stay() -> None:
     ]
 
 
-def test_a_rollback_goes_to_the_newest_that_had_not_failed() -> None:
+def test_a_rollback_goes_to_the_newest_that_had_proved_itself() -> None:
     assert latest(kept("provision-1", "mine", "provision-2-failed", "provision-3-replaced")) == Snapshot("mine")
-    assert latest(kept("provision-2-failed")) is None
+    assert latest(kept("mine", "provision-4", "provision-5-unproved")) == Snapshot("provision-4")
+    assert latest(kept("provision-2-failed", "provision-3-unproved")) is None
 
 
 def test_names_that_are_ours() -> None:

@@ -41,7 +41,7 @@ def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) 
 @click.command()
 @verb
 @lab_words(names=True)
-@option("--to", "to", metavar="SNAPSHOT", help="Which state; the newest that had not failed when left out.")
+@option("--to", "to", metavar="SNAPSHOT", help="Which state; the newest that had proved itself when left out.")
 @option("-y", "--yes", is_flag=True, help="Roll back without asking.")
 def rollback(session: Session, words: Words, *, to: str | None, yes: bool) -> int:
     """Bring containers back to a state that was kept; what they are now is kept as a snapshot."""

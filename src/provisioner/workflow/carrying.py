@@ -16,7 +16,7 @@ from provisioner.lock import Lease
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.runner import ansible_version
-from provisioner.stamp import reasons_to_run
+from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import keeping
@@ -85,18 +85,11 @@ class Run:
 
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
         bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
-        proved = [role for one in run if one.name not in bad for role in one.roles]
-        hosts = {one.name: one.host for one in run}
-        problems = write_stamps(proved, self.lab.name, self.effects.providers, hosts, ansible_version())
-        for name, problem in problems.items():
-            self.effects.emit(
-                Diagnostic(
-                    "warning",
-                    f"Unable to note in container {name} that it works: the next up runs Ansible there again",
-                    details=problem,
-                    resolution=f"See why with: provision exec {name}",
-                )
-            )
+        proved = [one for one in run if one.name not in bad]
+        ansible, facts = ansible_version(), self.seen.facts
+        same = {role.address for one in proved for role in one.roles if has_same_wishes(role, facts, ansible)}
+        for fact in write_stamps(proved, self.effects.providers, compare=same, ansible=ansible):
+            self.effects.emit(_warning(fact))
 
     def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
         failed = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
@@ -110,6 +103,22 @@ class Run:
         raise type(error)(
             error.message, details="\n".join([error.details, *told]), resolution=error.resolution
         ) from outcome.error
+
+
+def _warning(fact: Fact) -> Diagnostic:
+    if fact.name == "unstamped":
+        return Diagnostic(
+            "warning",
+            f"Unable to note in container {fact.subject} that it works: the next up runs Ansible there again",
+            details=fact.value,
+            resolution=f"See why with: provision exec {fact.subject}",
+        )
+    return Diagnostic(
+        "warning",
+        f"{fact.subject} has proved itself, but its role left something as somebody else made it",
+        details="\n".join(fact.value),
+        resolution="It counts as right from now on. Undo it by hand, or have the container made anew (up --replace).",
+    )
 
 
 def _reasons(instances: Iterable[Instance], facts: Sequence[Fact]) -> set[str]:

@@ -120,7 +120,7 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
 
 
 def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None = None) -> Outcome:
-    """Bring containers back to a snapshot, the newest that had not failed unless ``to`` names one; now is kept."""
+    """Bring containers back to a snapshot, the newest that had proved itself or ``to``; what they are now is kept."""
     with effects.locked(lab.name, "rollback") as lease:
         chosen = _chosen(lab, effects, targets)
         names = {one.name: _snapshot_of(one, to) for one in chosen}
@@ -142,6 +142,8 @@ def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None 
         lease.check()
         for one in chosen:
             _back(one, names[one.name], next_name(one, "replaced"), effects)
+        for one in [one for one in chosen if one.status is Status.RUNNING]:
+            effects.providers[one.host].wait_until_ready(one)
     return Outcome(made, applied=True)
 
 

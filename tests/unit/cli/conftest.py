@@ -83,6 +83,8 @@ class World:
     changes: dict[str, int] = field(default_factory=dict)
     """How many tasks of a playbook change something, by container."""
     disk_full: bool = False
+    unmended: dict[str, list[list[str]]] = field(default_factory=dict)
+    """By role what its run leaves as it is, as the agent says it."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
     """Each playbook that was run, with "group/host" for each host of its inventory."""
 
@@ -130,7 +132,7 @@ class World:
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
             container.files |= {f"stamp/{one['role']}": json.dumps(one).encode() for one in asked["stamps"]}
-            return Execution(0, b"{}", b"")
+            return Execution(0, json.dumps({"unmended": self.unmended}).encode(), b"")
         answer = {
             "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
             "leftovers": [],

@@ -193,6 +193,15 @@ def test_a_full_disk_is_told_and_the_next_run_looks_again(lab_there: World) -> N
     assert lab_there.command("plan", "--detailed-exitcode").code == 2
 
 
+def test_what_a_role_does_not_mend_is_told(lab_there: World) -> None:
+    lab_there.drift["gateway/litellm"] = EDITED
+    lab_there.unmended = {"litellm": [["units", "litellm.service", "drop-ins is x, was none"]]}
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0
+    assert "its role left something as somebody else made it" in answer.err
+    assert "unit litellm.service: drop-ins is x, was none" in answer.err
+
+
 def test_a_held_lock_exits_5_and_names_its_holder(lab_there: World) -> None:
     from provisioner.lock import held
 
