@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -149,11 +150,32 @@ def test_a_controller_whose_clock_is_wrong_finds_nothing_to_do(lab: Lab, tmp_pat
     assert (code, "No changes" in out) == (0, True), out + err
 
 
+def with_python_in_reach(place: Path) -> list[str]:
+    """The beginning of a command line for which Python lies where everybody may go, in mounts of its own.
+
+    A Python in root's home is one that an ordinary user does not have; it stands for the one that the user has.
+    """
+    python = Path(sys.base_prefix)
+    closed = [one for one in reversed(python.parents) if not one.stat().st_mode & stat.S_IXOTH]
+    if not closed:
+        return []
+    script = """
+    umask 022
+    mount --bind "$2" "$3"
+    mount -t tmpfs -o mode=0755 none "$1"
+    mkdir -p "$2"
+    mount --bind "$3" "$2"
+    shift 3
+    exec "$@"
+    """
+    return ["unshare", "--mount", "sh", "-euc", script, "sh", str(closed[0]), str(python), str(place)]
+
+
 @pytest.fixture
-def member(incus_lab: Incus) -> Iterator[list[str]]:
+def member(incus_lab: Incus, tmp_path: Path) -> Iterator[list[str]]:
     """The beginning of a command line that runs as a user who is nobody but a member of the socket's group."""
     groups = str(incus_lab.socket.stat().st_gid)
-    setpriv = ["setpriv", "--reuid", str(UID), "--regid", str(UID), "--inh-caps=-all"]
+    setpriv = [*with_python_in_reach(tmp_path), "setpriv", "--reuid", str(UID), "--regid", str(UID), "--inh-caps=-all"]
     # By way of a shell: setpriv itself may still look where the user may not.
     asked = [*setpriv, "--groups", groups, "sh", "-c", f"exec {PROVISION} --version"]
     tried = subprocess.run(asked, capture_output=True, text=True, check=False)
