@@ -24,6 +24,7 @@ from provisioner.errors import PlaybookError
 from provisioner.state import Secret
 
 KEPT_LOGS = 20
+LAST_WORDS = 3
 SECRETS_MEMORY = Path("/dev/shm")  # noqa: S108  # tmpfs on every Linux; the folder made in it is private
 CANCEL_POLL_S = 1
 
@@ -174,6 +175,8 @@ def _failure_words(result: Mapping[str, Any]) -> str:
     if result.get("censored") or result.get("_ansible_no_log"):
         return "the task uses a secret, so what it said is hidden"
     parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
+    # A module that could not even start says why here only: its container's disk is full, for instance.
+    parts.append("\n".join(str(result.get("module_stderr") or "").strip().splitlines()[-LAST_WORDS:]))
     items = [item for item in result.get("results") or [] if isinstance(item, Mapping)]
     parts += [_failure_words(item) for item in items if item.get("failed")]
     return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"
