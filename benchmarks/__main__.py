@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"no benchmark {', '.join(unknown)}: there are {', '.join(BENCHMARKS)}\n")
         return WRONG_USAGE
     names = wanted.names or list(BENCHMARKS)
-    missed = misses(_measure(names, wanted.rounds), names) if wanted.gate else []
+    measured = _measure(names, wanted.rounds)
+    missed = misses(measured, names) if wanted.gate else []
     sys.stderr.write("".join(f"missed: {line}\n" for line in missed))
     return MISSED if missed else 0
 

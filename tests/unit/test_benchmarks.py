@@ -60,6 +60,14 @@ def test_the_gate_ends_with_1_when_a_goal_is_missed(
     assert "up / pyinfra" not in said
 
 
+def test_without_the_gate_it_measures_as_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "BENCHMARKS", {"noop": lambda _labs, _rounds: [row(7.0, what="something")]})
+    assert command.main(["noop"]) == 0
+    assert "| something | 7.000 |" in capsys.readouterr().out
+
+
 def test_ways_take_turns_and_ratios_are_of_the_same_round() -> None:
     order: list[str] = []
 
