@@ -251,7 +251,9 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
 def _is_intact(manifest: str) -> bool:
     folder, name = os.path.split(manifest)
     command = ["sha256sum", "--check", "--strict", "--quiet", name]
-    return os.path.isfile(manifest) and subprocess.run(command, cwd=folder, capture_output=True).returncode == 0  # noqa: PLW1510
+    if not os.path.isfile(manifest):
+        return False
+    return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode == 0
 
 
 def write_stamps(request: dict[str, Any]) -> dict[str, Any]:

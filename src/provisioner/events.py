@@ -26,6 +26,13 @@ class Orphan:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """A service that was put into a container once and is no longer in the file; it runs on."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyStart:
     """Work on ``target`` begins."""
 
@@ -90,5 +97,14 @@ class Summary:
 
 
 Event = (
-    PlannedChange | Orphan | ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored | Check | Diagnostic | Summary
+    PlannedChange
+    | Orphan
+    | Leftover
+    | ApplyStart
+    | ApplyProgress
+    | ApplyComplete
+    | ApplyErrored
+    | Check
+    | Diagnostic
+    | Summary
 )

@@ -42,7 +42,7 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
         except KeyboardInterrupt:
             _write(file, {"type": "interrupted"})
             raise
-        except BaseException as error:
+        except Exception as error:
             _write(file, {"type": END, "error": type(error).__name__})
             raise
         _write(file, {"type": END})

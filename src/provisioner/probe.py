@@ -7,6 +7,7 @@ import secrets
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def _look(instance: Instance, provider: Provider, *, full: bool) -> list[Fact]:
 
 def _asked(provider: Provider, name: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any] | str:
     """The agent's answer; in words why there is no python3 to run it."""
-    payload = zlib.compress(Path(agent.__file__).read_bytes()) + json.dumps(request).encode()
+    payload = _agent() + json.dumps(request).encode()
     ran = provider.execute(name, ["python3", "-IS", "-c", _START], stdin=payload, timeout_s=timeout_s)
     if ran.returncode in NO_PYTHON:
         return NO_PYTHON[ran.returncode]
@@ -111,6 +112,11 @@ def _asked(provider: Provider, name: str, request: Mapping[str, Any], timeout_s:
     except ValueError as error:
         raise _unreadable(name, ran.stdout or b"python3 said nothing") from error
     return answer
+
+
+@cache
+def _agent() -> bytes:
+    return zlib.compress(Path(agent.__file__).read_bytes())
 
 
 def _unreadable(name: str, words: bytes) -> ProviderError:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from provisioner import agent
-from provisioner.cli.effects import effects_for
+from provisioner.cli.session import Session
 from provisioner.lab import open_lab
 from provisioner.state import Execution
 from provisioner.workflow.effects import Effects
@@ -146,7 +146,7 @@ class DriftLab(Lab):
     @cached_property
     def effects(self) -> Effects:
         """The lab's hosts, on which nothing can be confirmed."""
-        return effects_for(self._opened, lambda _event: None, lambda _plan: False)
+        return Session().effects(self._opened)
 
     @cached_property
     def _opened(self) -> Any:

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,24 +33,6 @@ from provisioner.providers.incus import IncusProvider
 attach = IncusProvider("box").attach
 sys.exit(attach(sys.argv[1], sys.argv[3:], stdin=0, stdout=1, stderr=2, terminal=sys.argv[2] == "terminal"))
 """
-
-
-@pytest.fixture(scope="module")
-def provider(incus_lab: object) -> IncusProvider:
-    assert incus_lab
-    return IncusProvider("box")
-
-
-@pytest.fixture(scope="module")
-def container(provider: IncusProvider) -> Iterator[str]:
-    """The name of a running container."""
-    lab = f"at{secrets.token_hex(4)}"
-    one = Instance(f"{lab}-one", "box", lab, "debian/12")
-    provider.create(one)
-    provider.start(one)
-    provider.wait_until_ready(one)
-    yield one.name
-    provider.delete(one)
 
 
 def words(container: str, *command: str, terminal: bool = False) -> tuple[str, ...]:

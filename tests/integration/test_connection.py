@@ -7,7 +7,6 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,12 @@ import pytest
 import yaml
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
 from tests.ansible_environment import ansible_environment
 
 pytestmark = pytest.mark.incus
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE_BYTES = 3_000_000
-
-
-@pytest.fixture(scope="module")
-def provider(incus_lab: object) -> IncusProvider:
-    """The lab's Incus."""
-    assert incus_lab
-    return IncusProvider("box")
-
-
-@pytest.fixture(scope="module")
-def container(provider: IncusProvider) -> Iterator[str]:
-    """The name of a running container."""
-    lab = f"t{secrets.token_hex(4)}"
-    one = Instance(f"{lab}-one", "box", lab, "debian/12")
-    provider.create(one)
-    provider.start(one)
-    provider.wait_until_ready(one)
-    yield one.name
-    provider.delete(one)
 
 
 class Play:

@@ -123,7 +123,10 @@ def test_a_volume_that_a_snapshot_needs_is_left(host: Host) -> None:
     host.provider.mark_volume_ready(volume)
     one = host.instance("one", devices=(mount(volume, readonly=True),))
     host.provider.create(one)
-    host.provider.snapshot(one, "a")
+    assert host.provider.snapshot(one, "a").volumes == (volume,)
+    seen = host.seen(one)
+    assert seen is not None
+    assert [kept.volumes for kept in seen.snapshots] == [(volume,)]
     host.provider.update(replace(one, devices=()))
     host.provider.delete_volume(volume)
     assert host.provider.rollback(one, "a") == one

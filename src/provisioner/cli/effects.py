@@ -1,24 +1,13 @@
-"""Builds what workflows touch the world with: a provider per host of the file, and Ansible."""
+"""Builds what workflows touch the world with: a provider per host of the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from provisioner.errors import PreflightError
-from provisioner.events import Event
 from provisioner.lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.resolve import hosts_of
-from provisioner.runner import run_playbook
 from provisioner.spec import IncusHost
-from provisioner.workflow.effects import Confirm, Effects
-
-
-def effects_for(lab: Lab, emit: Callable[[Event], None], confirm: Confirm) -> Effects:
-    """The real effects of a lab: its hosts' providers and a runner that keeps its logs beside the file."""
-    return Effects(providers_of(lab), partial(run_playbook, folder=lab.folder), emit, confirm)
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:

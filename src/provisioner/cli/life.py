@@ -28,7 +28,9 @@ def wishes(function: Function) -> Function:
     def call(*args: Any, words: Words, prune: bool, replace: tuple[str, ...], **rest: Any) -> Any:
         from provisioner.plan import Wishes
 
-        return function(*args, words=words, wishes=Wishes(frozenset(words.names), frozenset(replace), prune), **rest)
+        # What is to be replaced is meant, also where the verb is limited to others.
+        targets = frozenset((*words.names, *replace)) if words.names else frozenset()
+        return function(*args, words=words, wishes=Wishes(targets, frozenset(replace), prune), **rest)
 
     return call
 

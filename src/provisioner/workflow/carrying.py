@@ -21,7 +21,7 @@ from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import keeping
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.ending import delete
+from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 from provisioner.workflow.verifying import announce_checks
@@ -60,6 +60,8 @@ class Run:
             self._give_up(kept, outcome, findings)
         announce_checks(self.seen.wanted, (), effects)
         keeping.drop_surplus(self.lab, touched, effects, self.keep)
+        changed = self.made.of("replace", "update")
+        drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
 
     def _touched(self) -> tuple[Instance, ...]:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure")}

@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provisioner.events import Diagnostic, Event, Orphan, PlannedChange
+from provisioner.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
 from provisioner.lock import Lease, held
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
-from provisioner.state import Finding
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
     from provisioner.artifacts import RunPlaybook
@@ -38,17 +37,18 @@ class Effects:
         return held(self.providers, lab, verb, say=lambda text: self.emit(Diagnostic("warning", text)))
 
     def announce(self, plan: Plan) -> None:
-        """Say every change of the plan, and the orphans."""
+        """Say every change of the plan, the orphans and the leftovers."""
         for change in plan.changes:
             self.emit(PlannedChange(change.target, change.action, change.reason, change.attributes()))
         for orphan in plan.orphans:
             self.emit(Orphan(orphan.name, orphan.host))
+        for address in plan.leftovers:
+            self.emit(Leftover(address))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a verb did: the plan, whether it was carried out, and what was found afterwards."""
+    """What a verb did: the plan, and whether it was carried out."""
 
     plan: Plan
     applied: bool
-    findings: tuple[Finding, ...] = ()

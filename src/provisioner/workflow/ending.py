@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from provisioner.apply import apply_instances
 from provisioner.lab import Lab
@@ -40,7 +40,12 @@ def delete(made: Plan, effects: Effects) -> None:
     """Delete what the plan deletes, then the volumes that only it used: a leftover builder's is half made."""
     doomed = made.of("delete")
     apply_instances(doomed, effects.providers, effects.emit)
-    for one in [change.before for change in doomed if isinstance(change.before, Instance)]:
+    drop_volumes([change.before for change in doomed if isinstance(change.before, Instance)], effects)
+
+
+def drop_volumes(former: Iterable[Instance], effects: Effects) -> None:
+    """Delete the volumes of containers as they were, but for those that a container or a snapshot still needs."""
+    for one in former:
         mounted = {device.properties["volume"] for device in one.devices if device.kind == "volume"}
         for volume in sorted(mounted.union(*(snapshot.volumes for snapshot in one.snapshots))):
             effects.providers[one.host].delete_volume(volume)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -16,6 +16,7 @@ from provisioner.lab import Lab
 from provisioner.plan import Change, Plan
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Status
 from provisioner.workflow.effects import Effects, Outcome
+from provisioner.workflow.ending import drop_volumes
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 
@@ -49,7 +50,7 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
         return {}
 
     def take(one: Instance) -> tuple[str, Before]:
-        proved = _has_proved(one.name, seen)
+        proved = proved_as_it_is(one.name, seen.facts)
         name = next_name(one, "" if proved else "unproved")
         _worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
         return one.name, Before(name, proved)
@@ -63,12 +64,12 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
 def go_back(
     kept: Kept, seen: Survey, failed: Collection[str], unharmed: Collection[str], effects: Effects
 ) -> tuple[str, ...]:
-    """Bring what failed back to the state that had proved itself, with what it asks; say what became of each.
+    """Bring what failed, and what was changed together with it, back to the state that had proved itself.
 
-    ``unharmed`` failed before anything was changed in it and stays as it is.
+    ``unharmed`` failed before anything was changed in it and stays as it is. Gives what became of each, in words.
     """
     needs = {one.name: {need.partition("/")[0] for s in one.services for need in s.needs} for one in seen.wanted}
-    together = bound_together(set(failed) - set(unharmed), kept.keys(), needs)
+    together = bound_together(failed, kept.keys(), needs)
     told = []
     for one in seen.wanted:
         if one.name in unharmed:
@@ -86,21 +87,12 @@ def go_back(
 
 def drop_surplus(lab: Lab, touched: Sequence[Instance], effects: Effects, keep: int) -> None:
     """Delete our oldest snapshots of what was touched, and the volumes that only they needed."""
-    actual = observe(lab.name, effects.providers)
     names = {one.name for one in touched}
-    doomed = {one.name: surplus(one, keep) for one in actual.instances if one.name in names}
-    needed = {
-        volume
-        for one in actual.instances
-        for kept in one.snapshots
-        if kept not in doomed.get(one.name, ())
-        for volume in kept.volumes
-    }
-    for one in actual.instances:
-        for old in doomed.get(one.name, ()):
-            effects.providers[one.host].delete_snapshot(one, old.name)
-            for volume in sorted(set(old.volumes) - needed):
-                effects.providers[one.host].delete_volume(volume)
+    for one in [one for one in observe(lab.name, effects.providers).instances if one.name in names]:
+        old = surplus(one, keep)
+        for kept in old:
+            effects.providers[one.host].delete_snapshot(one, kept.name)
+        drop_volumes([replace(one, devices=(), snapshots=old)], effects)
 
 
 def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ()) -> Mapping[str, str]:
@@ -163,13 +155,8 @@ def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:
     return [one for one in seen.actual.instances if one.name in names and one.status is Status.RUNNING]
 
 
-def _has_proved(name: str, seen: Survey) -> bool:
-    """Whether everything in it is as it was when its proof passed; it may have been run with other wishes since."""
-    return proved_as_it_is(name, seen.facts)
-
-
 def proved_as_it_is(name: str, facts: Sequence[Fact]) -> bool:
-    """Whether all stamps of the container hold and all its services work."""
+    """Whether all its stamps hold and all its services work; what it is to be may have changed since."""
     mine = [fact for fact in facts if fact.subject.partition("/")[0] == name]
     stamps = [fact.value for fact in mine if fact.name == "stamp"]
     works = all(fact.value == ACTIVE for fact in mine if fact.name == "unit") and all(

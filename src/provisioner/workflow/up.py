@@ -33,12 +33,16 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         before = interrupted(lab.folder)
         if before:
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
-        seen = survey(lab, effects, wishes.targets, full=how.full)
+        # What is pruned goes with the volumes that only its snapshots need.
+        seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune)
         made = seen.plan(wishes)
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0
         if made.is_empty:
             effects.confirm(made)
+            if before:
+                with recording(lab.folder, "up", effects.emit):
+                    pass  # the interrupted run has been told, and there was nothing left of it to do
             announce_checks(seen.wanted, judge(Fleet(lab.name, seen.wanted), seen.actual, seen.facts), effects)
             return Outcome(made, applied=True)
 

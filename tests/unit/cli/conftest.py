@@ -85,6 +85,8 @@ class World:
     disk_full: bool = False
     unmended: dict[str, list[list[str]]] = field(default_factory=dict)
     """By role what its run leaves as it is, as the agent says it."""
+    leftovers: list[str] = field(default_factory=list)
+    """Roles that have a stamp in container llama and are not asked for."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
     """Each playbook that was run, with "group/host" for each host of its inventory."""
 
@@ -135,7 +137,7 @@ class World:
             return Execution(0, json.dumps({"unmended": self.unmended}).encode(), b"")
         answer = {
             "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
-            "leftovers": [],
+            "leftovers": self.leftovers if container.instance.name == "llama" else [],
             "unit": {one["address"]: "active" for one in asked["services"]},
             "health": {one["address"]: self.health for one in asked["services"]},
             "damaged": [],

@@ -182,6 +182,52 @@ def test_orphans_go_with_prune_only(lab_there: World, lab: Path) -> None:
     assert set(lab_there.host.containers) == {"llama"}
 
 
+def test_a_replacement_that_is_named_is_meant_beside_other_names(lab_there: World) -> None:
+    planned = lab_there.command("plan", "llama", "--replace", "gateway", "--json")
+    assert [(one["target"], one["action"]) for one in planned.of("planned_change")] == [("gateway", "replace")]
+
+
+def test_a_service_that_left_the_file_is_told(lab_there: World) -> None:
+    lab_there.leftovers = ["desktop"]
+    assert "llama/desktop" in lab_there.command("plan").out
+    assert {"type": "leftover", "target": "llama/desktop"} in lab_there.command("plan", "--json").events
+
+
+def test_an_exchanged_volume_goes_with_the_last_snapshot_that_needs_it(lab_there: World, lab: Path) -> None:
+    def volumes() -> set[str]:
+        return {name for name in lab_there.host.volumes if "llama-cpp" in name}
+
+    (old,) = volumes()
+    other = FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],") + "snapshots: { keep: 1 }\n"
+    lab.write_text(other)
+    assert lab_there.command("up", "--yes").code == 0
+    assert old in volumes()
+    assert len(volumes()) == 2
+    lab_there.drift["llama/llama_cpp"] = EDITED
+    assert lab_there.command("up", "--yes").code == 0
+    assert old not in volumes()
+    assert len(volumes()) == 1
+
+
+def test_an_exchanged_volume_that_no_snapshot_needs_goes_at_once(lab_there: World, lab: Path) -> None:
+    old = {name for name in lab_there.host.volumes if "llama-cpp" in name}
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
+    assert lab_there.command("up", "--yes", "--no-rollback").code == 0
+    assert old.isdisjoint(lab_there.host.volumes)
+
+
+def test_who_asks_a_changed_engine_and_fails_takes_it_back_with_it(lab_there: World, lab: Path) -> None:
+    lab.write_text(
+        FILE.replace("model: tiny,", "model: tiny, parallel: 2,").replace("litellm: {", "litellm: { port: 4100,")
+    )
+    lab_there.failures["site.yml"] = (TaskEvent("failed", "gateway", "litellm", "litellm : preflight | Check", "no"),)
+    lab_there.changes = {"llama": 2}
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 1
+    assert "gateway: nothing was changed in it" in answer.err
+    assert "llama: rolled back to its last verified state" in answer.err
+
+
 def test_a_full_disk_is_told_and_the_next_run_looks_again(lab_there: World) -> None:
     lab_there.drift["gateway/litellm"] = EDITED
     lab_there.disk_full = True
@@ -223,6 +269,14 @@ def test_an_interrupted_run_is_told_by_the_next_one(world: World) -> None:
     answer = world.command("up", "--yes")
     assert answer.code == 0
     assert "did not come to its end, while at: build" in answer.err
+    assert "did not come to its end" not in world.command("up").err
+
+
+def test_an_interruption_is_told_once_also_where_nothing_was_left_to_do(lab_there: World) -> None:
+    lab_there.raises = KeyboardInterrupt()
+    assert lab_there.command("up", "--yes", "--full").code == 130
+    assert "did not come to its end" in lab_there.command("up").err
+    assert "did not come to its end" not in lab_there.command("up").err
 
 
 def test_a_snapshot_can_be_gone_back_to(lab_there: World) -> None:

@@ -137,6 +137,8 @@ def test_a_profile_s_root_disk_of_a_size_comes_back() -> None:
 
 def test_snapshots_are_in_the_order_of_their_times() -> None:
     times = {"c": "2026-11-20T13:56:29.9Z", "a": "2026-11-20T13:56:29.95Z", "b": "2026-11-20T13:56:30Z"}
-    kept = [{"name": f"one/{name}", "created_at": times[name]} for name in "abc"]
+    disk = {"type": "disk", "pool": "p", "source": "model", "path": "/srv"}
+    devices = {"root": ROOT, "model": disk, "folder": {"type": "disk", "source": "/srv", "path": "/x"}}
+    kept = [{"name": f"one/{name}", "created_at": times[name], "devices": devices} for name in "abc"]
     found = instance_of(echo(request_for(PLAIN, ROOT, "p"), snapshots=kept), "box")
-    assert found.snapshots == tuple(Snapshot(name, times[name]) for name in "cab")
+    assert found.snapshots == tuple(Snapshot(name, times[name], ("model",)) for name in "cab")

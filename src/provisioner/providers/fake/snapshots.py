@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from provisioner.errors import ProviderError
-from provisioner.providers.fake.world import Container, World
+from provisioner.providers.fake.world import Container, World, volumes_of
 from provisioner.state import Instance, Snapshot, Status
 
 
@@ -20,7 +20,8 @@ class Snapshots(World):
             container = self._existing(instance, "take a snapshot of")
             if name in container.states:
                 raise ProviderError(what, details="The name is taken.")
-            made = Snapshot(name, datetime.now(UTC).isoformat())
+            volumes = tuple(sorted(volumes_of(container.instance)))
+            made = Snapshot(name, datetime.now(UTC).isoformat(), volumes)
             container.states[name] = container.state()
             container.instance = replace(container.instance, snapshots=(*container.instance.snapshots, made))
             return made

@@ -15,7 +15,7 @@ from typing import Any
 
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.ends import Ends, heard_signals, raw_terminal
-from provisioner.providers.incus.execute import NOT_RUN, START_ATTEMPTS, kill
+from provisioner.providers.incus.execute import NEVER_STARTED, NOT_RUN, START_ATTEMPTS, kill
 from provisioner.providers.incus.streams import Joint
 from provisioner.providers.incus.websocket import WebSocket
 
@@ -24,7 +24,6 @@ __all__ = ["Ends", "attach"]
 INTERRUPTED = 130
 NOBODY_READS = 128 + signal.SIGPIPE
 _MARK = "PROVISIONER_ATTACHED"
-_NEVER_STARTED = "Timed out waiting for websockets to connect"
 
 
 def attach(
@@ -51,7 +50,7 @@ def attach(
                 return _attempt(request)
             except wire.WireError as error:
                 # On a busy host the sockets may not all be there in the 5 s that Incus allows; nothing has run then.
-                if _NEVER_STARTED not in str(error):
+                if NEVER_STARTED not in str(error):
                     raise
         return _attempt(request)
 

@@ -19,7 +19,7 @@ NOT_RUN = {"Command not found": 127, "Command not executable": 126}
 """Incus fails the operation where a shell would give these exit codes."""
 
 START_ATTEMPTS = 3
-_NEVER_STARTED = "Timed out waiting for websockets to connect"
+NEVER_STARTED = "Timed out waiting for websockets to connect"
 _STDIN_CHUNK_BYTES = 1 << 15
 _MARK = "PROVISIONER_EXECUTION"
 _KILL = 'for one in $(grep -lszF "$1" /proc/[0-9]*/environ); do one=${one%/environ}; kill -KILL "${one#/proc/}"; done'
@@ -82,7 +82,7 @@ def _attempts(request: _Request) -> Execution:
             return _attempt(request)
         except wire.WireError as error:
             # On a busy host the sockets may not all be there in the 5 s that Incus allows; nothing has run then.
-            if _NEVER_STARTED not in str(error):
+            if NEVER_STARTED not in str(error):
                 raise
     return _attempt(request)
 

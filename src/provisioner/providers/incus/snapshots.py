@@ -72,7 +72,7 @@ def copy(client: Client, name: str, target: str, root: Mapping[str, str]) -> Non
     try:
         change(client, target, without_publications, root)
         _forget_machine_id(client, target)
-    except BaseException:
+    except BaseException:  # an interruption, too, must not leave a copy that fights with its source over its ports
         client.change("delete", "instances", target)
         raise
 

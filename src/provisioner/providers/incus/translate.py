@@ -78,7 +78,9 @@ def instance_of(found: Mapping[str, Any], host: str) -> Instance:
 
 def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
     """The snapshot as Incus says it is."""
-    return Snapshot(found["name"].rpartition("/")[2], found["created_at"])
+    disks = (one for one in found["devices"].values() if one["type"] == "disk" and "pool" in one and not is_root(one))
+    volumes = tuple(sorted(one["source"] for one in disks))
+    return Snapshot(found["name"].rpartition("/")[2], found["created_at"], volumes)
 
 
 def is_root(device: Mapping[str, str]) -> bool:
