@@ -14,7 +14,7 @@ from time import monotonic
 
 from provisioner.errors import ProviderError, ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
-from provisioner.plan import AT_NEXT_START, COMPARED, Change
+from provisioner.plan import AT_NEXT_START, Change, differences
 from provisioner.providers.base import Provider
 from provisioner.state import Instance, Status
 
@@ -136,6 +136,10 @@ def _stop(change: Change, provider: Provider, _run: _Run) -> Instance | None:
     return _read(provider, _instance(change))
 
 
+def _adopt(change: Change, provider: Provider, _run: _Run) -> Instance:
+    return provider.adopt(_instance(change))
+
+
 def _delete(change: Change, provider: Provider, _run: _Run) -> None:
     provider.delete(_instance(change))
     if _read(provider, _instance(change)) is not None:
@@ -149,6 +153,7 @@ _VERBS: Mapping[str, Callable[[Change, Provider, _Run], Instance | None]] = {
     "start": _start,
     "stop": _stop,
     "delete": _delete,
+    "adopt": _adopt,
 }
 
 
@@ -158,9 +163,10 @@ def _read(provider: Provider, instance: Instance) -> Instance | None:
 
 def _compare(wanted: Instance, made: Instance) -> None:
     """Believe the host, not the request: what it says it has must be what was wanted."""
-    names = [*COMPARED, *(["status"] if wanted.status else [])]
-    pairs = {name: (_value(wanted, name), _value(made, name)) for name in names}
-    wrong = [f"{name}: wanted {one}, is {other}" for name, (one, other) in pairs.items() if one != other]
+    pairs = differences(_in_order(made), _in_order(wanted))
+    if wanted.status and wanted.status is not made.status:
+        pairs["status"] = (made.status, wanted.status)
+    wrong = [f"{name}: wanted {one}, is {found}" for name, (found, one) in pairs.items()]
     if wrong:
         raise ProviderError(
             f"Unable to make container {wanted.name} as the file says",
@@ -169,10 +175,9 @@ def _compare(wanted: Instance, made: Instance) -> None:
         )
 
 
-def _value(instance: Instance, attribute: str) -> object:
-    value = getattr(instance, attribute)
+def _in_order(instance: Instance) -> Instance:
     # Hosts keep devices by name, in no order.
-    return sorted(value, key=lambda one: one.name) if attribute == "devices" else value
+    return replace(instance, devices=tuple(sorted(instance.devices, key=lambda one: one.name)))
 
 
 def _instance(change: Change) -> Instance:

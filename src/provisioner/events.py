@@ -78,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """A warning or an error for the user."""
+    """An error, a warning or a note for the user."""
 
     severity: str
     message: str

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from provisioner.errors import PreflightError
 from provisioner.state import Artifact, Fleet, Instance, InstanceKind, Service, Status
 
-Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback"]
+Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
 Thing = Instance | Artifact | Service
+_OF_ARTIFACTS = ("host", "digest", "path")
 
-IN_PLACE = frozenset({"cpu", "memory", "disk", "nesting", "devices"})
-AT_NEXT_START = frozenset({"nesting"})
+AS_MADE = frozenset({"host", "image", "vmid", "storage", "unprivileged"})
+"""What is decided when a container is made: another one means another container."""
+AT_NEXT_START = frozenset({"nesting", "features"})
 """What a running container takes up when it is started again."""
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
+
+
+def differences(before: Instance | None, after: Instance | None) -> dict[str, tuple[Any, Any]]:
+    """The attributes and settings in which two states of a container differ, each as (before, after).
+
+    Settings count as far as ``after`` has them; without it, as far as ``before`` does.
+    """
+    pairs = {name: (getattr(before, name, None), getattr(after, name, None)) for name in COMPARED}
+    decided = after or before
+    for name in sorted(decided.settings) if decided else ():
+        pairs[name] = tuple(one.settings.get(name) if one else None for one in (before, after))  # type: ignore[assignment]
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +52,9 @@ class Change:
         thing = self.before or self.after
         if isinstance(thing, Service):
             return {}
-        names = COMPARED if isinstance(thing, Instance) else ("host", "digest", "path")
-        pairs = {name: (getattr(self.before, name, None), getattr(self.after, name, None)) for name in names}
+        if isinstance(thing, Instance):
+            return differences(self.before, self.after)  # type: ignore[arg-type]  # both are of one kind
+        pairs = {name: (getattr(self.before, name, None), getattr(self.after, name, None)) for name in _OF_ARTIFACTS}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
@@ -100,7 +115,8 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
         *(Change("delete", one.name, one, None, "left over from an interrupted build") for one in leftovers),
         *(Change("delete", one.name, one, None, "not in the file") for one in orphans if wishes.prune),
         *_artifact_changes(desired, actual, wanted),
-        *(change for one in wanted for change in _instance_changes(one, actual.instance(one.name), inside, wishes)),
+        *(change for one in wanted for change in _adoption(one, actual)),
+        *(change for one in wanted for change in _instance_changes(one, _present(one, actual), inside, wishes)),
     ]
     return Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
 
@@ -120,7 +136,11 @@ def make_stop_plan(actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
 
 
 def _refuse_impossible(wanted: list[Instance], actual: Fleet) -> None:
-    taken = [one for one in wanted if one.host in actual.hosts and one.name in actual.hosts[one.host].strangers]
+    taken = [
+        one
+        for one in wanted
+        if one.host in actual.hosts and one.name in actual.hosts[one.host].strangers and _adopted(one, actual) is None
+    ]
     if taken:
         raise PreflightError(
             f"Unable to plan container {', '.join(one.name for one in taken)}: the name is taken",
@@ -132,14 +152,31 @@ def _refuse_impossible(wanted: list[Instance], actual: Fleet) -> None:
         for one in wanted
         if one.host in actual.hosts
         and actual.instance(one.name) is None
+        and _adopted(one, actual) is None
         and one.image not in actual.hosts[one.host].images
     ]
     if missing:
         raise PreflightError(
             f"Unable to plan container {missing[0].name}: image {missing[0].image} not found on host {missing[0].host}",
             details="Images there: " + (", ".join(sorted(actual.hosts[missing[0].host].images)) or "none"),
-            resolution=f"Run: provision host prepare --image {missing[0].image}",
+            resolution=actual.hosts[missing[0].host].image_hint.format(image=missing[0].image),
         )
+
+
+def _adopted(wanted: Instance, actual: Fleet) -> Instance | None:
+    """The container that is to become this lab's, as it is; its image is what the file says."""
+    there = actual.hosts[wanted.host].adoptable.get(wanted.name) if wanted.host in actual.hosts else None
+    return replace(there, image=wanted.image) if wanted.adopt and there is not None else None
+
+
+def _present(wanted: Instance, actual: Fleet) -> Instance | None:
+    return actual.instance(wanted.name) or _adopted(wanted, actual)
+
+
+def _adoption(wanted: Instance, actual: Fleet) -> Iterator[Change]:
+    there = _adopted(wanted, actual)
+    if there is not None and actual.instance(wanted.name) is None:
+        yield Change("adopt", wanted.name, there, replace(there, lab=wanted.lab), "the file says adopt")
 
 
 def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> Iterator[Change]:
@@ -154,11 +191,11 @@ def _instance_changes(after: Instance, before: Instance | None, inside: Inside, 
     if before is None:
         yield Change("create", after.name, None, after, "in the file, not on the host")
         return
-    differing = [name for name in COMPARED if getattr(before, name) != getattr(after, name)]
+    differing = list(differences(before, after))
     if after.name in wishes.replace:
         yield Change("replace", after.name, before, after, "its replacement was asked for")
         return
-    if not IN_PLACE.issuperset(differing) or _shrinks(before, after):
+    if AS_MADE.intersection(differing) or _shrinks(before, after):
         what = "its disk cannot become smaller" if _shrinks(before, after) else _differ(differing)
         yield Change("replace", after.name, before, after, what)
         return

@@ -169,6 +169,11 @@ class Instance:
     address: str | None = field(default=None, compare=False)
     snapshots: tuple[Snapshot, ...] = field(default=(), compare=False)
     """What its host keeps of it, the oldest first."""
+    settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What only its kind of host knows (``proxmox:`` in the file), by the file's words; one that is desired holds only
+    what the file decides, and only that is compared."""
+    adopt: bool = field(default=False, compare=False)
+    """Desired only: one of that name that is there and nobody's is made this lab's."""
 
     @property
     def roles(self) -> tuple[Service, ...]:
@@ -214,6 +219,10 @@ class HostState:
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()
     """Names of artifact volumes that are complete (marked ready); a half-made one is not listed."""
+    adoptable: Mapping[str, Instance] = field(default_factory=dict)
+    """Containers without any lab's mark, of those that were asked for by name."""
+    image_hint: str = "Run: provision host prepare --image {image}"
+    """What to do where an image is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from provisioner.errors import PreflightError
 from provisioner.lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.resolve import hosts_of
-from provisioner.spec import IncusHost
+from provisioner.spec import ProxmoxHost
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.access import Access
+
+SSH_CONFIG = "PROVISION_SSH_CONFIG"
+"""Names the file that ssh reads instead of the user's own configuration."""
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:
@@ -16,10 +26,36 @@ def providers_of(lab: Lab) -> dict[str, Provider]:
     providers: dict[str, Provider] = {}
     for name in lab.used_hosts():
         host = hosts[name]
-        if not isinstance(host, IncusHost) or host.incus != "local":
+        if isinstance(host, ProxmoxHost):
+            providers[name] = provider_for(name, "proxmox", access=_access(host, lab.loaded.path.parent))
+            continue
+        if host.incus != "local":
             raise PreflightError(
-                f"Unable to reach host {name}: this version drives the Incus on this machine only",
+                f"Unable to reach host {name}: this version drives no Incus elsewhere",
                 resolution=f"Write {name}: {{ incus: local }} under hosts, or leave its containers out.",
             )
         providers[name] = provider_for(name, "incus")
     return providers
+
+
+def _access(host: ProxmoxHost, folder: Path) -> Access:
+    """The host's page; a relative path is one beside the file."""
+    from provisioner.providers.proxmox.access import Access
+
+    config = os.environ.get(SSH_CONFIG)
+    return Access(
+        url=host.proxmox,
+        user=host.user,
+        token_id=host.token.id if host.token else None,
+        token_secret=host.token.secret if host.token else None,
+        password=host.password,
+        ssh=host.ssh,
+        ssh_config=Path(config) if config else None,
+        ca=folder / Path(host.ca).expanduser() if host.ca else None,
+        fingerprint=host.fingerprint,
+        node=host.node,
+        storage=host.storage,
+        templates=host.templates,
+        bridge=host.bridge,
+        pool=host.pool,
+    )

@@ -42,10 +42,10 @@ def wishes(function: Function) -> Function:
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
 def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed_exitcode: bool) -> int:
     """Say what up would do; change nothing."""
-    from provisioner.workflow import surveying
+    from provisioner.workflow import planning
 
     lab = session.open_lab(words.existing(), with_secrets=True)
-    made = surveying.plan(lab, session.effects(lab), wishes, full=full)
+    made = planning.plan(lab, session.effects(lab), wishes, full=full)
     show_plan(session.console, made)
     return ExitCode.CHANGES_PENDING if detailed_exitcode and not made.is_empty else ExitCode.DONE
 
@@ -101,7 +101,7 @@ def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
     """Prove that everything works; change and stop nothing."""
     from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
-    from provisioner.workflow import surveying, verifying
+    from provisioner.workflow import planning, verifying
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
@@ -116,6 +116,6 @@ def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
         return ExitCode.VERIFICATION_FAILED
     if not detailed_exitcode:
         return ExitCode.DONE
-    made = surveying.plan(lab, effects, Wishes(frozenset(words.names)))
+    made = planning.plan(lab, effects, Wishes(frozenset(words.names)))
     show_plan(console, made)
     return ExitCode.DONE if made.is_empty else ExitCode.CHANGES_PENDING

@@ -20,10 +20,16 @@ def _fake(host: str, **settings: Any) -> Provider:
     return FakeProvider(host, **settings)
 
 
-REGISTRY: Mapping[str, Callable[..., Provider]] = {"incus": _incus, "fake": _fake}
+def _proxmox(host: str, **settings: Any) -> Provider:
+    from provisioner.providers.proxmox import ProxmoxProvider
+
+    return ProxmoxProvider(host, **settings)
+
+
+REGISTRY: Mapping[str, Callable[..., Provider]] = {"incus": _incus, "proxmox": _proxmox, "fake": _fake}
 
 
 def provider_for(host: str, kind: str, **settings: Any) -> Provider:
-    """The provider of host ``host``, a host of ``kind`` ("incus", "fake"); ``settings`` are that driver's own."""
+    """The provider of host ``host``, a host of ``kind`` ("incus", "proxmox", "fake"); ``settings`` are that driver's own."""
     driver: Provider = REGISTRY[kind](host, **settings)
     return driver

@@ -8,13 +8,16 @@ missing succeeds. Nothing without this lab's mark is ever changed. Each driver d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from provisioner.plan import Change
 from provisioner.state import Execution, Fleet, Instance, Snapshot
 
 READY_TIMEOUT_S = 120.0
+
+OnProgress = Callable[[str, str], None]
 
 
 class Provider(ABC):
@@ -24,6 +27,8 @@ class Provider(ABC):
 
     def __init__(self, host: str) -> None:
         self.host = host
+        self.on_progress: OnProgress = lambda _name, _message: None
+        """Told what a long task of the host is doing, by the container's name; called from any thread."""
 
     @abstractmethod
     def check_available(self) -> None:
@@ -35,6 +40,13 @@ class Provider(ABC):
 
         ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container.
         """
+
+    def review(self, changes: Sequence[Change]) -> tuple[str, ...]:  # noqa: ARG002 - for drivers that know more
+        """What should be known of changes on this host before they are begun, in words; only looks.
+
+        Raises ``PreflightError`` for what the host would refuse.
+        """
+        return ()
 
     @abstractmethod
     def create(self, instance: Instance) -> Instance:

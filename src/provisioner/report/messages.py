@@ -26,6 +26,9 @@ _PAST = {
 }
 
 
+_COLOURS = {"error": "red", "note": "cyan"}
+
+
 def error_diagnostic(error: ProvisionError) -> Diagnostic:
     """The same error as an event of the stream."""
     return Diagnostic("error", error.message, error.details, error.resolution)
@@ -33,7 +36,7 @@ def error_diagnostic(error: ProvisionError) -> Diagnostic:
 
 def diagnostic_text(diagnostic: Diagnostic, style: Style = PLAIN) -> str:
     """An error or a warning: what, what the other side said, what to do now."""
-    colour = "red" if diagnostic.severity == "error" else "yellow"
+    colour = _COLOURS.get(diagnostic.severity, "yellow")
     lines = [f"{style.paint(diagnostic.severity.capitalize() + ':', colour, 'bold')} {safe_text(diagnostic.message)}"]
     return "\n".join(lines + _more(diagnostic.details, diagnostic.resolution, style))
 

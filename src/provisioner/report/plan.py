@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from provisioner.plan import IN_PLACE, Action, Change, Plan
+from provisioner.plan import AS_MADE, Action, Change, Plan
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
 from provisioner.state import Artifact, Device, Instance, Service
 
@@ -18,6 +19,7 @@ _SIGNS: dict[Action, tuple[str, str]] = {
     "stop": (".", "yellow"),
     "configure": ("~", "yellow"),
     "rollback": ("<", "yellow"),
+    "adopt": ("&", "yellow"),
 }
 _OUTCOMES: dict[Action, str] = {
     "create": "will be created",
@@ -29,12 +31,14 @@ _OUTCOMES: dict[Action, str] = {
     "stop": "will be stopped, its data is kept",
     "configure": "will be configured and proved again",
     "rollback": "will be rolled back",
+    "adopt": "will be adopted: from then on it is this lab's",
 }
 _COUNTED: dict[Action, str] = {
     "start": "start",
     "stop": "stop",
     "configure": "configure",
     "rollback": "roll back",
+    "adopt": "adopt",
 }
 _NOUNS: dict[type, str] = {Artifact: "artifact", Instance: "container", Service: "service"}
 NO_CHANGES = "No changes: the containers, and what was put into them, are as the file says."
@@ -60,7 +64,7 @@ def change_text(change: Change, style: Style = PLAIN) -> str:
         style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold") + f" ({safe_line(change.reason)})",
         f"{style.paint(sign, colour):>{len(style.paint(sign, colour)) + 3 - len(sign)}} {thing} {target}",
     ]
-    if change.action in ("start", "stop", "configure", "rollback"):
+    if change.action in ("start", "stop", "configure", "rollback", "adopt"):
         return lines[0] + "\n" + lines[1]
     return "\n".join([*lines, *_attribute_lines(change, style)])
 
@@ -81,7 +85,7 @@ def count_line(plan: Plan) -> str:
 
 def attribute_text(name: str, value: Any) -> str:
     """One attribute's value in the words of the file."""
-    if name in ("memory", "disk"):
+    if name in ("memory", "disk", "swap"):
         return limit_text(value)
     if name == "cpu":
         return "no limit" if value is None else str(value)
@@ -89,13 +93,14 @@ def attribute_text(name: str, value: Any) -> str:
         return "; ".join(_device_text(device) for device in value or ()) or "none"
     if name == "digest":
         return str(value)[:16]
-    return str(value).lower() if isinstance(value, bool) else safe_line(value)
+    return _setting_text(value)
 
 
 def _attribute_lines(change: Change, style: Style) -> list[str]:
     pairs = change.attributes()
     if change.action == "create" and isinstance(change.after, Instance):
         pairs = {name: (None, getattr(change.after, name)) for name in _SHOWN}
+        pairs |= {name: (None, value) for name, value in change.after.settings.items()}
         pairs["services"] = (None, _services_text(change.after))
     width = max((len(name) for name in pairs), default=0)
     return [_attribute_line(change, name, width, pair, style) for name, pair in pairs.items()]
@@ -110,7 +115,7 @@ def _attribute_line(change: Change, name: str, width: int, pair: tuple[Any, Any]
         return f"      {style.paint('+', 'green')} {name:<{width}} = {after}"
     if change.action == "delete":
         return f"      {style.paint('-', 'red')} {name:<{width}} = {before}"
-    forces = change.action == "replace" and name not in IN_PLACE
+    forces = change.action == "replace" and name in AS_MADE
     note = style.paint(" # forces replacement", "red") if forces else ""
     return f"      {style.paint('~', 'yellow')} {name:<{width}} = {before} -> {after}{note}"
 
@@ -118,6 +123,14 @@ def _attribute_line(change: Change, name: str, width: int, pair: tuple[Any, Any]
 def _services_text(instance: Instance) -> str:
     named = (f"{one.role} (port {one.port})" if one.port else one.role for one in instance.services)
     return safe_line(", ".join(named)) or "none"
+
+
+def _setting_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{safe_line(name)}={_setting_text(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return "; ".join(_setting_text(one) for one in value) or "none"
+    return str(value).lower() if isinstance(value, bool) else safe_line(value)
 
 
 def _device_text(device: Device) -> str:

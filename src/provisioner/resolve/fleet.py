@@ -11,9 +11,10 @@ from typing import Any
 
 from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
 from provisioner.resolve.engines import base_url, engine_entries, engines_of, find_engines, flatten, port_of
-from provisioner.resolve.hosts import LOCAL_HOST, host_of
+from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
+from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
-from provisioner.spec import Container, ServiceSpec, Spec
+from provisioner.spec import Container, ProxmoxHost, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
 MODEL_ROLE = "model_store"
@@ -67,7 +68,11 @@ def _host(context: _Context, name: str) -> str:
 def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> Instance:
     container = context.spec.containers[name]
     pages = [context.catalog.services[role].defaults for role in container.services]
-    devices = [*(_mount(one) for one in artifacts), *_published(context, container)]
+    host = hosts_of(context.spec)[_host(context, name)]
+    is_proxmox = isinstance(host, ProxmoxHost)
+    # On Proxmox a container has an address of its own in the LAN: there is nothing to publish.
+    published = () if is_proxmox else _published(context, container)
+    devices = [*(_mount(one) for one in artifacts), *published]
     return Instance(
         name=name,
         host=_host(context, name),
@@ -80,6 +85,8 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
         devices=tuple(sorted(devices, key=lambda device: device.name)),
         services=_services(context, name),
         base=_base(context, name),
+        settings=settings_of(host, container.proxmox) if isinstance(host, ProxmoxHost) else {},
+        adopt=container.adopt,
     )
 
 

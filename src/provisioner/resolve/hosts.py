@@ -26,5 +26,9 @@ def host_of(spec: Spec, container: Container) -> str | None:
 
 def hostname(spec: Spec, name: str) -> str:
     """The name under which the other containers of its host reach the container; it survives a change of address."""
-    host = hosts_of(spec)[host_of(spec, spec.containers[name]) or LOCAL_HOST]
-    return f"{name}.{INCUS_DOMAIN}" if isinstance(host, IncusHost) else name
+    container = spec.containers[name]
+    host = hosts_of(spec)[host_of(spec, container) or LOCAL_HOST]
+    if isinstance(host, IncusHost):
+        return f"{name}.{INCUS_DOMAIN}"
+    address = container.proxmox.network.ip.partition("/")[0] if container.proxmox else ""
+    return address if address and address[0].isdigit() else name

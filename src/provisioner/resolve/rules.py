@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from provisioner.catalog import Catalog
 from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
 from provisioner.resolve.hosts import host_of, hosts_of
-from provisioner.spec import Spec
+from provisioner.spec import ProxmoxHost, Spec
 from provisioner.state import Problem
 
 RESERVED_PREFIX = "provision-"
@@ -38,6 +38,29 @@ def container_hosts(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
             yield Problem(path, f'no host "{container.host}" in this file', _suggest(container.host, hosts))
         elif host_of(spec, container) is None:
             yield Problem(("containers", name), "needs a host: the file has several", f"host: {' | '.join(hosts)}")
+
+
+def host_words(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+    """What only Proxmox knows is said of containers that live there."""
+    for name, container in spec.containers.items():
+        host = host_of(spec, container)
+        if container.proxmox is not None and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
+            hint = "Leave it out, or give the container a host of Proxmox."
+            yield Problem(("containers", name, "proxmox"), f"host {host} is no Proxmox", hint)
+
+
+def host_numbers(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+    """No two containers ask for one number, nor for one address."""
+    taken: dict[tuple[str | None, str, str], str] = {}
+    for name, container in spec.containers.items():
+        options = container.proxmox
+        address = options.network.ip.partition("/")[0] if options and options.network.ip[0].isdigit() else None
+        for word, value in (("vmid", options.vmid if options else None), ("network", address)):
+            place = (host_of(spec, container) if word == "vmid" else None, word, str(value))
+            if value is not None and place in taken:
+                path = ("containers", name, "proxmox", word)
+                yield Problem(path, f"{value} is container {taken[place]}'s", "Give one of them another.")
+            taken.setdefault(place, name)
 
 
 def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
@@ -122,8 +145,9 @@ def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     for container, service, page in services_of(spec, catalog):
         port, address = port_of(service, page), f"{container}/{service.role}"
         places = [(f"container {container}", port)]
-        if service.expose == "lan":
-            places.append((f"the LAN side of host {host_of(spec, spec.containers[container])}", port))
+        host = host_of(spec, spec.containers[container])
+        if service.expose == "lan" and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
+            places.append((f"the LAN side of host {host}", port))
         for place in places if port is not None else []:
             if place in taken:
                 path = _service_path(container, service.role)
@@ -153,6 +177,8 @@ def key_prefixes(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 RULES: tuple[Rule, ...] = (
     container_names,
     container_hosts,
+    host_words,
+    host_numbers,
     model_references,
     model_sources,
     gpus,

@@ -7,14 +7,13 @@ from provisioner.spec.models import (
     Gpu,
     IncusHost,
     Model,
-    ProxmoxHost,
     SecretSource,
     ServiceSpec,
     Spec,
-    Token,
     Upstream,
 )
 from provisioner.spec.parsing import Parsed, parse_spec
+from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost, Token
 from provisioner.spec.wording import KeyPath, path_text
 
 __all__ = [
@@ -24,6 +23,7 @@ __all__ = [
     "KeyPath",
     "Model",
     "Parsed",
+    "ProxmoxContainer",
     "ProxmoxHost",
     "SecretSource",
     "ServiceSpec",

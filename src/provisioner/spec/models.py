@@ -5,45 +5,30 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from provisioner.spec.fields import (
     Count,
     Fingerprint,
     GpuUuid,
-    HttpsUrl,
     HttpUrl,
     Image,
     Label,
     Name,
     PciAddress,
-    ProxmoxUser,
     SecretValue,
     Sha256,
     Size,
-    SshDestination,
-    TokenId,
     https_address,
 )
+from provisioner.spec.part import Part
+from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost
 from provisioner.spec.refusal import refusal
 from provisioner.spec.suggestion import did_you_mean
 
 BUILTIN_MODELS = ("tiny",)
 _HUB = re.compile(r"hf:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", re.ASCII)
 _SOURCE_PATTERN = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+)$"
-
-
-class _Part(BaseModel):
-    # Strict: YAML has types, and "1" for 1 is a mistake that Ansible would carry into a template.
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        arbitrary_types_allowed=True,
-        allow_inf_nan=False,
-        protected_namespaces=(),
-        defer_build=True,  # most parts are only ever validated as part of the whole: halves the cost of this module
-    )
 
 
 def _incus(value: str) -> str:
@@ -67,7 +52,7 @@ def _source(value: str) -> str:
     return value
 
 
-class IncusHost(_Part):
+class IncusHost(Part):
     """An Incus: the one on this machine, or one elsewhere with our client certificate."""
 
     incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
@@ -85,23 +70,7 @@ class IncusHost(_Part):
         return self
 
 
-class Token(_Part):
-    """An API token of Proxmox."""
-
-    id: TokenId = Field(description="What follows the `!` in Proxmox")
-    secret: SecretValue
-
-
-class ProxmoxHost(_Part):
-    """A Proxmox VE node, by its API; ``ssh`` is needed for GPUs, keyctl and work inside containers."""
-
-    proxmox: HttpsUrl
-    user: ProxmoxUser
-    token: Token
-    ssh: SshDestination | None = None
-
-
-class Model(_Part):
+class Model(Part):
     """Weights: where they come from (``builtin:tiny``, ``file:PATH``, ``hf:ORG/REPO:QUANT``) and what they hash to."""
 
     source: Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": _SOURCE_PATTERN})]
@@ -114,7 +83,7 @@ class Model(_Part):
         return "gguf"
 
 
-class Upstream(_Part):
+class Upstream(Part):
     """An engine that is not ours: in a cloud or elsewhere in the house."""
 
     model: str = Field(min_length=1, description="Provider and model in LiteLLM's words: `openrouter/vendor/model`")
@@ -122,7 +91,7 @@ class Upstream(_Part):
     base_url: HttpUrl | None = None
 
 
-class Gpu(_Part):
+class Gpu(Part):
     """Which GPU a container gets: the one that one field describes, any when all are None."""
 
     vendor: Literal["nvidia", "amd", "intel"] | None = None
@@ -147,7 +116,7 @@ def _gpu(value: Any) -> Any:
     return value
 
 
-class ServiceSpec(_Part):
+class ServiceSpec(Part):
     """One service of a container: exactly the options that were written, validated; secrets as ``Secret``."""
 
     role: str
@@ -155,7 +124,7 @@ class ServiceSpec(_Part):
     expose: Literal["host", "lan"] = "host"
 
 
-class Container(_Part):
+class Container(Part):
     """A container and what runs in it; what is None comes from its services' pages. Sizes are bytes."""
 
     host: str | None = Field(default=None, description="One of `hosts`; may be left out when there is one")
@@ -164,6 +133,8 @@ class Container(_Part):
     memory: Size | None = None
     disk: Size | None = None
     gpu: Annotated[Gpu | None, BeforeValidator(_gpu)] = Field(default=None, description="`none`, `any`, or which one")
+    proxmox: ProxmoxContainer | None = Field(default=None, description="What only Proxmox knows")
+    adopt: bool = Field(default=False, description="Take over the container of that name that is there and nobody's")
     services: dict[str, ServiceSpec] = {}
 
 
@@ -173,7 +144,7 @@ def _names_its_secret(command: list[str]) -> list[str]:
     return command
 
 
-class SecretSource(_Part):
+class SecretSource(Part):
     """Where secrets come from that are neither in the environment nor in ``secrets.env``."""
 
     command: Annotated[list[str], Field(min_length=1), AfterValidator(_names_its_secret)] = Field(
@@ -181,7 +152,7 @@ class SecretSource(_Part):
     )
 
 
-class Snapshots(_Part):
+class Snapshots(Part):
     """What is kept of containers before they are changed."""
 
     keep: Annotated[int, Field(ge=0, le=100)] = Field(
@@ -189,7 +160,7 @@ class Snapshots(_Part):
     )
 
 
-class Spec(_Part):
+class Spec(Part):
     """A whole file."""
 
     name: Label = Field(description="The lab's name: part of every mark that is left on what it owns")

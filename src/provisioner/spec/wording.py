@@ -88,6 +88,8 @@ def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str,
         return SECRET_REFUSED
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", _type_hint(kind, value)
+    if kind == "less_than_equal":
+        return f"must be at most {context['le']}", ""
     if kind == "greater_than_equal":
         return f"must be at least {context['ge']}", ""
     return _WORDING.get(kind, ("", ""))

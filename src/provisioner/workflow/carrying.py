@@ -45,6 +45,7 @@ class Run:
         delete(self.made, effects)
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
+        apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
         kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
         apply_instances(self.made.of("create", "replace", "update", "start"), effects.providers, effects.emit)
         touched = self._touched()
@@ -64,14 +65,14 @@ class Run:
         drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
 
     def _touched(self) -> tuple[Instance, ...]:
-        names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure")}
+        names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}
         return tuple(one for one in self.seen.wanted if one.name in names)
 
     def _to_configure(self, touched: Sequence[Instance]) -> tuple[Instance, ...]:
         """The containers that Ansible has to work in, each with only the services that need it."""
         new = {one.container for one in self.made.of("create", "replace")}
         known = {one.target for one in self.made.of("configure")}
-        started = {one.container for one in self.made.of("start", "update")}
+        started = {one.container for one in self.made.of("start", "update", "adopt")}
         looked = [one for one in touched if one.name in started]
         found = _reasons(looked, settled(looked, self.effects))
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}

@@ -46,6 +46,14 @@ class Effects:
             self.emit(Leftover(address))
 
 
+    def review(self, plan: Plan) -> None:
+        """Say what each host's driver knows of the changes on it; ``PreflightError`` for what a host would refuse."""
+        for name, provider in self.providers.items():
+            mine = [one for one in plan.changes if getattr(one.after or one.before, "host", None) == name]
+            for note in provider.review(mine) if mine else ():
+                self.emit(Diagnostic("note", note))
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a verb did: the plan, and whether it was carried out."""

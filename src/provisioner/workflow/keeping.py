@@ -29,19 +29,21 @@ class Before:
     proved: bool
 
 
+NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
 T = TypeVar("T")
 Kept = Mapping[str, Before]
 
 
 def refuse_impossible(made: Plan, seen: Survey, effects: Effects, keep: int) -> None:
     """Raise ``PreflightError`` when a state that may be needed again cannot be kept."""
-    obstacles = {
-        one.name: effects.providers[one.host].snapshot_obstacle(one) for one in _to_be_changed(made, seen) if keep
-    }
-    _refuse(
-        {name: why for name, why in obstacles.items() if why},
-        "Run up with --no-rollback to change it without a way back.",
-    )
+    _refuse(obstacles(made, seen, effects, keep), NO_WAY_BACK)
+
+
+def obstacles(made: Plan, seen: Survey, effects: Effects, keep: int) -> dict[str, str]:
+    """Why no state of a container could be kept before the plan changes it, by its name; only those that have one."""
+    changed = _to_be_changed(made, seen) if keep else []
+    found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in changed}
+    return {name: why for name, why in found.items() if why}
 
 
 def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
@@ -101,8 +103,8 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
         raise InputError(f"Unable to name a snapshot {name}: names that begin with provision- are provision's own")
     with effects.locked(lab.name, "snapshot") as lease:
         chosen = _chosen(lab, effects, targets)
-        obstacles = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
-        _refuse({one: why for one, why in obstacles.items() if why}, "Limit the verb to other containers.")
+        found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
+        _refuse({one: why for one, why in found.items() if why}, "Limit the verb to other containers.")
         taken = [one.name for one in chosen if name in {kept.name for kept in one.snapshots}]
         _refuse(dict.fromkeys(taken, f"it has a snapshot {name}"), "Choose another name.")
         lease.check()
@@ -151,8 +153,10 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
 
 
 def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:
-    names = {one.container for one in made.of("update", "configure")}
-    return [one for one in seen.actual.instances if one.name in names and one.status is Status.RUNNING]
+    names = {one.container for one in made.of("update", "configure", "adopt")}
+    adopted = (one.before for one in made.of("adopt") if isinstance(one.before, Instance))
+    there = (*seen.actual.instances, *adopted)
+    return [one for one in there if one.name in names and one.status is Status.RUNNING]
 
 
 def proved_as_it_is(name: str, facts: Sequence[Fact]) -> bool:

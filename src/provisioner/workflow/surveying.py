@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from provisioner.errors import VerificationError
 from provisioner.lab import Lab
-from provisioner.plan import AS_WRITTEN, COMPARED, Inside, Plan, Wishes, make_plan
+from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe
 from provisioner.providers.base import Provider
 from provisioner.runner import ansible_version
@@ -42,14 +42,6 @@ class Survey:
     def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
         """What has to change."""
         return make_plan(self.desired, self.actual, inside=self.inside, wishes=wishes)
-
-
-def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
-    """What ``up`` would do; nothing is touched."""
-    lab.check_targets([*wishes.targets, *wishes.replace])
-    made = survey(lab, effects, wishes.targets, full=full).plan(wishes)
-    effects.announce(made)
-    return made
 
 
 def observe(lab: str, providers: Mapping[str, Provider], *, detailed: bool = True) -> Fleet:
@@ -121,7 +113,7 @@ def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str
                 processor="CPU",
             )
         )
-    attributes = (name for name in COMPARED if getattr(wanted, name) != getattr(there, name))
+    attributes = differences(there, wanted)
     inside = (f"{role.role}: {why}" for role in wanted.roles for why in survey.inside.reasons.get(role.address, ()))
     return ContainerStatus(
         wanted.name, there.host, there.status, there.address, tuple(services), (*attributes, *inside)

@@ -48,6 +48,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
 
         from provisioner.workflow import carrying, keeping
 
+        effects.review(made)
         keeping.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)

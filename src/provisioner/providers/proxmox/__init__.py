@@ -1,0 +1,1 @@
+"""Proxmox VE over its API: every verb of ``Provider``; proxmoxer is imported here only."""

@@ -1,0 +1,27 @@
+"""The verb ``plan``: what ``up`` would do."""
+
+from __future__ import annotations
+
+from provisioner.events import Diagnostic
+from provisioner.lab import Lab
+from provisioner.plan import AS_WRITTEN, Plan, Wishes
+from provisioner.workflow.effects import Effects
+from provisioner.workflow.surveying import survey
+
+
+def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
+    """What ``up`` would do, with what is known about it before; nothing is touched."""
+    lab.check_targets([*wishes.targets, *wishes.replace])
+    seen = survey(lab, effects, wishes.targets, full=full)
+    made = seen.plan(wishes)
+    effects.announce(made)
+    if made.is_empty:
+        return made
+
+    from provisioner.workflow import keeping
+
+    effects.review(made)
+    for name, why in keeping.obstacles(made, seen, effects, lab.spec.snapshots.keep).items():
+        message = f"There is no way back for container {name}: {why}"
+        effects.emit(Diagnostic("warning", message, resolution=keeping.NO_WAY_BACK))
+    return made
