@@ -24,6 +24,8 @@ class Provider(ABC):
     """One host of a lab, reached through its own API."""
 
     kind: ClassVar[str]
+    can_publish: ClassVar[bool] = True
+    """Whether the host passes ports of its own on to containers; else a container has an address in the LAN itself."""
 
     def __init__(self, host: str) -> None:
         self.host = host
