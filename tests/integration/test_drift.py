@@ -135,8 +135,16 @@ def test_units_are_mended(mended: DriftLab) -> None:
 @pytest.mark.slow
 def test_users_are_mended(mended: DriftLab) -> None:
     users = [one for one in mended.mutations() if one.kind == "users"]
-    for what in ("deleted", "another shell"):
+    for what in ("deleted", "another shell", "another home"):
         mend(mended, [one for one in users if one.what == what])
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_packages_are_put_back(mended: DriftLab) -> None:
+    removed = [one for one in mended.mutations() if one.kind == "packages" and one.what == "removed"]
+    for name in sorted({one.name for one in removed}):
+        mend(mended, [one for one in removed if one.name == name])
 
 
 @pytest.mark.slow
