@@ -135,7 +135,7 @@ def test_units_are_mended(mended: DriftLab) -> None:
 @pytest.mark.slow
 def test_users_are_mended(mended: DriftLab) -> None:
     users = [one for one in mended.mutations() if one.kind == "users"]
-    for what in ("deleted", "another shell", "another home"):
+    for what in ("deleted", "another shell", "another home", "in a further group"):
         mend(mended, [one for one in users if one.what == what])
 
 
