@@ -308,6 +308,31 @@ def test_a_daemon_that_restarts_is_waited_for() -> None:
         lease.check()
 
 
+class Hanging(FakeProvider):
+    """A host that answers no renewal for as long as the test lasts."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Hang."""
+        self.asked.set()
+        self.go_on.wait()
+        return super().renew_lock(name, properties)
+
+
+def test_a_host_that_hangs_costs_no_lock_of_another(box: FakeProvider) -> None:
+    hanging = Hanging("hanging")
+    with lock(hanging, box, heartbeat_s=0.02):
+        assert hanging.asked.wait(10)
+        (name,) = box.locks
+        beats = int(box.locks[name]["heartbeat"])
+        until(lambda: int(box.locks[name]["heartbeat"]) > beats + 2)
+        hanging.go_on.set()
+    assert box.locks == hanging.locks == {}
+
+
 def test_a_lock_that_cannot_be_renewed_is_lost_and_stays_so() -> None:
     """Even when the host lets us renew it later: others may have had it and gone since."""
     box = Broken("box")

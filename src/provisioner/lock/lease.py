@@ -45,6 +45,7 @@ class _Lock:
     renewed: float
     lost: str = ""
     trouble: str = ""
+    beats: int = 0
 
 
 class Lease:
@@ -56,10 +57,8 @@ class Lease:
         self._properties = terms.holder.properties() | {"nonce": self.nonce}
         self._claimed: list[_Lock] = []
         self._held: list[_Lock] = []
-        self._beats = 0
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lock heartbeat", daemon=True)
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
 
     def check(self) -> None:
         """Return while the lab is ours; ``LockedError`` once another run may have it."""
@@ -77,8 +76,9 @@ class Lease:
         lock = _Lock(provider, name, self._terms.clock())
         # Noted first: a host that breaks off may have created it all the same.
         self._claimed.append(lock)
-        if provider.create_lock(name, self._written()):
+        if provider.create_lock(name, self._written(lock)):
             self._held.append(lock)
+            self._keep_alive(lock)
             return True
         self._claimed.remove(lock)
         return False
@@ -96,7 +96,8 @@ class Lease:
     def release(self) -> None:
         """Give all back; what cannot be is said, and taken over by the next run."""
         self._ended.set()
-        self._thread.join(self._terms.heartbeat_s)
+        for thread in self._threads:
+            thread.join(self._terms.heartbeat_s)
         for lock in reversed(self._claimed.copy()):
             try:
                 self.give_back(lock.name, lock.provider)
@@ -104,11 +105,16 @@ class Lease:
                 words = f"{error.message}: {error.details}. The next run takes it over by itself."
                 self._terms.say(words)
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._terms.heartbeat_s):
-            self._beats += 1
-            for lock in self._held.copy():
-                self._renew(lock)
+    def _keep_alive(self, lock: _Lock) -> None:
+        # A thread for each: a host that hangs must not cost us the locks of the others.
+        thread = threading.Thread(target=self._beat, args=(lock,), name=f"heartbeat of {lock.name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _beat(self, lock: _Lock) -> None:
+        while not self._ended.wait(self._terms.heartbeat_s) and lock in self._held:
+            lock.beats += 1
+            self._renew(lock)
 
     def _renew(self, lock: _Lock) -> None:
         asked = self._terms.clock()
@@ -116,7 +122,7 @@ class Lease:
         if lock.lost:
             return
         try:
-            is_there = lock.provider.renew_lock(lock.name, self._written())
+            is_there = lock.provider.renew_lock(lock.name, self._written(lock))
         except ProvisionError as error:
             # Perhaps the host's daemon restarts: asked again at the next beat, until the patience of others ends.
             lock.trouble = str(error)
@@ -132,5 +138,5 @@ class Lease:
         if self._terms.clock() - lock.renewed >= self._terms.patience_s:
             lock.lost = lock.lost or f"It could not be renewed for {self._terms.patience_s:.0f} s."
 
-    def _written(self) -> Mapping[str, str]:
-        return self._properties | {"heartbeat": str(self._beats)}
+    def _written(self, lock: _Lock) -> Mapping[str, str]:
+        return self._properties | {"heartbeat": str(lock.beats)}
