@@ -11,10 +11,9 @@ schema (``tests/data/pve-api-schema.json``). Where neither says anything, the st
 * A start after a create is a task of its own, which the create does not wait for.
 
 Where it knows less than PVE, it says so: a method of the schema that is not built answers 501 and is noted in
-``world.unanswered``, so that no test can take it for PVE's word. Known to differ: each answer closes the connection
-(PVE keeps it after a success); ``/api2/extjs`` and web sockets are not there; realms are ``pam`` and ``pve`` only,
-without a second factor; what PVE has beyond the 136 paths of the schema (virtual machines, Ceph) looks as if it were
-not there.
+``world.unanswered``, so that no test can take it for PVE's word. Known to differ: ``/api2/extjs`` and web sockets are
+not there; realms are ``pam`` and ``pve`` only; a second factor is asked for and never taken; what PVE has beyond the
+136 paths of the schema (virtual machines, Ceph) looks as if it were not there.
 """
 
 from tests.lab.pve.double import Double, double

@@ -30,10 +30,11 @@ class Token:
 
 @dataclass
 class User:
-    """One user, of realm ``pam`` or ``pve``."""
+    """One user, of realm ``pam`` or ``pve``; ``second_factor``: a password opens only half the door."""
 
     password: str
     enabled: bool = True
+    second_factor: bool = False
     groups: set[str] = field(default_factory=set)
     tokens: dict[str, Token] = field(default_factory=dict)
 

@@ -38,6 +38,11 @@ class Double:
         """The first node as ``host:port``, as proxmoxer wants it."""
         return f"{HOST}:{self._first.port}"
 
+    @property
+    def connections(self) -> int:
+        """How many connections the first node has taken so far."""
+        return self._first.accepted
+
     def url_of(self, node: str) -> str:
         """Where a node answers: each can be asked about all."""
         return self._listeners[node].url

@@ -1,12 +1,24 @@
-"""The fixture ``pve``: a double of its own for each test, that answers failed logins at once."""
+"""The fixtures ``pve``, a double of its own for each test, and ``pve_host``, one with real containers and an sshd."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.shell import Shell
+from provisioner.state import Secret
+from tests.lab.incus import Lab
 from tests.lab.pve.double import Double, double
+from tests.lab.pve.incus_containers import IncusContainers
+from tests.lab.pve.pct import Pct
+from tests.lab.pve.ssh_host import NoServerError, SshHost, ssh_host
+from tests.lab.pve.world import World
 
 
 @pytest.fixture
@@ -16,3 +28,50 @@ def pve() -> Iterator[Double]:
         running.world.auth_delay_s = 0
         running.world.locks.timeout_s = 0.3
         yield running
+
+
+@dataclass(frozen=True)
+class PveHost:
+    """A double whose containers run, and its first node's sshd; ``access`` reaches both, the API with a token."""
+
+    double: Double
+    containers: IncusContainers
+    ssh: SshHost
+    pct: Pct
+    access: Access
+
+
+@contextmanager
+def real_host(lab: Lab) -> Iterator[PveHost]:
+    """One such host while the context lasts; ``NoServerError`` where there can be no sshd."""
+    with ExitStack() as stack:
+        # Not ``tmp_path``: sockets need short paths.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pve-")))
+        containers = stack.enter_context(closing(IncusContainers(lab)))
+        running = stack.enter_context(double(World(containers)))
+        running.world.auth_delay_s = 0
+        pct = stack.enter_context(closing(Pct(running, containers, folder)))
+        host = stack.enter_context(ssh_host(lab, folder, pct.bin))
+        secret = running.world.access.add_token("root@pam", "provision", privsep=False)
+        access = Access(
+            running.url,
+            "root@pam",
+            token_id="provision",
+            token_secret=Secret("pve_token", secret),
+            ssh=host.destination,
+            ssh_config=host.config,
+            ca=running.ca,
+        )
+        stack.enter_context(closing(Shell(access)))
+        yield PveHost(running, containers, host, pct, access)
+
+
+@pytest.fixture(scope="session")
+def pve_host(incus_lab: Lab) -> Iterator[PveHost]:
+    """A Proxmox host with containers that run; skips where there can be none."""
+    with ExitStack() as stack:
+        try:
+            host = stack.enter_context(real_host(incus_lab))
+        except NoServerError as error:
+            pytest.skip(str(error))
+        yield host

@@ -120,10 +120,11 @@ class Guest:
         self.config["parent"] = name
 
     def go_back(self, name: str) -> None:
-        """The configuration of a snapshot; description and unused volumes stay."""
+        """The configuration of a snapshot; description and unused volumes stay, but for those that are used again."""
         kept = {key: value for key, value in self.config.items() if re.fullmatch(r"description|unused\d+", key)}
         old = {k: v for k, v in self.snapshots[name].items() if k not in ("snaptime", "description", "snapstate")}
-        self.config = {**kept, **old, "parent": name}
+        used = {given["volume"] for _, given in volumes(old)}
+        self.config = {**{key: value for key, value in kept.items() if value not in used}, **old, "parent": name}
         self.pending.clear()
         self.doomed.clear()
 
@@ -136,9 +137,14 @@ class Guest:
                 if parent:
                     config["parent"] = parent
 
+    def needs(self, volid: str) -> bool:
+        """Whether a volume is mounted, now or after the next start, or was in a state that a snapshot remembers."""
+        configs = (self.config, self.pending, *self.snapshots.values())
+        return any(given["volume"] == volid for config in configs for _, given in volumes(config))
+
     def add_unused(self, volid: str) -> None:
-        """Keep a volume that nothing mounts any more."""
-        number = 0
-        while f"unused{number}" in self.config:
-            number += 1
-        self.config[f"unused{number}"] = volid
+        """Keep a volume that nothing mounts any more; PVE lists it also while a snapshot needs it."""
+        taken = {name: value for name, value in self.config.items() if name.startswith("unused")}
+        if volid not in taken.values():
+            number = next(number for number in range(256) if f"unused{number}" not in taken)
+            self.config[f"unused{number}"] = volid

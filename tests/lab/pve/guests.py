@@ -42,6 +42,9 @@ class Containers(Protocol):
     def remove(self, vmid: int) -> None:
         """Delete what there is of a container; nothing is no error."""
 
+    def configure(self, vmid: int, config: Mapping[str, str]) -> None:
+        """Its options have changed, running or not."""
+
     def start(self, vmid: int, config: Mapping[str, str]) -> None:
         """Start it."""
 
@@ -97,6 +100,10 @@ class MemoryContainers:
     def remove(self, vmid: int) -> None:
         """The box is gone."""
         self.boxes.pop(vmid, None)
+
+    def configure(self, vmid: int, config: Mapping[str, str]) -> None:
+        """Nothing of a box follows from its options."""
+        del vmid, config
 
     def start(self, vmid: int, config: Mapping[str, str]) -> None:
         """Its clock runs."""

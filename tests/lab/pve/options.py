@@ -106,7 +106,7 @@ def _delete(world: World, guest: Guest, option: str) -> None:
     guest.doomed.discard(option)
     if MOUNT.fullmatch(option) and value and volume_kind(parts(option, value)["volume"]) == "volume":
         guest.add_unused(parts(option, value)["volume"])
-    elif option.startswith("unused"):
+    elif option.startswith("unused") and not guest.needs(value):
         disks.free(world, guest.node, [value])
 
 

@@ -99,17 +99,22 @@ class Storage:
         if self.kind == "zfspool" and volume.snapshots[-1:] != [name]:
             raise died(f"can't rollback, '{name}' is not most recent snapshot on '{volume.volid}'")
 
+    def is_usable(self, node: str) -> bool:
+        """Whether it is enabled, and for this node."""
+        return self.enabled and (not self.nodes or node in self.nodes)
+
     def status(self, node: str) -> dict[str, object]:
-        """What the lists of storages show of it."""
+        """What the lists of storages show of it: nothing of one that the node cannot use."""
+        is_usable = self.is_usable(node)
         return {
             "type": self.kind,
             "content": ",".join(self.content),
-            "total": self.total,
-            "used": self.used(node),
-            "avail": self.free(node),
+            "total": self.total if is_usable else 0,
+            "used": self.used(node) if is_usable else 0,
+            "avail": self.free(node) if is_usable else 0,
             "shared": int(self.shared),
-            "enabled": int(self.enabled),
-            "active": int(self.enabled),
+            "enabled": int(is_usable),
+            "active": int(is_usable),
         }
 
 

@@ -25,7 +25,10 @@ GIB = 1 << 30
 
 @dataclass
 class Node:
-    """One node; ``devices`` are the device files of the host, ``pci`` what ``hardware/pci`` lists."""
+    """One node; ``devices`` are the device files of the host, ``pci`` what ``hardware/pci`` lists.
+
+    ``version``: what runs there; ``clock_ahead_s``: how wrong its clock is.
+    """
 
     name: str
     ip: str
@@ -37,6 +40,9 @@ class Node:
     pci: list[dict[str, object]] = field(default_factory=list)
     dns: dict[str, str] = field(default_factory=lambda: {"search": "home.arpa", "dns1": "192.168.1.1"})
     timezone: str = "Europe/Berlin"
+    clock_ahead_s: float = 0
+    certificate_days: int = 700
+    version: dict[str, str] = field(default_factory=lambda: dict(VERSION))
 
 
 @dataclass
@@ -51,7 +57,8 @@ class Pool:
 class World:
     """A cluster with three nodes, a directory and two disk storages, one template and ``root@pam``.
 
-    ``stats_s``: how often a node tells the others about its guests. ``lock`` is held while a configuration changes.
+    ``latency_s``: how long every answer takes. ``stats_s``: how often a node tells the others about its guests.
+    ``lock`` is held while a configuration changes.
     """
 
     def __init__(self, containers: Containers | None = None, nodes: int = 3) -> None:
@@ -70,6 +77,7 @@ class World:
         self.lock = threading.RLock()
         self.unanswered: list[str] = []
         self.auth_delay_s = 3.0
+        self.latency_s = 0.0
         self.stats_s = 10.0
         self._told: dict[int, dict[str, object]] = {}
         self._ended = threading.Event()

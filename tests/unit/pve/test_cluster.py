@@ -13,6 +13,7 @@ from proxmoxer.tools import Tasks
 from tests.lab.pve import Double, double
 from tests.lab.pve.client import Hand, ended, proxmoxer, root, with_token
 from tests.lab.pve.guests import Template
+from tests.lab.pve.storage import Storage
 from tests.lab.pve.world import NEWER_TEMPLATE, TEMPLATE, World
 
 NEW = {"ostemplate": f"local:vztmpl/{TEMPLATE}", "storage": "local-lvm", "features": "nesting=1"}
@@ -210,3 +211,27 @@ def test_a_client_that_says_nothing_holds_up_nobody(pve: Double) -> None:
     host, port = pve.address.split(":")
     with socket.create_connection((host, int(port))):
         assert Hand(pve).ask("GET", "/access/domains").status == 200
+
+
+def test_a_storage_of_another_node_is_listed_as_not_usable(pve: Double) -> None:
+    """pve-storage ``Storage.pm`` storage_info: disabled and foreign ones are left out only where a content is asked."""
+    pve.world.add_storage(Storage("slowstore", "lvmthin", ("rootdir",), nodes=("pve2",)))
+    pve.world.add_storage(Storage("off", "lvmthin", ("rootdir",), enabled=False))
+    found = {one["storage"]: one for one in root(pve).ask("GET", "/nodes/pve1/storage").json["data"]}
+    for name in ("slowstore", "off"):
+        assert {key: found[name][key] for key in ("enabled", "active", "total", "avail")} == dict.fromkeys(
+            ("enabled", "active", "total", "avail"), 0
+        )
+    assert found["local-lvm"]["enabled"] == 1
+    listed = root(pve).ask("GET", "/nodes/pve1/storage", content="rootdir").json["data"]
+    assert {one["storage"] for one in listed} == {"local-lvm", "local-zfs"}
+    there = {one["storage"] for one in root(pve).ask("GET", "/nodes/pve1/storage", enabled=1).json["data"]}
+    assert "slowstore" in there
+    assert "off" not in there
+
+
+def test_a_node_tells_its_certificates(pve: Double) -> None:
+    """pve-manager ``API2/Certificates.pm``: the authority's, the node's own, and one that somebody put there."""
+    found = root(pve).ask("GET", "/nodes/pve1/certificates/info").json["data"]
+    assert [one["filename"] for one in found] == ["pve-root-ca.pem", "pve-ssl.pem"]
+    assert all(one["notafter"] > one["notbefore"] for one in found)

@@ -45,6 +45,26 @@ def test_there_and_back(pve: Double, api: Any) -> None:
     assert [one["name"] for one in lxc.snapshot.get()] == ["current"]
 
 
+def test_a_volume_that_a_snapshot_needs_outlives_its_mount_point(pve: Double, api: Any) -> None:
+    """PVE::LXC::Config, vmconfig_apply_pending: an unused volume is freed only when no snapshot uses it."""
+    lxc = api.nodes("pve1").lxc(105)
+    lxc.config.put(mp0="local-lvm:2,mp=/data")
+    volid = "local-lvm:vm-105-disk-1"
+    assert ended(api, lxc.snapshot.post(snapname="s1")) == "OK"
+    lxc.config.put(delete="mp0")
+    assert lxc.config.get()["unused0"] == volid
+    lxc.config.put(delete="unused0")
+    assert "unused0" not in lxc.config.get()
+    assert volid in pve.world.storages["local-lvm"].on("pve1")
+    assert ended(api, lxc.snapshot("s1").rollback.post()) == "OK"
+    assert lxc.config.get()["mp0"].startswith(volid)
+    lxc.config.put(delete="mp0")
+    assert ended(api, lxc.snapshot("s1").delete()) == "OK"
+    assert lxc.config.get()["unused0"] == volid, "PVE::AbstractConfig, snapshot_delete: it comes back"
+    lxc.config.put(delete="unused0")
+    assert volid not in pve.world.storages["local-lvm"].on("pve1")
+
+
 def test_going_back_can_start_it(pve: Double, api: Any) -> None:
     lxc = api.nodes("pve1").lxc(105)
     assert ended(api, lxc.snapshot.post(snapname="s1")) == "OK"

@@ -46,6 +46,9 @@ def login(call: Call) -> object:
     name = call.text("username") + (f"@{call.text('realm')}" if call.text("realm") else "")
     if not access.login(name, call.text("password")):
         raise ApiError(401, "authentication failure\n")
+    if access.users[name].second_factor and not call.text("password").startswith("PVE:"):
+        half = f"PVE:!tfa!%7B%22totp%22%3Atrue%7D:{int(time.time()):08X}::00"
+        return {"username": name, "ticket": half, "CSRFPreventionToken": access.csrf_token(name), "NeedTFA": 1}
     answer: dict[str, object] = {
         "username": name,
         "ticket": access.ticket(name),

@@ -70,6 +70,7 @@ def update(call: Call) -> object:
             draft.doomed.discard(name)
         options.change(call.world, draft, new, doomed, running=is_running(call))
         guest.config, guest.pending, guest.doomed = draft.config, draft.pending, draft.doomed
+        call.world.containers.configure(call.vmid, guest.config)
         options.check_bridges(call.world, guest)
     return None
 

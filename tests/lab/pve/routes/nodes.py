@@ -12,7 +12,8 @@ from tests.lab.pve.privileges import ZONE
 from tests.lab.pve.world import VERSION
 
 DISK = 100 << 30
-UPTIME_S = 86_400
+DAY_S = 86_400
+UPTIME_S = DAY_S
 
 
 @answers("GET /nodes")
@@ -55,13 +56,25 @@ def status(call: Call) -> object:
 @answers("GET /nodes/{node}/time")
 def clock(call: Call) -> object:
     """The time, and what the node's clocks show as if it were UTC."""
-    now = int(time.time())
+    now = int(time.time() + call.node.clock_ahead_s)
     offset = datetime.now(ZoneInfo(call.node.timezone)).utcoffset()
     return {
         "timezone": call.node.timezone,
         "time": now,
         "localtime": now + int(offset.total_seconds() if offset else 0),
     }
+
+
+@answers("GET /nodes/{node}/certificates/info")
+def certificates(call: Call) -> object:
+    """The authority's certificate and the node's own, as pve-manager's ``API2/Certificates.pm`` lists them."""
+    now = int(time.time())
+    lives = {"pve-root-ca.pem": 3650, "pve-ssl.pem": call.node.certificate_days}
+    issuer = "/CN=Proxmox Virtual Environment"
+    return [
+        {"filename": name, "subject": f"/CN={name}", "issuer": issuer, "notbefore": now, "notafter": now + days * DAY_S}
+        for name, days in lives.items()
+    ]
 
 
 @answers("GET /nodes/{node}/dns")

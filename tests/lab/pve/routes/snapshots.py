@@ -131,6 +131,8 @@ def delete(call: Call) -> object:
                 volume.snapshots.remove(name)
             call.world.containers.forget(call.vmid, name)
             guest.forget(name)
+            for volid in sorted(set(disks.owned(kept)) - set(disks.owned(guest.config))):
+                guest.add_unused(volid)
 
     return call.begin("vzdelsnapshot", call.vmid, work)
 

@@ -50,19 +50,21 @@ def _configuration(storage: Storage) -> dict[str, object]:
 
 @answers(f"GET {AT}")
 def listed(call: Call) -> object:
-    """The storages that the node can use and the caller may see."""
+    """The storages that the caller may see; those of other nodes and disabled ones too, unless a content is asked for.
+
+    So ``storage_info`` in pve-storage's ``Storage.pm``, and ``enabled`` in ``API2/Storage/Status.pm``.
+    """
     wanted = set(split_list(call.text("content")))
     found: list[dict[str, object]] = []
     for storage in call.world.storages.values():
-        here = not storage.nodes or call.node.name in storage.nodes
-        fits = not wanted or (wanted & set(storage.content) and storage.enabled)
+        fits = not wanted or (wanted & set(storage.content) and storage.is_usable(call.node.name))
         named = call.text("storage", storage.name) == storage.name
         shown = storage.enabled or not call.flag("enabled")
-        if here and fits and named and shown and _may_see(call, storage.name):
+        if fits and named and shown and _may_see(call, storage.name):
             status = storage.status(call.node.name)
-            found.append(
-                {"storage": storage.name, **status, "used_fraction": storage.used(call.node.name) / storage.total}
-            )
+            if status["total"]:
+                status["used_fraction"] = storage.used(call.node.name) / storage.total
+            found.append({"storage": storage.name, **status})
     return found
 
 

@@ -1,0 +1,260 @@
+"""The node's own programs for the double's containers: ``pct`` and ``lxc-usernsexec``, on the same state as the API.
+
+``pct`` asks a small service in the double's process. What it says and how it ends was read in PVE's ``CLI/pct.pm``: an
+error is one line on stderr and exit code 255; ``exec`` becomes another program, whose exit code is its own, and hands
+the environment of the node on.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.lab.pve.client import Reply, root
+from tests.lab.pve.double import Double
+from tests.lab.pve.incus_containers import IncusContainers
+
+FAILED = 255
+NODE = "pve1"
+LXC = Path("/var/lib/lxc")
+
+PCT = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as service:
+    service.connect({service!r})
+    asked = {{"argv": sys.argv[1:], "environment": dict(os.environ), "terminal": any(map(os.isatty, range(3)))}}
+    service.sendall(json.dumps(asked).encode() + b"\\n")
+    answer = json.load(service.makefile())
+sys.stdout.write(answer["out"])
+sys.stderr.write(answer["err"])
+sys.stdout.flush()
+sys.stderr.flush()
+for link, target in answer["links"].items():
+    if os.path.islink(link):
+        os.unlink(link)
+    if target:
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        os.symlink(target, link)
+if answer["becomes"]:
+    os.execvpe(answer["becomes"][0], answer["becomes"], dict(os.environ, **answer["environment"]))
+sys.exit(answer["code"])
+"""
+USERNSEXEC = """#!{python} -IS
+import ctypes, os, shutil, sys
+end = sys.argv.index("--")
+program = shutil.which(sys.argv[end + 1])  # later on this file's own python may be out of reach
+maps = [one.split(":") for one in sys.argv[1:end] if one != "-m"]
+ready, done = os.pipe(), os.pipe()
+child = os.fork()
+if not child:
+    if ctypes.CDLL(None, use_errno=True).unshare(0x10000000):
+        raise OSError(ctypes.get_errno(), "unshare")
+    os.write(ready[1], b"x")
+    os.read(done[0], 1)
+    os.setgroups([])
+    os.setgid(0)
+    os.setuid(0)
+    os.execv(program, sys.argv[end + 1:])
+os.read(ready[0], 1)
+for kind, name in (("u", "uid_map"), ("g", "gid_map")):
+    with open(f"/proc/{{child}}/{{name}}", "w") as file:
+        file.write("".join(" ".join(one[1:]) + "\\n" for one in maps if one[0] == kind))
+os.write(done[1], b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@dataclass
+class Answer:
+    """What the program is to do: say something, set or remove ``links``, end, or become another program."""
+
+    code: int = 0
+    out: str = ""
+    err: str = ""
+    links: dict[str, str] = field(default_factory=dict)
+    becomes: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    """One call; ``terminal``: any of its streams is one, which is what ``lxc-attach`` goes by."""
+
+    argv: list[str]
+    environment: dict[str, str]
+    terminal: bool
+
+
+class PctError(Exception):
+    """What PVE says before it ends with 255."""
+
+
+class Pct:
+    """The service. ``bin`` is for the node's PATH, ``asked`` holds each call's words, for tests."""
+
+    def __init__(self, double: Double, containers: IncusContainers, folder: Path) -> None:
+        self.bin = folder / "bin"
+        self.asked: list[list[str]] = []
+        self._double, self._containers = double, containers
+        self._server = _Server(str(folder / "pct.socket"), _Handler)
+        self._server.answer = self.answer
+        self.bin.mkdir()
+        for name, text in (("pct", PCT), ("lxc-usernsexec", USERNSEXEC)):
+            program = text.format(python=sys.executable, service=str(folder / "pct.socket"))
+            (self.bin / name).write_text(program, encoding="utf-8")
+            (self.bin / name).chmod(0o755)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """Answer no longer."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, asked: Asked) -> Answer:
+        """What one call of ``pct`` does."""
+        argv = asked.argv
+        self.asked.append(list(argv))
+        verbs: Mapping[str, Callable[[int, Sequence[str], Asked], Answer]] = {
+            "config": self._config,
+            "exec": self._exec,
+            "mount": self._mount,
+            "pull": self._pull,
+            "push": self._push,
+            "set": self._set,
+            "start": self._task,
+            "status": self._status,
+            "stop": self._task,
+            "unmount": self._unmount,
+        }
+        if not argv or argv[0] not in verbs:
+            return Answer(FAILED, err=f"ERROR: unknown command 'pct {' '.join(argv[:1])}'\n")
+        try:
+            vmid = int(argv[1])
+            self._require(vmid)
+            return verbs[argv[0]](vmid, argv[2:], asked)
+        except (PctError, IndexError, ValueError) as error:
+            return Answer(FAILED, err=f"{error}\n")
+
+    def _exec(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        self._require_running(vmid)
+        words = list(rest)
+        keep = True
+        while words and words[0] != "--" and words[0].startswith("-"):
+            option = words.pop(0)
+            keep = words.pop(0) != "0" if option in ("--keep-env", "-keep-env") else keep
+        if words and words[0] == "--":
+            words.pop(0)
+        if not words:
+            raise PctError("missing command")
+        mode = ["--mode", "interactive" if asked.terminal else "non-interactive"]
+        kept = [f"--env={name}={value}" for name, value in asked.environment.items() if keep]
+        name = self._containers.name(vmid)
+        becomes = ["incus", "exec", *mode, *kept, name, "--", *words]
+        return Answer(becomes=becomes, environment={"INCUS_DIR": str(self._containers.lab.state)})
+
+    def _config(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del rest, asked
+        shown = self._ask("GET", vmid, "/config").json["data"]
+        lines = [f"{name}: {value}" for name, value in sorted(shown.items()) if name not in ("digest", "lxc")]
+        lines += [f"{name}: {value}" for name, value in shown.get("lxc", ())]
+        lines += [f"lxc.idmap: {one}" for one in self._containers.idmap(vmid)]
+        return Answer(out="".join(f"{line.rstrip()}\n" for line in lines))
+
+    def _status(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del rest, asked
+        return Answer(out=f"status: {self._ask('GET', vmid, '/status/current').json['data']['status']}\n")
+
+    def _set(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del asked
+        self._ask("PUT", vmid, "/config", **_options(rest))
+        return Answer()
+
+    def _task(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del rest
+        upid = self._ask("POST", vmid, f"/status/{asked.argv[0]}").json["data"]
+        task = self._double.world.tasks.wait(upid, 120)
+        return Answer() if task.is_good else Answer(FAILED, err=f"{task.exitstatus}\n")
+
+    def _mount(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del rest, asked
+        guest = self._double.world.guests[vmid]
+        with self._double.world.locks.config(vmid):
+            if guest.config.get("lock"):
+                raise PctError(f"CT is locked ({guest.config['lock']})")
+            guest.config["lock"] = "mounted"
+        place = LXC / str(vmid) / "rootfs"
+        said = f"mounted CT {vmid} in '{place}'\n"
+        return Answer(out=said, links={str(place): str(self._containers.root(vmid))})
+
+    def _unmount(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del rest, asked
+        with self._double.world.locks.config(vmid):
+            if self._double.world.guests[vmid].config.pop("lock", "") != "mounted":
+                raise PctError("no lock found trying to remove 'mounted'  lock")
+        return Answer(links={str(LXC / str(vmid) / "rootfs"): ""})
+
+    def _push(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del asked
+        self._require_running(vmid)
+        file, destination, *more = rest
+        given = _options(more)
+        words = {"perms": "--mode", "user": "--uid", "group": "--gid"}
+        options = [f"{words[name]}={value}" for name, value in given.items()]
+        return self._file("push", *options, file, f"{self._containers.name(vmid)}{destination}")
+
+    def _pull(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del asked
+        self._require_running(vmid)
+        path, destination, *_ = rest
+        return self._file("pull", f"{self._containers.name(vmid)}{path}", destination)
+
+    def _file(self, *words: str) -> Answer:
+        line = shlex.join(["incus", "file", *words, "--quiet"])
+        becomes = ["sh", "-c", f"{line} || exit {FAILED}"]
+        return Answer(becomes=becomes, environment={"INCUS_DIR": str(self._containers.lab.state)})
+
+    def _require(self, vmid: int) -> None:
+        guest = self._double.world.guests.get(vmid)
+        if guest is None or guest.node != NODE:
+            raise PctError(f"Configuration file 'nodes/{NODE}/lxc/{vmid}.conf' does not exist")
+
+    def _require_running(self, vmid: int) -> None:
+        if self._containers.running_s(vmid) is None:
+            raise PctError(f"container '{vmid}' not running!")
+
+    def _ask(self, verb: str, vmid: int, path: str, **given: str) -> Reply:
+        """The API as root@pam with a ticket, which is what ``pct`` is."""
+        reply = root(self._double).ask(verb, f"/nodes/{NODE}/lxc/{vmid}{path}", **given)
+        if reply.status != 200:
+            errors = (reply.json.get("errors") or {}) if reply.body else {}
+            text = f"{reply.line}\n" if reply.status == 400 else f"{reply.reason}\n"
+            raise PctError((text + "".join(f"{name}: {said}\n" for name, said in errors.items())).rstrip())
+        return reply
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    """``--name value`` and ``-name value``, as PVE takes them."""
+    if len(words) % 2 or not all(one.startswith("-") for one in words[::2]):
+        raise PctError("400 unable to parse option")
+    return {one.lstrip("-"): value for one, value in zip(words[::2], words[1::2], strict=True)}
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        server = self.server
+        if not isinstance(server, _Server):
+            raise TypeError(type(server))
+        asked = json.loads(self.rfile.readline())
+        self.wfile.write(json.dumps(asdict(server.answer(Asked(**asked)))).encode())
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+    answer: Callable[[Asked], Answer]
