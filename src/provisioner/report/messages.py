@@ -23,6 +23,7 @@ _PAST = {
     "snapshot": "snapshotted",
     "rollback": "rolled back",
     "clone": "cloned",
+    "adopt": "adopted",
 }
 
 

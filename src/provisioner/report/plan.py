@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.plan import AS_MADE, Action, Change, Plan
+from provisioner.plan import AS_MADE, Action, Change, Plan, setting_name
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
 from provisioner.state import Artifact, Device, Instance, Service
 
@@ -100,7 +100,7 @@ def _attribute_lines(change: Change, style: Style) -> list[str]:
     pairs = change.attributes()
     if change.action == "create" and isinstance(change.after, Instance):
         pairs = {name: (None, getattr(change.after, name)) for name in _SHOWN}
-        pairs |= {name: (None, value) for name, value in change.after.settings.items()}
+        pairs |= {setting_name(name): (None, value) for name, value in change.after.settings.items()}
         pairs["services"] = (None, _services_text(change.after))
     width = max((len(name) for name in pairs), default=0)
     return [_attribute_line(change, name, width, pair, style) for name, pair in pairs.items()]

@@ -1,0 +1,33 @@
+"""The verb ``doctor``: what is in the way of a lab on its hosts."""
+
+from __future__ import annotations
+
+import click
+
+from provisioner.cli.options import Words, lab_words, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode
+
+
+@click.command()
+@verb
+@lab_words(names=False)
+def doctor(session: Session, words: Words) -> int:
+    """Look at every host of the file: does it answer, has it what the lab needs, may we do what we have to?
+
+    Changes nothing. Exits with 3 when something is in the way, and says what to do about it.
+    """
+    from provisioner.report.doctor import diagnoses_text
+    from provisioner.report.messages import finding_diagnostic
+    from provisioner.workflow import examining
+
+    console = session.console
+    lab = session.open_lab(words.existing(), with_secrets=True)
+    found = examining.examine(lab, session.effects(lab).providers)
+    console.say(diagnoses_text(found, console.style))
+    for one in found:
+        console.line("check", one.check)
+    findings = [one.finding for one in found if one.finding is not None]
+    for finding in findings:
+        console.line("diagnostic", finding_diagnostic(finding))
+    return ExitCode.VERIFICATION_FAILED if findings else ExitCode.DONE
