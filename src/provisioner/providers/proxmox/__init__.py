@@ -1,1 +1,247 @@
-"""Proxmox VE over its API: every verb of ``Provider``; proxmoxer is imported here only."""
+"""Proxmox VE over its API: every verb of ``Provider``; proxmoxer is imported here only, and at the first call.
+
+Proxmox cannot run programs in containers over its API: these verbs, and artifact volumes, use ssh to the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from provisioner.plan import Change
+from provisioner.providers.base import READY_TIMEOUT_S
+from provisioner.providers.proxmox import (
+    adoption,
+    change,
+    copies,
+    failures,
+    inside,
+    locks,
+    making,
+    ready,
+    seen,
+    snapshots,
+    volumes,
+)
+from provisioner.providers.proxmox.host import ProxmoxHost, worded
+from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
+
+
+class ProxmoxProvider(ProxmoxHost):
+    """One node of Proxmox VE; one object serves many threads."""
+
+    kind: ClassVar[str] = "proxmox"
+    can_publish: ClassVar[bool] = False
+
+    def check_available(self) -> None:
+        """Return when the API answers and lets us in, and the node is one of its cluster's."""
+        with failures.reachable(f"Unable to use Proxmox VE at {self.access.url}"):
+            self.client.get("nodes", self.client.node, "lxc")
+
+    def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
+        """The containers of ``lab`` as they are now, and what else the node has."""
+        with failures.reachable(f"Unable to look at node {self.host} at {self.access.url}"):
+            return seen.observe(self, lab, detailed=detailed, adopt=adopt)
+
+    def read(self, reference: str) -> Instance | None:
+        """Any container of the node, by its host name or its VMID."""
+        with failures.reachable(f"Unable to look at container {reference} of host {self.host}"):
+            return adoption.read(self, reference)
+
+    def adopt(self, instance: Instance) -> Instance:
+        """Put the lab's mark on a container that bears none."""
+        with worded(f"Unable to adopt container {instance.name}"):
+            return self.seen(adoption.adopt(self, instance))
+
+    def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        """What will be written as root@pam itself; ``PreflightError`` for all that the node would refuse."""
+        from provisioner.providers.proxmox.review import review  # nothing that every run needs
+
+        with failures.reachable(f"Unable to review the plan for host {self.host}"):
+            return review(self.client, self.access, self.shell, changes)
+
+    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:
+        """What was seen of the node and of what we may do there."""
+        from provisioner.providers.proxmox import health  # nothing that a run needs
+
+        return health.examine(self.host, self.client, self.access, self.shell, images)
+
+    def create(self, instance: Instance) -> Instance:
+        """Create the container of a template, stopped, and read it back."""
+        with worded(f"Unable to create container {instance.name}"):
+            return self.seen(making.create(self, instance))
+
+    def update(self, instance: Instance) -> Instance:
+        """Make it what ``instance`` says, and read it back; what fails half-way is put back."""
+        with worded(f"Unable to change container {instance.name}"):
+            return self.seen(change.update(self, instance))
+
+    def start(self, instance: Instance) -> None:
+        """Start the container; a running one is success."""
+        with worded(f"Unable to start container {instance.name}"):
+            making.start(self, self.existing(instance, "start"))
+
+    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
+        """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+        with worded(f"Unable to stop container {instance.name}"):
+            guest = self.owned(instance, "stop")
+            if guest is not None:
+                making.stop(self, guest, timeout_s)
+
+    def delete(self, instance: Instance) -> None:
+        """Delete the container and its disks, running or not; one without this lab's mark is refused."""
+        with worded(f"Unable to delete container {instance.name}"):
+            guest = self.owned(instance, "delete")
+            if guest is not None:
+                making.delete(self, guest)
+
+    def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
+        """Block until it has an IPv4 address and, where ssh is there to ask, its systemd has started."""
+        with worded(f"Unable to wait for container {instance.name}"):
+            guest = self.existing(instance, "wait for")
+            ready.wait(self, guest, timeout_s)
+            return self.seen(guest.vmid)
+
+    def execute(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        environment: dict[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Execution:
+        """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
+        what = f"Unable to run {command[0]} in container {name}"
+        with worded(what):
+            vmid = self.vmid(name, what)
+            return inside.execute(
+                self.ssh, vmid, command, stdin=stdin, environment=environment, timeout_s=timeout_s, name=name
+            )
+
+    def push(
+        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    ) -> None:
+        """Write a file into the container, streamed."""
+        what = f"Unable to copy a file to {path} in container {name}"
+        with worded(what):
+            inside.push(self.ssh, self.vmid(name, what), source, path, mode=mode, uid=uid, gid=gid, name=name)
+
+    def pull(self, name: str, path: str, target: Path) -> None:
+        """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
+        what = f"Unable to copy {path} from container {name}"
+        with worded(what):
+            inside.pull(self.ssh, self.vmid(name, what), path, target, name=name)
+
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Keep the container as it is now, running or not, until it is deleted."""
+        with worded(f"Unable to take snapshot {name} of container {instance.name}"):
+            return snapshots.take(self, self.existing(instance, "take a snapshot of"), name)
+
+    def delete_snapshot(self, instance: Instance, name: str) -> None:
+        """Delete the snapshot; a missing one is success."""
+        with worded(f"Unable to delete snapshot {name} of container {instance.name}"):
+            guest = self.owned(instance, "delete a snapshot of")
+            if guest is not None:
+                snapshots.delete(self, guest, name)
+
+    def rollback(self, instance: Instance, name: str) -> Instance:
+        """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        with worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
+            guest = self.existing(instance, "roll back")
+            snapshots.rollback(self, guest, name)
+            return self.seen(guest.vmid)
+
+    def snapshot_obstacle(self, instance: Instance) -> str:
+        """What is mounted of the host, or the storage that remembers nothing."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.obstacle(self, adoption.named(self, instance))
+
+    def clone(self, instance: Instance, name: str) -> Instance:
+        """Copy the container as it is now, running or not, and read the copy back."""
+        with worded(f"Unable to clone container {instance.name} as {name}"):
+            guest = self.existing(instance, "clone")
+            guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
+            return self.seen(snapshots.copy(self, guest, replace(instance, name=name)))
+
+    def create_volume(self, volume: str, digest: str) -> None:
+        """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""
+        with worded(f"Unable to create volume {volume}"):
+            volumes.create(self.ssh, volume, digest)
+
+    def mark_volume_ready(self, volume: str) -> None:
+        """Pack what its builder, which is stopped, has made, and say that it is complete."""
+        with worded(f"Unable to mark volume {volume}"):
+            volumes.mark_ready(self.ssh, volume, copies.builder_of(self, volume))
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete an artifact volume; a missing one is success, one that a container or a snapshot needs is left."""
+        with worded(f"Unable to delete volume {volume}"):
+            if volume not in copies.needed(self):
+                volumes.delete(self.ssh, volume)
+
+    def export_volume(self, volume: str, target: Path) -> None:
+        """Write the volume's content as one compressed file that appears when it is whole."""
+        with worded(f"Unable to export volume {volume}"):
+            volumes.export(self.ssh, volume, target)
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Make the volume from an exported file and mark it ready."""
+        with worded(f"Unable to import volume {volume} from {source}"):
+            volumes.restore(self.ssh, volume, digest, source)
+
+    def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Make the pool ``name``; False when there is one."""
+        with failures.reachable(f"Unable to make lock {name} on host {self.host}"):  # nothing was touched before it
+            return locks.create(self.client, name, properties)
+
+    def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
+        """What is written on the pools whose names begin with ``prefix``."""
+        with worded(f"Unable to read the locks of host {self.host}"):
+            return locks.read(self.client, prefix)
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Write on the pool; False when it is gone or somebody else's."""
+        with worded(f"Unable to renew lock {name} on host {self.host}"):
+            return locks.renew(self.client, name, properties)
+
+    def delete_lock(self, name: str) -> None:
+        """Delete the pool; a missing one is success."""
+        with worded(f"Unable to delete lock {name} on host {self.host}"):
+            locks.delete(self.client, name)
+
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """Our connection plugin, the container's number, and how its node is reached."""
+        with worded(f"Unable to look for container {name}"):
+            vmid = self.find_vmid(name)
+        config = self.access.ssh_config
+        found = {
+            "ansible_connection": "provision_proxmox",
+            "provision_instance": name,
+            "provision_node": self.client.node,
+            "provision_vmid": "" if vmid is None else str(vmid),
+            "provision_ssh": self.access.ssh or "",
+            "provision_ssh_config": str(config) if config else "",
+        }
+        return {key: value for key, value in found.items() if value}
+
+    def attach(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Run ``command`` as root in the container, its streams joined to ours while it runs."""
+        from provisioner.providers.proxmox import attach  # a terminal is nothing that every run needs
+
+        what = f"Unable to run {command[0]} in container {name}"
+        with worded(what):
+            ends = attach.Ends(stdin, stdout, stderr, terminal)
+            return attach.attach(self.ssh, self.vmid(name, what), command, ends, environment, name=name)

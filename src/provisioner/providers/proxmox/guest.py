@@ -1,0 +1,147 @@
+"""A container as the API shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from ipaddress import ip_address
+from typing import Any
+
+from provisioner.providers.proxmox import marks
+from provisioner.providers.proxmox.marks import Mark
+from provisioner.providers.proxmox.network import CARD
+from provisioner.state import Snapshot, Status
+
+NOW = "current"
+"""What Proxmox lists beside the snapshots."""
+TEMPORARY = "provision-clone-"
+"""How the names of snapshots begin that exist only while a copy is made."""
+
+_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,39}")
+_RESERVED = frozenset({NOW, "vzdump", "pending"})
+_NO_OPTIONS = ("digest", "description")
+_STATUS = {"running": Status.RUNNING, "stopped": Status.STOPPED}
+_UNFINISHED = frozenset({"create", "destroyed"})
+"""Locks of containers that are only being made, or of which not all is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """One container; ``config`` are its options as text, what is pending until its next start included.
+
+    ``text`` is what its user wrote into the description.
+    """
+
+    vmid: int
+    config: Mapping[str, str]
+    digest: str = ""
+    text: str = ""
+    mark: Mark | None = None
+    status: Status = Status.STOPPED
+    pool: str = ""
+    snapshots: tuple[Snapshot, ...] = ()
+    address: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its host name, or what Proxmox shows where it has none."""
+        return self.config.get("hostname") or f"CT{self.vmid}"
+
+    @property
+    def lab(self) -> str:
+        """The lab that it bears the mark of, or nothing."""
+        return self.mark.lab if self.mark else ""
+
+    @property
+    def storage(self) -> str:
+        """The storage that its root file system is on."""
+        return self.config.get("rootfs", "").partition(":")[0]
+
+
+def options_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a configuration as text; raw ``lxc.*`` lines are none."""
+    return {
+        key: str(value)
+        for key, value in config.items()
+        if key not in _NO_OPTIONS and isinstance(value, str | int | float)
+    }
+
+
+def guest_of(vmid: int, config: Mapping[str, Any], entry: Mapping[str, Any], pool: str = "") -> Guest:
+    """A container of its configuration and of what its node lists of it."""
+    text, mark = marks.read(str(config.get("description", "")), vmid)
+    return Guest(vmid, options_of(config), str(config.get("digest", "")), text, mark, status_of(entry), pool)
+
+
+def status_of(entry: Mapping[str, Any]) -> Status:
+    """What a container is doing, from what its node lists of it."""
+    if entry.get("lock") in _UNFINISHED:
+        return Status.ERROR
+    return _STATUS.get(str(entry.get("status")), Status.ERROR)
+
+
+def names_of(entries: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The host names in a list of containers."""
+    return frozenset(str(one.get("name") or f"CT{one['vmid']}") for one in entries)
+
+
+def snapshot_id(name: str) -> str:
+    """The name that Proxmox gives a snapshot: the same where it may have it, else one made of it."""
+    if _ID.fullmatch(name) and name not in _RESERVED:
+        return name
+    prefixed = f"s-{name}"
+    return prefixed if _ID.fullmatch(prefixed) else f"s-{sha256(name.encode()).hexdigest()[:24]}"
+
+
+def snapshots_of(entries: Sequence[Mapping[str, Any]], vmid: int) -> tuple[Snapshot, ...]:
+    """The snapshots of a container, the oldest first; two of one second by which follows which."""
+    parents = {str(one["name"]): str(one.get("parent", "")) for one in entries}
+    kept = [one for one in entries if one["name"] != NOW and not str(one["name"]).startswith(TEMPORARY)]
+    kept.sort(key=lambda one: (int(one.get("snaptime", 0)), _depth(str(one["name"]), parents), str(one["name"])))
+    return tuple(_snapshot(one, vmid) for one in kept)
+
+
+def _depth(name: str, parents: Mapping[str, str]) -> int:
+    depth = 0
+    while (name := parents.get(name, "")) and depth <= len(parents):
+        depth += 1
+    return depth
+
+
+def _snapshot(entry: Mapping[str, Any], vmid: int) -> Snapshot:
+    _, mark = marks.read(str(entry.get("description", "")), vmid)
+    name = str(entry["name"])
+    if mark is None:
+        return Snapshot(name, _when(entry))
+    told = mark.snapshot if snapshot_id(mark.snapshot) == name else name
+    return Snapshot(told, _when(entry), tuple(sorted(one.volume for one in mark.volumes)))
+
+
+def _when(entry: Mapping[str, Any]) -> str:
+    return datetime.fromtimestamp(int(entry.get("snaptime", 0)), UTC).isoformat()
+
+
+def address_in(interfaces: Sequence[Mapping[str, Any]] | None, card: str = CARD, version: int = 4) -> str | None:
+    """The address on a container's card that others can use, or None; never one that it gave itself."""
+    for one in interfaces or ():
+        if one.get("name") == card:
+            return next((text for text in _addresses(one) if _is_usable(text, version)), None)
+    return None
+
+
+def _is_usable(text: str, version: int) -> bool:
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return False
+    return found.version == version and not (found.is_link_local or found.is_loopback or found.is_unspecified)
+
+
+def _addresses(interface: Mapping[str, Any]) -> list[str]:
+    """All addresses of an interface; what PVE 8 says of it has no list, but the last one of each family."""
+    listed = [str(one.get("ip-address", "")) for one in interface.get("ip-addresses") or ()]
+    last = [str(interface[family]).partition("/")[0] for family in ("inet", "inet6") if interface.get(family)]
+    return listed or last

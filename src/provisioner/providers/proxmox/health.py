@@ -1,0 +1,150 @@
+"""Facts about a Proxmox node for ``doctor``: what it is, what it has, what we may do there. Only looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from provisioner.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.providers.proxmox import failures, objections, rights
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.node import Node, look, permitted
+from provisioner.providers.proxmox.objections import Grounds
+from provisioner.providers.proxmox.review import images_of, place_of, template_storages
+from provisioner.providers.proxmox.rights import Place, Right
+from provisioner.providers.proxmox.ssh_failures import no_ssh
+from provisioner.providers.proxmox.templates import HINT
+from provisioner.state import Fact
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.client import Client
+    from provisioner.providers.proxmox.shell import Shell
+
+DAY_S = 86_400
+OWN_CERTIFICATE, CERTIFICATE = "pveproxy-ssl.pem", "pve-ssl.pem"
+"""What a node shows to its clients: one that somebody put there, else Proxmox' own."""
+_ON_NODE = "id -u; command -v pct || echo; readlink /etc/pve/local || echo"
+_SSH_PATIENCE_S = 30.0
+
+
+def examine(
+    host: str, client: Client, access: Access, shell: Shell | None, images: Collection[str]
+) -> tuple[Fact, ...]:
+    """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
+    try:
+        with failures.reachable(f"Unable to use Proxmox VE at {access.url}"):
+            node = look(client)
+            seen = _seen(client, access, node, images)
+    except UnavailableError as error:
+        return (Fact(host, "answers", _problem(error)),)
+    every = [("answers", {"problem": ""}), *seen, ("ssh", _ssh(access, shell, node.name, images))]
+    return tuple(Fact(host, name, value) for name, value in every)
+
+
+def _seen(client: Client, access: Access, node: Node, images: Collection[str]) -> list[tuple[str, Any]]:
+    """What the API says, by the names of facts."""
+    version = {"program": "Proxmox VE", "version": str(client.get("version")["version"])}
+    why = next(iter(objections.of_cluster(node)), None)
+    state = {"name": node.name, "problem": why.message if why else "", "hint": why.hint if why else ""}
+    found: list[tuple[str, Any]] = [("version", version), ("node", state)]
+    if not node.is_online:
+        return found
+    place = place_of(access, node)
+    calls: list[Callable[[], Any]] = [
+        lambda: images_of(client, node, template_storages(access, node)) if images else {},
+        partial(_lacking, client, place),
+        partial(permitted, partial(_ahead_s, client, node.name), None),
+        partial(_certificate, client, node.name),
+    ]
+    known, lacking, clock, certificate = client.many(calls)
+    grounds = Grounds(access, node, place, lacking=lacking)
+    found += [("storage", one) for one in _storages(grounds)]
+    found += [("image", _image(image, known)) for image in sorted(images)]
+    found += [("bridge", _bridge(grounds)), ("rights", _rights(client, lacking))]
+    found += [("clock", clock)] if clock is not None else []
+    found += [("certificate", certificate)] if certificate else []
+    return found
+
+
+def _storages(grounds: Grounds) -> Iterator[dict[str, Any]]:
+    named = {"disks": grounds.place.storage, "templates": grounds.place.templates}
+    for use, name in named.items():
+        storage = grounds.node.storages.get(name)
+        problem = objections.unfit(name, grounds) if use == "disks" else ""
+        hint = "Let a storage take them: pvesm set NAME --content rootdir,images"
+        if use == "templates" and not name:
+            wish = grounds.access.templates
+            problem = f"storage {wish} takes no templates" if wish else "no storage takes templates"
+            hint = objections.TEMPLATES_HINT
+        room = {"free": storage.available if storage else 0, "total": storage.total if storage else 0}
+        yield {"name": name, "use": use, **room, "problem": problem, "hint": hint}
+
+
+def _image(image: str, known: Mapping[str, bool]) -> dict[str, str]:
+    there = ", ".join(sorted(name for name, is_there in known.items() if is_there)) or "none"
+    state = "missing" if image not in known else "there" if known[image] else "downloadable"
+    return {"name": image, "state": state, "hint": f"There: {there}. {HINT.format(image=image)}"}
+
+
+def _bridge(grounds: Grounds) -> dict[str, str]:
+    bridge, node = grounds.place.bridge, grounds.node
+    problem = "" if bridge in node.bridges else objections.no_bridge(bridge, grounds)
+    return {"name": bridge, "problem": problem, "hint": objections.bridges_hint(node)}
+
+
+def _lacking(client: Client, place: Place) -> tuple[Right, ...]:
+    wanted = [*rights.of_every_plan(), *rights.of_whole_life(place)]
+    return rights.missing(client, wanted, str(client.get("cluster", "nextid")))
+
+
+def _rights(client: Client, missing: tuple[Right, ...]) -> dict[str, Any]:
+    hints = dict.fromkeys(one.hint for one in objections.of_rights(missing, client.access))
+    lacking = [f"{names} on {path}" for path, names in rights.by_path(missing).items()]
+    return {"holder": rights.holder(client.access), "lacking": lacking, "hint": "\n".join(hints)}
+
+
+def _ahead_s(client: Client, node: str) -> float:
+    """For how long the node's clock is surely ahead of ours: it says whole seconds, some time during the call."""
+    before = time.time()
+    said = float(client.get("nodes", node, "time")["time"])
+    after = time.time()
+    return max(said - after, 0.0) or min(said + 1 - before, 0.0)
+
+
+def _certificate(client: Client, node: str) -> dict[str, Any] | None:
+    """The certificate that the node shows: one that somebody put there, else its own."""
+    found = {one["filename"]: one for one in client.get("nodes", node, "certificates", "info")}
+    shown = found.get(OWN_CERTIFICATE) or found.get(CERTIFICATE)
+    if shown is None or "notafter" not in shown:
+        return None
+    return {"file": shown["filename"], "days": (int(shown["notafter"]) - time.time()) / DAY_S}
+
+
+def _ssh(access: Access, shell: Shell | None, node: str, images: Collection[str]) -> dict[str, str]:
+    if shell is None:
+        needed = _problem(no_ssh("not given")) if images else {"problem": ""}
+        return {"to": "", **needed}
+    try:
+        done = shell.run(["sh", "-c", _ON_NODE], timeout_s=_SSH_PATIENCE_S)
+    except (PreflightError, ProviderError) as error:
+        return {"to": str(access.ssh), **_problem(error)}
+    return {"to": str(access.ssh), **_behind(done.stdout.decode(errors="replace").splitlines(), node)}
+
+
+def _behind(lines: list[str], node: str) -> dict[str, str]:
+    """What is wrong with the machine that ssh leads to."""
+    user, pct, place = (*lines, "", "", "")[:3]
+    name = place.strip().rpartition("/")[2]
+    if user.strip() != "0":
+        return {"problem": "its user is not root, and only root may use pct", "hint": "Write ssh: root@ADDRESS."}
+    if not pct.strip():
+        return {"problem": "there is no pct: it is no Proxmox VE node", "hint": f"Write the address of node {node}."}
+    if name not in ("", node):
+        return {"problem": f"it leads to node {name}, not to {node}", "hint": f"Write the address of node {node}."}
+    return {"problem": ""}
+
+
+def _problem(error: PreflightError | ProviderError) -> dict[str, str]:
+    return {"problem": error.message, "details": error.details, "hint": error.resolution}

@@ -1,0 +1,227 @@
+"""What every verb needs to know of one Proxmox node: its client, and whose a container is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from http import HTTPStatus
+from typing import Any
+
+from provisioner.errors import ProviderError
+from provisioner.providers.base import Provider
+from provisioner.providers.proxmox import failures, tasks
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.guest import Guest, address_in, guest_of, snapshots_of, status_of
+from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.translate import instance_of
+from provisioner.providers.proxmox.turns import turn
+from provisioner.state import Instance, Status
+
+DISKS = "rootdir"
+MACHINE = "x86_64"
+"""What a node is unless it says something else: Proxmox supports nothing else."""
+CAN_SNAPSHOT = frozenset({"lvmthin", "zfspool", "btrfs", "rbd"})
+"""The types of storage that can remember the disk of a container."""
+
+Entry = Mapping[str, Any]
+
+
+@contextmanager
+def worded(message: str) -> Iterator[None]:
+    """Turn whatever fails into an error that begins with ``message``; what cannot be reached stays that."""
+    try:
+        with failures.worded(message):
+            yield
+    except ProviderError as error:
+        if error.message.startswith(message):
+            raise
+        details = "\n".join(filter(None, (error.message, error.details)))
+        raise type(error)(message, details=details, resolution=error.resolution) from error
+
+
+class ProxmoxHost(Provider):
+    """One node of Proxmox VE, reached through its API, and over ssh where the file says how."""
+
+    def __init__(self, host: str, *, access: Access) -> None:
+        super().__init__(host)
+        self.access = access
+        self.client = Client(access)
+        self.ssh = Shell(access)
+        self._vmids: dict[str, int] = {}
+        self._begun: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def shell(self) -> Shell | None:
+        """The way to run commands on the node; None where the file gives none."""
+        return self.ssh if self.access.ssh else None
+
+    def path(self, vmid: int, *rest: object) -> tuple[object, ...]:
+        """Where the API has a container."""
+        return ("nodes", self.client.node, "lxc", vmid, *rest)
+
+    def entries(self) -> list[Entry]:
+        """The node's containers as they are now."""
+        found: list[Entry] = self.client.get("nodes", self.client.node, "lxc")
+        return found
+
+    def turn(self, storage: str) -> AbstractContextManager[None]:
+        """Wait until nothing else of ours creates, copies or starts on that storage."""
+        return turn(self.access.url, self.client.node, storage)
+
+    def task(self, start: Callable[[], Any], name: str, timeout_s: float = tasks.TIMEOUT_S) -> str:
+        """Start a task, tell how it goes, and wait for its end."""
+        return self.client.run(lambda: str(start()), name=name, on_progress=self.on_progress, timeout_s=timeout_s)
+
+    def begun(self, upid: Any) -> str:
+        """Remember a task as ours."""
+        with self._lock:
+            self._begun.add(str(upid))
+        return str(upid)
+
+    def is_orphaned(self, task: Entry) -> bool:
+        """Whether an active task was begun by this user or token, but not by this run."""
+        mine = f"{self.access.user}!{self.access.token_id}" if self.access.token_secret else self.access.user
+        user = str(task.get("user", "")) + (f"!{task['tokenid']}" if task.get("tokenid") else "")
+        with self._lock:
+            return user == mine and str(task["upid"]) not in self._begun and not task.get("endtime")
+
+    def bears_mark(self, vmid: int, wanted: Instance) -> bool:
+        """Whether the container of that number is the one that was wanted: its name and its lab's mark say so."""
+        config = self.client.find(*self.path(vmid, "config"))
+        found = guest_of(vmid, config, {}) if config is not None else None
+        return found is not None and (found.name, found.lab) == (wanted.name, wanted.lab)
+
+    def settle(self, vmid: int, name: str) -> None:
+        """Wait for the end of whatever works on a container, well or badly; what came of it is read back."""
+        for one in self.client.get("nodes", self.client.node, "tasks", source="active", vmid=vmid):
+            try:
+                self.client.task(str(one["upid"]), name=name, on_progress=self.on_progress)
+            except PveError as error:
+                if isinstance(error, failures.UnreachableError):
+                    raise
+
+    def guest(self, entry: Entry, pool: str = "") -> Guest | None:
+        """The container in a list's entry; None when it has gone since."""
+        vmid = int(entry["vmid"])
+        config = self.client.find(*self.path(vmid, "config"))
+        if config is None:
+            return None
+        found = guest_of(vmid, config, entry, pool)
+        with self._lock:
+            if found.mark is not None:
+                self._vmids[found.name] = vmid
+        return found
+
+    def config(self, vmid: int) -> Guest:
+        """A container's configuration alone; its status is not asked for."""
+        return guest_of(vmid, self.client.get(*self.path(vmid, "config")), {})
+
+    def now(self, vmid: int) -> Guest:
+        """A container's configuration and status."""
+        config, status = self.client.many(
+            [partial(self.client.get, *self.path(vmid, *rest)) for rest in (("config",), ("status", "current"))]
+        )
+        return guest_of(vmid, config, status)
+
+    def whole(self, vmid: int) -> Guest:
+        """All that is known of a container."""
+        calls = ("config",), ("status", "current"), ("snapshot",)
+        asked: list[Callable[[], Any]] = [partial(self.client.get, *self.path(vmid, *rest)) for rest in calls]
+        config, status, kept, pools = self.client.many([*asked, self.pools])
+        found = guest_of(vmid, config, status, pools.get(vmid, ""))
+        seen = self.client.get(*self.path(vmid, "interfaces")) if found.status is Status.RUNNING else None
+        with self._lock:
+            self._vmids[found.name] = vmid
+        return replace(found, snapshots=snapshots_of(kept, vmid), address=address_in(seen))
+
+    def pools(self) -> dict[int, str]:
+        """The pools of the cluster's guests."""
+        found = self.client.get("cluster", "resources", type="vm")
+        return {int(one["vmid"]): str(one["pool"]) for one in found if one.get("pool")}
+
+    def seen(self, vmid: int) -> Instance:
+        """A container read back."""
+        return instance_of(self.whole(vmid), self.host)
+
+    def owned(self, instance: Instance, verb: str) -> Guest | None:
+        """The container; None when there is none, ``ProviderError`` when it is not this lab's."""
+        named = [one for one in self.entries() if one.get("name") == instance.name]
+        found = [guest for one in named if (guest := self.guest(one)) is not None]
+        ours = [one for one in found if one.lab == instance.lab]
+        if len(ours) > 1:
+            raise ProviderError(
+                f"Unable to {verb} container {instance.name}: there are {len(ours)} of that name",
+                details=f"CT {', '.join(str(one.vmid) for one in ours)} bear the mark of lab {instance.lab}.",
+                resolution="Rename or delete all but one: pct set VMID --hostname NAME",
+            )
+        if found and not ours:
+            raise ProviderError(
+                f"Unable to {verb} container {instance.name}",
+                details=f"CT {found[0].vmid} does not bear the mark of lab {instance.lab}: provision did not make it.",
+                resolution="Choose another name in the file; provision never touches what it did not make.",
+            )
+        return ours[0] if ours else None
+
+    def existing(self, instance: Instance, verb: str) -> Guest:
+        """The container of this lab; ``ProviderError`` when there is none."""
+        found = self.owned(instance, verb)
+        if found is None:
+            raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
+        return found
+
+    def status(self, vmid: int) -> Status:
+        """What a container is doing now."""
+        return status_of(self.client.get(*self.path(vmid, "status", "current")))
+
+    def find_vmid(self, name: str) -> int | None:
+        """The VMID of the container of that name, one of ours if there is one."""
+        with self._lock:
+            if name in self._vmids:
+                return self._vmids[name]
+        named = [one for one in self.entries() if one.get("name") == name]
+        found = [guest for one in named if (guest := self.guest(one)) is not None]
+        marked = [one.vmid for one in found if one.mark is not None] or [one.vmid for one in found]
+        return min(marked, default=None)
+
+    def vmid(self, name: str, what: str) -> int:
+        """The same; ``ProviderError`` that begins with ``what`` when there is none."""
+        found = self.find_vmid(name)
+        if found is None:
+            raise ProviderError(what, details=f"There is no container {name} on node {self.client.node}.")
+        return found
+
+    def forget(self, vmid: int) -> None:
+        """Remember a VMID no longer: somebody else may get it."""
+        with self._lock:
+            self._vmids = {name: one for name, one in self._vmids.items() if one != vmid}
+
+    @cached_property
+    def machine(self) -> str:
+        """What kind of processor the node has, as ``uname -m`` says it."""
+        try:
+            status = self.client.get("nodes", self.client.node, "status")
+        except PveError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            return MACHINE  # who may not ask can work all the same
+        return str((status.get("current-kernel") or {}).get("machine", MACHINE))
+
+    @cached_property
+    def storage(self) -> str:
+        """The storage for new disks: the file's, or the first fit one, such as can remember disks before all others."""
+        if self.access.storage:
+            return self.access.storage
+        found = self.client.get("nodes", self.client.node, "storage", content=DISKS, enabled=True)
+        fit = sorted((one["type"] not in CAN_SNAPSHOT, str(one["storage"])) for one in found if one.get("active", 1))
+        if not fit:
+            raise ProviderError(
+                f"Unable to use node {self.client.node}: no storage holds disks of containers",
+                resolution="Let one hold them: pvesm set NAME --content rootdir,images",
+            )
+        return fit[0][1]

@@ -1,0 +1,141 @@
+"""Commands and files in containers, through ``pct exec`` on their node: Proxmox' API can do neither."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox.pct import Call, kill_call
+from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
+from provisioner.state import Execution
+
+KILL_TIMEOUT_S = 30.0
+_BLOCK_BYTES = 1 << 20
+_PUSH = """
+umask 077
+path=$1
+if [ -d "$path" ] && [ ! -L "$path" ]; then echo "it is a directory" >&2; exit 1; fi
+new=$(mktemp "$(dirname -- "$path")/.provision.XXXXXX") || exit 1
+trap 'rm -f -- "$new"' EXIT
+cat >"$new" || exit 1
+size=$(($(wc -c <"$new")))
+if [ "$size" != "$5" ]; then echo "$5 bytes were sent, $size arrived" >&2; exit 1; fi
+chown "$3:$4" "$new" && chmod "$2" "$new" && mv -f -- "$new" "$path"
+"""
+_PULL = """
+if [ -d "$1" ]; then echo "it is a directory, not a file" >&2; exit 1; fi
+if [ -e "$1" ] && [ ! -f "$1" ]; then echo "it is no file" >&2; exit 1; fi
+exec cat -- "$1"
+"""
+
+
+def execute(
+    shell: Shell,
+    vmid: int,
+    command: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    name: str = "",
+) -> Execution:
+    """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed.
+
+    ``name`` is what errors call the container. ``ProviderError`` when it does not run.
+    """
+    call = Call(vmid, command, environment or {})
+    what = f"Unable to run {command[0]} in container {name or vmid}"
+    return _run(shell, call, what, chunks=[stdin], timeout_s=timeout_s)
+
+
+def push(
+    shell: Shell,
+    vmid: int,
+    source: Path | bytes,
+    path: str,
+    *,
+    mode: int = 0o600,
+    uid: int = 0,
+    gid: int = 0,
+    name: str = "",
+) -> None:
+    """Write ``path`` in the container anew with this mode and owner, streamed; it appears when it is whole."""
+    size = len(source) if isinstance(source, bytes) else source.stat().st_size
+    call = Call(vmid, ["sh", "-c", _PUSH, "sh", path, f"{mode:04o}", str(uid), str(gid), str(size)])
+    what = f"Unable to copy a file to {path} in container {name or vmid}"
+    chunks = [source] if isinstance(source, bytes) else blocks(source)
+    _require(_run(shell, call, what, chunks=chunks), what)
+
+
+def pull(shell: Shell, vmid: int, path: str, target: Path, *, name: str = "") -> None:
+    """Copy ``path`` in the container to ``target``, streamed; that appears when it is whole."""
+    what = f"Unable to copy {path} from container {name or vmid}"
+    call = Call(vmid, ["sh", "-c", _PULL, "sh", path])
+    with whole(target) as file:
+        _require(_run(shell, call, what, stdout=file), what)
+
+
+def kill(shell: Shell, call: Call, signal: str = "KILL") -> None:
+    """End a call's processes in the container, by force where a signal does not; a container that is gone has none."""
+    with suppress(ProviderError):
+        execute_call(shell, kill_call(call, signal), "Unable to end a command", timeout_s=KILL_TIMEOUT_S)
+
+
+def execute_call(
+    shell: Shell, call: Call, what: str, *, stdin: bytes = b"", timeout_s: float | None = None
+) -> Execution:
+    """Run a call as it is; ``what`` begins the error when its container does not run."""
+    return _run(shell, call, what, chunks=[stdin], timeout_s=timeout_s)
+
+
+@contextmanager
+def whole(target: Path) -> Iterator[IO[bytes]]:
+    """A file that gets its name once all has been written to it, and leaves nothing else behind."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+        partial = Path(file.name)
+        try:
+            yield file.file
+        except BaseException:
+            partial.unlink()
+            raise
+    partial.replace(target)
+
+
+def _run(
+    shell: Shell,
+    call: Call,
+    what: str,
+    *,
+    chunks: Sequence[bytes] | Iterator[bytes] = (),
+    stdout: IO[bytes] | None = None,
+    timeout_s: float | None = None,
+) -> Execution:
+    def stdin() -> Iterator[bytes]:
+        yield call.head
+        yield from chunks
+
+    try:
+        done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s)
+    except CommandTimeoutError as error:
+        kill(shell, call)
+        raise ProviderError(what, details=error.details) from error
+    own = call.own_stderr(done.stderr)
+    if own is None:
+        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip() or "pct exec said nothing.")
+    return Execution(done.returncode, done.stdout, own)
+
+
+def _require(done: Execution, what: str) -> None:
+    if done.returncode:
+        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+
+
+def blocks(source: Path) -> Iterator[bytes]:
+    """A file, piece by piece."""
+    with source.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block

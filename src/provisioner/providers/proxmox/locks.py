@@ -1,0 +1,72 @@
+"""Lock objects: pools, because their names are unique in a cluster and the server alone decides who made one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.providers.proxmox import failures
+from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.failures import PveError
+
+
+def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
+    """Make it; False when the name is taken."""
+    try:
+        client.post("pools", poolid=name, comment=_comment(properties))
+    except PveError as error:
+        if failures.is_taken(error):
+            return False
+        if not error.lost:
+            raise
+        found = client.find("pools", name)
+        if found is None:
+            raise
+        return _properties(found).get("nonce") == properties.get("nonce")
+    return True
+
+
+def read(client: Client, prefix: str) -> dict[str, dict[str, str]]:
+    """The properties of those whose names begin with ``prefix``."""
+    return {one["poolid"]: _properties(one) for one in client.get("pools") if one["poolid"].startswith(prefix)}
+
+
+def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
+    """Write its properties; False when it is gone or somebody else's."""
+    client = client.hasty
+    found = client.find("pools", name)
+    if found is None or _properties(found).get("nonce") != properties.get("nonce"):
+        return False
+    # Pools have no digest to compare with. None is needed: the name is unique, and only the holder of that nonce
+    # writes. Should the lock have changed hands since the line above, its holder has been silent for so long that it
+    # no longer works by its own clock either, and the new one finds another nonce here and stops, too.
+    try:
+        client.put("pools", name, comment=_comment(properties))
+    except PveError as error:
+        if failures.is_missing(error):
+            return False
+        raise
+    return True
+
+
+def delete(client: Client, name: str) -> None:
+    """Delete it; a missing one is success."""
+    try:
+        client.delete("pools", name)
+    except PveError as error:
+        if not failures.is_missing(error):
+            raise
+
+
+def _comment(properties: Mapping[str, str]) -> str:
+    return json.dumps(dict(properties))
+
+
+def _properties(found: Mapping[str, Any]) -> dict[str, str]:
+    """What is written on a pool; nothing on one that people have made or written on."""
+    try:
+        written = json.loads(found.get("comment", ""))
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in written.items()} if isinstance(written, dict) else {}

@@ -1,0 +1,245 @@
+"""Create, start, stop and delete containers; each waits for Proxmox' task and leaves nothing half-done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox import change, copies, failures, mounts, root_only, templates
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.guest import Guest
+from provisioner.providers.proxmox.host import ProxmoxHost
+from provisioner.providers.proxmox.properties import gibibytes
+from provisioner.providers.proxmox.root_only import Write
+from provisioner.providers.proxmox.translate import DEFAULT_DISK, options_for
+from provisioner.state import Instance, Status
+
+ATTEMPTS = 20
+"""At a free number: whoever else creates at the same time may be told the same one."""
+SETTLE_S = 60.0
+"""How long a container that is highly available may take from "it was asked for" to "it is so"."""
+POLL_S = 0.2
+KILL_S = 60.0
+_UNPACKING = "tar xpf"
+
+
+def complete(instance: Instance, access: Access) -> Instance:
+    """The container with a setting for whatever the file has one for: what was left out is as it is by default."""
+    # Not at the top: pydantic costs as much as all else, and a worker of Ansible pays for it at each task.
+    from provisioner.resolve.proxmox import settings_of
+    from provisioner.spec import ProxmoxHost as Page
+
+
+    page = Page.model_construct(bridge=access.bridge, pool=access.pool, storage=access.storage)
+    return replace(instance, settings={**settings_of(page, None), **instance.settings})
+
+
+def create(host: ProxmoxHost, instance: Instance) -> int:
+    """Make the container, stopped; its VMID. On failure nothing is left of it."""
+    change.require_no_publication(instance)
+    wanted = complete(instance, host.access)
+    if host.owned(wanted, "create") is not None:
+        raise ProviderError(
+            f"Unable to create container {wanted.name}", details=f"Lab {wanted.lab} has a container of that name."
+        )
+    if _await_earlier(host, wanted.name) and host.owned(wanted, "create") is not None:
+        # A run that was killed had begun to make it; the node has gone on without us.
+        return change.update(host, wanted)
+    storage = str(wanted.settings.get("storage") or host.storage)
+    room = copies.room_for(host, wanted)
+    template = templates.provided(host.client, wanted.image, wanted.name, host.machine, host.on_progress)
+    rooted: dict[int, Write] = {}
+
+    def attempt(vmid: int) -> None:
+        form, rooted[vmid] = _form(wanted, vmid, storage, room)
+        _make(host, wanted, vmid, {**form, "ostemplate": template})
+
+    with host.turn(storage):
+        vmid = numbered(host, wanted, attempt)
+    try:
+        root_only.write(host.client, host.shell, vmid, rooted[vmid].options, rooted[vmid].delete)
+    except BaseException:  # an interruption, too, must not leave a container without its devices
+        remove(host, vmid, wanted)
+        raise
+    return vmid
+
+
+def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]) -> int:
+    """Let ``attempt`` make a container under the number that the file gives, or the next free one; the number."""
+    fixed = wanted.settings.get("vmid")
+    for left in reversed(range(ATTEMPTS)):
+        vmid = int(fixed or host.client.get("cluster", "nextid"))
+        try:
+            attempt(vmid)
+        except PveError as error:
+            if not failures.is_taken(error):
+                raise
+            if fixed:
+                raise _taken(host, wanted.name, vmid, error) from error
+            if not left:
+                raise
+        else:
+            return vmid
+    raise AssertionError  # the last attempt has raised or returned
+
+
+def start(host: ProxmoxHost, guest: Guest) -> None:
+    """Start it and fill what artifacts are mounted in it; a running one is success."""
+    if guest.status is Status.RUNNING:
+        return
+    with host.turn(guest.storage):
+        _act(host, guest, "start", Status.RUNNING)
+    copies.fill(host, guest)
+    copies.tidy(host, guest.vmid)
+
+
+def stop(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
+    """Stop it cleanly, by force after ``timeout_s``; a stopped one is success."""
+    if guest.status is Status.STOPPED:
+        return
+    try:
+        _act(host, guest, "shutdown", Status.STOPPED, timeout=max(1, int(timeout_s)))
+    except PveError:
+        # It did not stop in time; whatever else is wrong, force will say.
+        _act(host, guest, "stop", Status.STOPPED)
+
+
+def delete(host: ProxmoxHost, guest: Guest) -> None:
+    """Delete it with all of its disks, running or not; one that is protected is refused."""
+    if guest.config.get("protection") == "1":
+        raise ProviderError(
+            f"Unable to delete container {guest.name}: it is protected",
+            details=f"CT {guest.vmid} has the option protection.",
+            resolution="Write protection: false on its page and run up; or, on the node: "
+            f"pct set {guest.vmid} --protection 0",
+        )
+    if guest.status is Status.RUNNING:
+        _act(host, guest, "stop", Status.STOPPED)
+    _destroy(host, guest.vmid, guest.name)
+
+
+def _form(
+    wanted: Instance, vmid: int, storage: str, room: Mapping[str, int]
+) -> tuple[dict[str, object], root_only.Write]:
+    """What a create is asked for with, and what has to be written after it by root itself."""
+    nothing = Guest(vmid, {})
+    layout = mounts.laid_out(nothing, wanted, room, storage)
+    options = {name: value for name, value in options_for(wanted, nothing, layout).items() if value is not None}
+    unprivileged = bool(wanted.settings["unprivileged"])
+    ordinary, rooted = root_only.divided(options, (), {}, unprivileged=unprivileged)
+    form: dict[str, object] = {
+        "vmid": vmid,
+        "hostname": wanted.name,
+        "rootfs": f"{storage}:{gibibytes(wanted.disk or DEFAULT_DISK)}",
+        "unprivileged": unprivileged,
+        "pool": wanted.settings.get("pool") or None,
+    }
+    return {**form, **ordinary.options}, rooted
+
+
+def _make(host: ProxmoxHost, wanted: Instance, vmid: int, form: Mapping[str, Any]) -> None:
+    begun: list[str] = []
+
+    def ask() -> str:
+        begun.append(host.begun(host.client.post("nodes", host.client.node, "lxc", **form)))
+        return begun[-1]
+
+    try:
+        host.task(ask, wanted.name)
+    except PveError as error:
+        if failures.is_taken(error) and not begun:
+            raise  # somebody else's
+        if error.lost:
+            host.settle(vmid, wanted.name)
+            if host.bears_mark(vmid, wanted):
+                return
+        if begun:
+            remove(host, vmid, wanted)
+        raise _explained(error, wanted, str(form["ostemplate"])) from error
+    except BaseException:
+        interrupt(host, begun)
+        remove(host, vmid, wanted)
+        raise
+
+
+def interrupt(host: ProxmoxHost, begun: list[str]) -> None:
+    """End a task that nobody waits for any more; Proxmox removes what it has made."""
+    for upid in begun[-1:]:
+        with suppress(PveError):  # it may have ended; what is left is looked for after this
+            host.client.delete("nodes", host.client.node, "tasks", upid)
+
+
+def remove(host: ProxmoxHost, vmid: int, wanted: Instance) -> None:
+    """Delete what a creation that failed has left; by now the number may be somebody else's."""
+    host.settle(vmid, wanted.name)
+    if host.bears_mark(vmid, wanted):
+        _destroy(host, vmid, wanted.name)
+
+
+def _destroy(host: ProxmoxHost, vmid: int, name: str) -> None:
+    options = {"purge": True, "destroy-unreferenced-disks": True}
+    try:
+        host.task(lambda: host.client.delete(*host.path(vmid), **options), name)
+    except PveError as error:
+        if error.lost:
+            host.settle(vmid, name)
+        if not failures.is_missing(error) and host.client.find(*host.path(vmid, "config")) is not None:
+            raise
+    host.forget(vmid)
+
+
+def _act(host: ProxmoxHost, guest: Guest, verb: str, goal: Status, **form: Any) -> None:
+    """Start or stop, and see that it has come about: for one that is highly available the task only asks for it."""
+    try:
+        host.task(lambda: host.client.post(*host.path(guest.vmid, "status", verb), **form), guest.name)
+    except PveError as error:
+        if error.lost:
+            host.settle(guest.vmid, guest.name)
+        if host.status(guest.vmid) is not goal:
+            raise
+    until = time.monotonic() + SETTLE_S
+    while host.status(guest.vmid) is not goal:
+        if time.monotonic() > until:
+            raise PveError(f"the node has taken the order ({verb}), and after {SETTLE_S:.0f} s it is not {goal} yet")
+        time.sleep(POLL_S)
+
+
+def _await_earlier(host: ProxmoxHost, name: str) -> bool:
+    """Wait for the end of what a killed run of ours has left under way; whether there was anything.
+
+    What is only being made has no name yet, so that it would be made a second time.
+    """
+    active = host.client.get("nodes", host.client.node, "tasks", source="active", typefilter="vzcreate")
+    earlier = [one for one in active if host.is_orphaned(one)]
+    for one in earlier:
+        host.on_progress(name, f"wait for CT {one['id']}, which an earlier run has begun")
+        with suppress(PveError):  # well or badly: what came of it is looked at
+            host.client.task(str(one["upid"]), name=name, on_progress=host.on_progress)
+    return bool(earlier)
+
+
+def _taken(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> ProviderError:
+    found = host.client.get("cluster", "resources", type="vm")
+    whose = next((str(one.get("name", "")) for one in found if int(one["vmid"]) == vmid), "")
+    return ProviderError(
+        f"Unable to create container {name}: VMID {vmid} is taken" + (f" by {whose}" if whose else ""),
+        details=error.message,
+        resolution="Write another vmid on its page, or leave it out: then the next free one is taken.",
+    )
+
+
+def _explained(error: PveError, wanted: Instance, template: str) -> Exception:
+    """The same with what to do about a template that cannot be unpacked."""
+    if _UNPACKING not in error.message:
+        return error
+    return ProviderError(
+        f"Unable to create container {wanted.name}",
+        details=failures.details(error),
+        resolution=f"Template {template} may be damaged: delete it on the node (pvesm free {template}) and run this "
+        "again; it is downloaded anew.",
+    )

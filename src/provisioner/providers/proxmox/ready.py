@@ -1,0 +1,99 @@
+"""Wait until a container has an address and its system has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.providers.proxmox import inside
+from provisioner.providers.proxmox.guest import Guest, address_in
+from provisioner.providers.proxmox.host import ProxmoxHost
+from provisioner.providers.proxmox.network import CARD
+from provisioner.providers.proxmox.properties import parts
+from provisioner.state import Status
+
+POLL_S = 0.25
+LOG_LINES = 40
+_UNASKED = "unasked"
+_STARTED = ("running", "degraded", _UNASKED)
+_NO_SYSTEMD = 127
+
+
+def wait(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
+    """Return when it runs and has the address that its card asks for; ``ReadyTimeoutError`` with what was seen, else.
+
+    A card without IPv4 may have IPv6, or nothing. With ssh its systemd is asked, too.
+    """
+    deadline = time.monotonic() + timeout_s
+    version = _version(guest)
+    system = "not asked yet"
+    while True:
+        status = host.status(guest.vmid)
+        if status is not Status.RUNNING:
+            raise _not_ready(host, guest, f"It stopped while starting: it is {status}.", "")
+        seen = host.client.get(*host.path(guest.vmid, "interfaces")) or []
+        address = address_in(seen, version=version) if version else "none"
+        # Asked only once it has an address: `is-system-running` costs more than all of the questions above.
+        if address:
+            system = _system(host, guest, deadline)
+        if system in _STARTED:
+            return
+        if time.monotonic() >= deadline:
+            raise _timeout(host, guest, timeout_s, seen, system if address else "")
+        time.sleep(POLL_S)
+
+
+def _version(guest: Guest) -> int:
+    """The version of the addresses that the card asks for; 0 when it asks for none."""
+    card = parts(guest.config.get("net0", ""))
+    if card.get("ip", "manual") != "manual":
+        return 4
+    return 6 if card.get("ip6", "manual") != "manual" else 0
+
+
+def _system(host: ProxmoxHost, guest: Guest, deadline: float) -> str:
+    """What systemd says of itself, once it has started or the time is over; a system without it has started."""
+    if host.shell is None:
+        return _UNASKED
+    command = ["systemctl", "is-system-running", "--wait"]
+    left = max(1.0, deadline - time.monotonic())
+    try:
+        found = inside.execute(host.shell, guest.vmid, command, timeout_s=left, name=guest.name)
+    except UnavailableError:
+        raise
+    except ProviderError as error:
+        return error.details or error.message
+    if found.returncode == _NO_SYSTEMD:
+        return _UNASKED
+    return (found.stdout.strip() or found.stderr.strip()).decode(errors="replace")
+
+
+def _timeout(
+    host: ProxmoxHost, guest: Guest, timeout_s: float, seen: Sequence[Mapping[str, Any]], system: str
+) -> ReadyTimeoutError:
+    if system:
+        what = f"After {timeout_s:.0f} s it has its address, and its system is still: {system}"
+        return _not_ready(host, guest, what, f"See, on the node: pct exec {guest.vmid} -- systemctl list-jobs")
+    card = parts(guest.config.get("net0", ""))
+    addresses = [f"{one.get('name')} {one.get('inet') or one.get('inet6') or 'none'}" for one in seen]
+    what = f"After {timeout_s:.0f} s it is running but has no usable address on {CARD}."
+    where = card.get("bridge", "its bridge") + (f" with VLAN {card['tag']}" if "tag" in card else "")
+    resolution = f"Does a DHCP server answer on {where}? Else write network: {{ ip: ADDRESS/PREFIX, gateway: ADDRESS }}"
+    return _not_ready(host, guest, f"{what} Addresses: {', '.join(addresses) or 'none'}", resolution)
+
+
+def _not_ready(host: ProxmoxHost, guest: Guest, what: str, resolution: str) -> ReadyTimeoutError:
+    details = f"{what}\nThe log of its last start:\n{_log(host, guest.vmid)}"
+    return ReadyTimeoutError(f"Unable to start container {guest.name}", details=details, resolution=resolution)
+
+
+def _log(host: ProxmoxHost, vmid: int) -> str:
+    """What the node said when it started the container: Proxmox keeps no console."""
+    node = host.client.node
+    tasks = host.client.get("nodes", node, "tasks", vmid=vmid, typefilter="vzstart", source="all", limit=1)
+    if not tasks:
+        return "(none)"
+    lines = host.client.get("nodes", node, "tasks", tasks[0]["upid"], "log", limit=500)
+    return "\n".join(str(one["t"]) for one in lines[-LOG_LINES:]) or "(empty)"

@@ -1,0 +1,160 @@
+"""Looking at a node with a plan in hand: what needs root's own hand, and all that the node would refuse, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from provisioner.errors import PreflightError
+from provisioner.plan import Change
+from provisioner.providers.proxmox import demands, failures, marks, rights, templates
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.host import CAN_SNAPSHOT
+from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
+from provisioner.providers.proxmox.objections import Grounds, Objection, notes, objections
+from provisioner.providers.proxmox.rights import NEW, Place, Right
+from provisioner.state import Instance
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.client import Client
+    from provisioner.providers.proxmox.shell import Shell
+
+MACHINE = "x86_64"
+"""What a node is whose kernel may not be seen."""
+
+
+def review(client: Client, access: Access, shell: Shell | None, changes: Sequence[Change]) -> tuple[str, ...]:
+    """What should be known of the changes before they are begun; ``PreflightError`` names all that would be refused."""
+    if not changes:
+        return ()
+    creates = any(one.action == "create" for one in changes)
+    pools = demands.pools(changes, Place("", "", access.bridge, access.pool or ""))
+    node = look(client, pools=bool(pools), guests=creates)
+    grounds = Grounds(access, node, place_of(access, node))
+    if node.is_online:
+        grounds = _complete(client, shell, changes, grounds)
+    found = tuple(objections(changes, grounds))
+    if found:
+        raise refusal(f"Unable to carry out the plan on node {node.name}", found)
+    return tuple(notes(changes, grounds))
+
+
+def refusal(what: str, found: Sequence[Objection]) -> PreflightError:
+    """One error for all objections."""
+    hints = dict.fromkeys(one.hint for one in found if one.hint)
+    return PreflightError(what, details="\n".join(one.message for one in found), resolution="\n".join(hints))
+
+
+def place_of(access: Access, node: Node) -> Place:
+    """What is used on the node where a container says nothing else."""
+    fit = sorted((one.kind not in CAN_SNAPSHOT, one.name) for one in node.storages_for(DISKS))
+    disks = access.storage or (fit[0][1] if fit else "")
+    vnets = frozenset(name for name, kind in node.bridges.items() if kind == VNET)
+    kept = next(iter(template_storages(access, node)), "")
+    return Place(disks, kept, access.bridge, access.pool or "", vnets=vnets)
+
+
+def template_storages(access: Access, node: Node) -> list[str]:
+    """The storages that templates are looked for on; a download goes to the first."""
+    usable = [one.name for one in node.storages_for(TEMPLATES)]
+    if access.templates:
+        return [name for name in usable if name == access.templates]
+    return sorted(usable, key=lambda name: (name != "local", name))
+
+
+def images_of(client: Client, node: Node, storages: Iterable[str]) -> dict[str, bool]:
+    """Every image that a container can be made of: whether its template is there (False: it can be downloaded)."""
+    status = partial(client.get, "nodes", node.name, "status")
+    others: list[Callable[[], Any]] = [
+        partial(client.get, "nodes", node.name, "aplinfo"),
+        partial(permitted, status, {}),
+    ]
+    *contents, offers, state = client.many([*templates.calls(client, storages), *others])
+    machine = str(state.get("current-kernel", {}).get("machine", MACHINE))
+    found = templates.gathered(contents, offers, machine)
+    return {image: image in found.there for image in found.images}
+
+
+def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], grounds: Grounds) -> Grounds:
+    access, node = grounds.access, grounds.node
+    images = images_of(client, node, template_storages(access, node)) if demands.images(changes) else {}
+    place = replace(grounds.place, downloads=frozenset(name for name, is_there in images.items() if not is_there))
+    by_hand = demands.inside(changes) or any(map(demands.for_root, changes))
+    return replace(
+        grounds,
+        place=place,
+        images=images,
+        taken=_taken(client, node, list(demands.numbers(changes))),
+        moved=_moved(client, node, changes),
+        lacking=_lacking(client, changes, place),
+        behind_ssh=node_behind(shell) if shell is not None and by_hand else "",
+    )
+
+
+def _lacking(client: Client, changes: Sequence[Change], place: Place) -> tuple[Right, ...]:
+    lab = next((one.lab for change in changes if isinstance(one := change.after or change.before, Instance)), "")
+    wanted = [*rights.of_every_plan(lab), *(one for change in changes for one in rights.of_change(change, place))]
+    if rights.may_all(client.access):
+        return ()
+    is_new = any(one.path == NEW for one in wanted)
+    return rights.missing(client, wanted, str(client.get("cluster", "nextid")) if is_new else "")
+
+
+def _taken(client: Client, node: Node, numbers: Sequence[int]) -> dict[int, str]:
+    """Those of ``numbers`` that a guest of the cluster has, and which, as far as it may be seen."""
+
+    def is_taken(number: int) -> bool:
+        try:
+            client.get("cluster", "nextid", vmid=number)
+        except PveError as error:
+            if error.status != HTTPStatus.BAD_REQUEST or "already exists" not in error.errors.get("vmid", ""):
+                raise
+            return True
+        return False
+
+    answers = client.many([partial(is_taken, number) for number in numbers])
+    known = {int(one["vmid"]): f"{one.get('name', 'a guest')} on node {one.get('node')}" for one in node.guests}
+    return {number: known.get(number, "another guest") for number, is_so in zip(numbers, answers, strict=True) if is_so}
+
+
+def _moved(client: Client, node: Node, changes: Sequence[Change]) -> dict[str, str]:
+    """The containers that are to be created and that are this lab's already, on another node: on which."""
+    wanted = {
+        one.target: one.after.lab for one in changes if one.action == "create" and isinstance(one.after, Instance)
+    }
+    elsewhere = [
+        one
+        for one in node.guests
+        if one.get("name") in wanted
+        and one.get("node") != node.name
+        and marks.is_candidate(str(one.get("tags", "")), wanted[str(one["name"])])
+    ]
+    labs = client.many([partial(_lab_of, client, one) for one in elsewhere])
+    return {
+        str(one["name"]): str(one["node"])
+        for one, lab in zip(elsewhere, labs, strict=True)
+        if lab in (None, wanted[str(one["name"])])
+    }
+
+
+def _lab_of(client: Client, entry: Mapping[str, Any]) -> str | None:
+    """Whose a guest of another node is; None where its node is down, and its tags are all that is known."""
+    vmid = int(entry["vmid"])
+    try:
+        config = client.find("nodes", entry["node"], "lxc", vmid, "config")
+    except PveError as error:
+        if error.status not in failures.NODE_DOWN:
+            raise
+        return None
+    mark = marks.read(str((config or {}).get("description", "")), vmid)[1]
+    return mark.lab if mark else ""
+
+
+def node_behind(shell: Shell) -> str:
+    """The name of the node that ``ssh:`` leads to; "" where there is no Proxmox that would say."""
+    done = shell.run(["readlink", "/etc/pve/local"])
+    return done.stdout.decode(errors="replace").strip().rpartition("/")[2]

@@ -1,0 +1,215 @@
+"""Commands on a Proxmox node over OpenSSH: one connection for all of them, and only to a host whose key is known."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from provisioner.errors import PreflightError, ProviderError
+from provisioner.providers.proxmox import ssh_socket
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.framing import Frame, Outcome
+from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh, unreachable
+from provisioner.state import Execution
+
+CONNECT_TIMEOUT_S = 10
+PERSIST_S = 60
+SESSIONS = 8
+"""At once over one connection: sshd's own limit is 10 (MaxSessions), and Ansible wants some, too."""
+OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    f"ConnectTimeout={CONNECT_TIMEOUT_S}",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=3",
+    "LogLevel=ERROR",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "UpdateHostKeys=no",
+    f"ControlPersist={PERSIST_S}",
+)
+
+
+class CommandTimeoutError(ProviderError):
+    """A command on the node took longer than it was allowed to; ``pid`` is its process group there."""
+
+    pid: int | None = None
+
+
+class Shell:
+    """A way to run commands on the node of ``access``; one object serves many threads."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._sessions = threading.BoundedSemaphore(SESSIONS)
+        self._opening = threading.Lock()
+
+    @property
+    def destination(self) -> Destination:
+        """Where it leads; ``PreflightError`` where the file does not say."""
+        if not self._access.ssh:
+            raise no_ssh("Unable to reach the node")
+        return destination_of(self._access.ssh)
+
+    @property
+    def socket(self) -> Path:
+        """Where the connection is shared: by all threads, and with Ansible's workers."""
+        what = f"{self._access.ssh} {self._access.ssh_config}"
+        return ssh_socket.folder() / hashlib.sha256(what.encode()).hexdigest()[:16]
+
+    def options(self, master: str = "no") -> list[str]:
+        """The options with which every ``ssh`` of ours is called; no destination."""
+        config = ["-F", str(self._access.ssh_config)] if self._access.ssh_config else []
+        chosen = (*OPTIONS, f"ControlPath={self.socket}", f"ControlMaster={master}")
+        port = self.destination.port
+        return [*config, *(f"-o{one}" for one in chosen), *(["-p", port] if port else [])]
+
+    def argv(self, command: str, *options: str) -> list[str]:
+        """The call that has the node's shell run ``command``."""
+        return ["ssh", *self.options(), *options, "--", self.destination.login, command]
+
+    def open(self) -> None:
+        """Be connected; ``UnavailableError`` says why not, and what to do."""
+        with self._opening:
+            if ssh_socket.answers(self.socket):
+                return
+            with ssh_socket.turn(self.socket):
+                if not ssh_socket.answers(self.socket):
+                    self._connect()
+
+    def close(self) -> None:
+        """Be no longer connected; not being so is success."""
+        if self._access.ssh and ssh_socket.answers(self.socket):
+            call = ["ssh", *self.options(), "-O", "exit", "--", self.destination.login]
+            subprocess.run(call, capture_output=True, stdin=subprocess.DEVNULL, env=ssh_environment(), check=False)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | Iterable[bytes] = b"",
+        stdout: IO[bytes] | None = None,
+        timeout_s: float | None = None,
+    ) -> Execution:
+        """Run ``argv`` on the node and give all of its output, its stdout into a file when one is given.
+
+        A non-zero exit is no error. ``UnavailableError``: it did not begin; ``ProviderError``: how it ended is not
+        known, or the node has no such program; ``CommandTimeoutError``: we stopped waiting, and killed it.
+        """
+        frame = Frame()
+        try:
+            with self._sessions:
+                self.open()
+                process = _Process(self.argv(frame.command(argv), "-T"), stdout or subprocess.PIPE)
+                out, err = process.communicate(stdin, timeout_s)
+        except subprocess.TimeoutExpired as expired:
+            raise self._too_late(argv, frame.outcome(expired.stderr or b""), timeout_s) from expired
+        outcome = frame.outcome(err)
+        return Execution(self.code(argv, outcome), out, outcome.stderr)
+
+    def code(self, argv: Sequence[str], outcome: Outcome) -> int:
+        """The exit code of a framed command; the error that ``run`` promises when there is none."""
+        if outcome.pid is None:
+            raise unreachable(self.destination, outcome.noise.decode(errors="replace"))
+        if outcome.is_missing:
+            resolution = "Does ssh: lead to a Proxmox VE node, as root?" if argv[0].startswith("p") else ""
+            details = f"There is no {argv[0]} there."
+            what = f"Unable to run {argv[0]} on {self.destination}"
+            raise ProviderError(what, details=details, resolution=resolution or f"Install {argv[0]} there.")
+        if outcome.code is None:
+            details = outcome.stderr.decode(errors="replace").strip() or "The connection ended before the command."
+            raise ProviderError(f"Unable to tell how {argv[0]} on {self.destination} ended", details=details)
+        return outcome.code
+
+    def kill(self, pid: int | None) -> None:
+        """Kill a command that was left to itself, by its process group on the node."""
+        if pid is not None:
+            self.run(["sh", "-c", 'kill -s KILL -- "-$1" 2>/dev/null; :', "sh", str(pid)], timeout_s=CONNECT_TIMEOUT_S)
+
+    def _too_late(self, argv: Sequence[str], outcome: Outcome, timeout_s: float | None) -> CommandTimeoutError:
+        what = f"Unable to wait for {argv[0]} on {self.destination}"
+        error = CommandTimeoutError(what, details=f"It was killed after {timeout_s:.0f} s.")
+        error.pid = outcome.pid
+        self.kill(outcome.pid)
+        return error
+
+    def _connect(self) -> None:
+        call = ["ssh", *self.options("yes"), "-N", "-f", "--", self.destination.login]
+        # Not a pipe: an older ssh that goes to the background keeps its stderr open.
+        with tempfile.TemporaryFile() as said:
+            try:
+                done = subprocess.run(
+                    call,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    env=ssh_environment(),
+                    start_new_session=True,
+                    timeout=3 * CONNECT_TIMEOUT_S,
+                    check=False,
+                )
+            except FileNotFoundError as error:
+                raise PreflightError("Unable to find ssh", resolution="apt install openssh-client") from error
+            except subprocess.TimeoutExpired as error:
+                raise unreachable(self.destination, f"ssh timed out after {error.timeout:.0f} s") from error
+            said.seek(0)
+            if done.returncode:
+                raise unreachable(self.destination, said.read().decode(errors="replace"))
+
+
+def ssh_environment() -> dict[str, str]:
+    """What ``ssh`` gets: our own environment, but errors in English, and no locale that the node lacks."""
+    kept = {name: value for name, value in os.environ.items() if name != "LANG" and not name.startswith("LC_")}
+    return kept | {"LC_ALL": "C"}
+
+
+class _Process:
+    """One ``ssh``; ctrl-c does not reach it, only us."""
+
+    def __init__(self, call: Sequence[str], stdout: int | IO[bytes]) -> None:
+        self._process = subprocess.Popen(
+            call,
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=ssh_environment(),
+            start_new_session=True,
+        )
+        self._failure: list[BaseException] = []
+
+    def communicate(self, stdin: bytes | Iterable[bytes], timeout_s: float | None) -> tuple[bytes, bytes]:
+        """Feed it and give what it wrote; ``TimeoutExpired`` with its stderr so far when it took too long."""
+        pipe, self._process.stdin = self._process.stdin, None
+        feeder = threading.Thread(target=self._feed, args=(pipe, stdin), daemon=True)
+        feeder.start()
+        with self._process as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except BaseException:
+                # Its pipes have no end yet: the shared connection holds them for as long as the command runs.
+                process.kill()
+                raise
+        feeder.join()
+        if self._failure:
+            raise self._failure[0]
+        return out or b"", err
+
+    def _feed(self, pipe: Any, stdin: bytes | Iterable[bytes]) -> None:
+        # A command may end without reading what it was given: that is its right, and its exit code says the rest.
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError), pipe:
+                for chunk in [stdin] if isinstance(stdin, bytes) else stdin:
+                    pipe.write(chunk)
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            self._failure.append(error)
+            self._process.kill()

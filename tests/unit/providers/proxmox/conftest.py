@@ -1,0 +1,39 @@
+"""The double of Proxmox VE, and the driver's client for it, logged in with a token of root@pam."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.client import Client
+from provisioner.state import Secret
+from tests.lab.pve import Double
+from tests.lab.pve.fixture import pve
+
+__all__ = ["access", "client", "client_of", "pve"]
+
+
+@pytest.fixture
+def access(pve: Double) -> Access:
+    """A token of root@pam without privilege separation."""
+    secret = pve.world.access.add_token("root@pam", "ci", privsep=False)
+    return Access(pve.url, "root@pam", "ci", Secret("token", secret), ca=pve.ca)
+
+
+@pytest.fixture
+def client_of(access: Access) -> Callable[..., Client]:
+    """Makes a client whose access differs in the given fields; without ``token_secret`` it uses the password."""
+
+    def made(**changes: object) -> Client:
+        return Client(dataclasses.replace(access, **changes))  # type: ignore[arg-type]
+
+    return made
+
+
+@pytest.fixture
+def client(access: Access) -> Client:
+    """The client that most tests need."""
+    return Client(access)

@@ -1,0 +1,64 @@
+"""What docs/proxmox.md tells to grant is enough for a container's whole life, and each part of it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from provisioner.errors import ProvisionError
+from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.providers.proxmox.access import Access
+from tests.lab.pve import Double
+from tests.unit.providers.proxmox.plans import GIB, PAGE, ROLE, creation, limited, update, wanted
+
+LOCK = "provisioner-lock-homelab-1"
+
+
+def life(access: Access) -> None:
+    """All that is done with a container over the API, and the lab's lock around it."""
+    provider = ProxmoxProvider("pve", access=access)
+    assert provider.create_lock(LOCK, {"nonce": "1"})
+    assert provider.renew_lock(LOCK, {"nonce": "1"})
+    web = wanted(image="debian/13", cpu=1)
+    assert provider.review([creation(web)]) == ()
+    made = provider.create(web)
+    provider.start(made)
+    provider.wait_until_ready(made)
+    there = provider.observe("homelab").instance("web")
+    assert there is not None
+    larger = wanted(image="debian/13", cpu=2, memory=2 * GIB, disk=5 * GIB, proxmox={"network": {"firewall": True}})
+    assert provider.review([update(there, larger)]) == ()
+    provider.update(larger)
+    provider.snapshot(made, "kept")
+    provider.rollback(made, "kept")
+    provider.delete(provider.clone(made, "copy"))
+    provider.delete_snapshot(made, "kept")
+    provider.stop(made)
+    provider.delete(made)
+    provider.delete_lock(LOCK)
+
+
+def test_the_role_of_the_page_is_enough(pve: Double, access: Access) -> None:
+    life(limited(pve, access))
+    assert not pve.world.guests
+
+
+def test_its_narrow_grants_are_enough(pve: Double, access: Access) -> None:
+    narrow = re.findall(r"pveum acl modify (\S+) --users provision@pve --roles (\S+)", PAGE)
+    paths = tuple(path for path, role in narrow if role == "Provisioner" and path != "/")
+    pve.world.access.permissions.add_role("ProvisionerSees", "Sys.Audit")
+    pve.world.access.permissions.grant("/", "penny@pve", "ProvisionerSees")
+    life(limited(pve, access, paths=paths))
+    assert not pve.world.guests
+
+
+@pytest.mark.parametrize("name", sorted(ROLE))
+def test_nothing_in_it_is_too_much(pve: Double, access: Access, name: str) -> None:
+    chosen = limited(pve, access, without=frozenset({name}))
+    if name == "Sys.Audit":
+        chosen = dataclasses.replace(chosen, node="pve1")
+    with pytest.raises(ProvisionError) as caught:
+        life(chosen)
+    assert name in str(caught.value), str(caught.value)

@@ -1,0 +1,448 @@
+"""Containers made, started, stopped and deleted; whatever fails leaves nothing half-done."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox import ProxmoxProvider, making, marks, root_only
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.marks import Mark
+from provisioner.state import Device, Instance, Status
+from tests.lab.pve import Double
+from tests.lab.pve.guests import Template
+from tests.lab.pve.storage import Storage
+from tests.lab.pve.world import TEMPLATE, Pool
+from tests.unit.providers.proxmox.box import (
+    BY_PASSWORD,
+    GIB,
+    LAB,
+    Artifacts,
+    driver,
+    guest,
+    memory,
+    mount,
+    running,
+    wanted,
+)
+
+DEVICE = {"path": "/dev/null", "mode": "0666", "uid": 0, "gid": 0}
+NETWORK = {"bridge": "vmbr0", "ip": "dhcp", "firewall": False}
+
+
+@pytest.fixture
+def provider(access: Access) -> ProxmoxProvider:
+    return driver(access)
+
+
+def disks(pve: Double) -> list[str]:
+    """The disks of containers on all storages of the node."""
+    found = (volid for storage in pve.world.storages.values() for volid, one in storage.on("pve1").items() if one.vmid)
+    return sorted(found)
+
+
+def kinds(pve: Double) -> list[str]:
+    """The tasks that ran, in their order."""
+    return [task.kind for task in pve.world.tasks.all.values()]
+
+
+def test_a_container_is_made_as_asked_for(pve: Double, provider: ProxmoxProvider) -> None:
+    pve.world.pools["prod"] = Pool()
+    settings = {
+        "vmid": 321,
+        "storage": "local-zfs",
+        "swap": GIB,
+        "network": {**NETWORK, "ip": "10.0.0.5/24", "gateway": "10.0.0.1", "vlan": 7, "firewall": True},
+        "mounts": ({"path": "/srv", "size": 2 * GIB, "storage": "local-lvm", "backup": True},),
+        "onboot": True,
+        "order": 3,
+        "pool": "prod",
+        "tags": ("web",),
+        "description": "of a user",
+        "protection": True,
+    }
+    one = wanted(cpu=2, memory=GIB, disk=3 * GIB, settings=settings)
+    made = provider.create(one)
+    assert made == one
+    assert made.status is Status.STOPPED
+    assert {name: made.settings[name] for name in settings} == settings
+    config = pve.world.guests[321].config
+    assert {name: config[name] for name in ("features", "unprivileged", "startup", "onboot", "protection")} == {
+        "features": "nesting=1",
+        "unprivileged": "1",
+        "startup": "order=3",
+        "onboot": "1",
+        "protection": "1",
+    }
+    assert config["tags"] == "provisioner;provisioner-home;web"
+    assert config["mp0"] == "local-lvm:vm-321-disk-0,mp=/srv,backup=1,size=2G"
+    assert config["rootfs"] == "local-zfs:subvol-321-disk-0,size=3G"
+    assert pve.world.pools["prod"].vms == {321}
+
+
+def test_what_is_left_out_is_as_the_hosts_page_says(pve: Double, access: Access) -> None:
+    pve.world.pools["lab"] = Pool()
+    pve.world.nodes["pve1"].bridges["vmbr9"] = "10.9.0.1/24"
+    made = driver(access, storage="local-zfs", bridge="vmbr9", pool="lab").create(wanted())
+    assert (made.settings["storage"], made.settings["pool"]) == ("local-zfs", "lab")
+    assert made.settings["network"] == {"bridge": "vmbr9", "ip": "dhcp", "firewall": False}
+    assert made.settings["onboot"] is True
+
+
+def test_without_a_storage_one_is_chosen_that_can_remember_disks(pve: Double, provider: ProxmoxProvider) -> None:
+    pve.world.add_storage(Storage("a-dir", "dir", ("rootdir",)))
+    assert provider.create(wanted()).settings["storage"] == "local-lvm"
+
+
+def test_a_node_without_a_storage_for_disks_says_so(pve: Double, provider: ProxmoxProvider) -> None:
+    for name in ("local-lvm", "local-zfs"):
+        pve.world.storages[name].enabled = False
+    with pytest.raises(ProviderError, match="Unable to create container one") as caught:
+        provider.create(wanted())
+    assert "no storage holds disks" in caught.value.details
+
+
+def test_a_number_that_a_stranger_has_is_refused_and_told(pve: Double, provider: ProxmoxProvider) -> None:
+    pve.world.add_guest(105, "pve2", hostname="theirs")
+    with pytest.raises(ProviderError, match="Unable to create container one: VMID 105 is taken by theirs") as caught:
+        provider.create(wanted(settings={"vmid": 105}))
+    assert "CT 105 already exists on node 'pve2'" in caught.value.details
+    assert list(pve.world.guests) == [105]
+
+
+def test_somebody_who_takes_the_same_free_number_is_got_out_of_the_way(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number is told before it is taken."""
+    ask = provider.client.get
+
+    def get(*path: object, **query: object) -> Any:
+        found = ask(*path, **query)
+        if path == ("cluster", "nextid") and len(pve.world.guests) < 3:
+            pve.world.add_guest(int(found), "pve2", hostname=f"racer{found}")
+        return found
+
+    monkeypatch.setattr(provider.client, "get", get)
+    assert provider.create(wanted()).settings["vmid"] == 103
+
+
+def test_ten_at_once_get_ten_numbers(pve: Double, provider: ProxmoxProvider) -> None:
+    with ThreadPoolExecutor(10) as pool:
+        made = list(pool.map(provider.create, [wanted(f"c{number}") for number in range(10)]))
+    assert len({one.settings["vmid"] for one in made}) == len(pve.world.guests) == 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"storage": "nostore"}, "storage 'nostore' does not exist"),
+        ({"storage": "local"}, "does not support container directories"),
+        ({"pool": "nosuch"}, "pool 'nosuch' does not exist"),
+        ({"mounts": ({"path": "/x", "size": GIB, "backup": False, "storage": "no"},)}, "storage 'no' does not exist"),
+        ({"mounts": ({"path": "/x", "size": 999 * GIB, "backup": False},)}, "insufficient free space"),
+        ({"devices": ({**DEVICE, "path": "/dev/nvidia0"},)}, "Device /dev/nvidia0 does not exist"),
+    ],
+    ids=["storage", "content", "pool", "mount storage", "full", "device"],
+)
+def test_what_the_node_refuses_is_told_and_leaves_nothing(
+    pve: Double, access: Access, settings: dict[str, Any], said: str
+) -> None:
+    provider = driver(access, **{**BY_PASSWORD, "token_id": access.token_id, "token_secret": access.token_secret})
+    with pytest.raises(ProviderError, match="Unable to create container one") as caught:
+        provider.create(wanted(settings=settings))
+    assert said in str(caught.value)
+    assert (pve.world.guests, disks(pve)) == ({}, [])
+
+
+def test_a_damaged_template_is_told_with_tars_words(pve: Double, provider: ProxmoxProvider) -> None:
+    pve.world.storages["local"].add_template("pve1", TEMPLATE, Template(corrupt=True))
+    with pytest.raises(ProviderError, match="Unable to create container one") as caught:
+        provider.create(wanted())
+    assert "tar: Unexpected EOF in archive" in caught.value.details
+    assert f"pvesm free local:vztmpl/{TEMPLATE}" in caught.value.resolution
+    assert (pve.world.guests, disks(pve)) == ({}, [])
+
+
+def test_an_image_that_is_not_there_lists_those_that_are(pve: Double, provider: ProxmoxProvider) -> None:
+    with pytest.raises(ProviderError, match="Unable to create container one: image debian/0 not found") as caught:
+        provider.create(wanted(image="debian/0"))
+    assert "debian/12" in caught.value.details
+    assert pve.world.guests == {}
+
+
+def test_what_only_root_may_write_is_written_after_the_creation(pve: Double, access: Access) -> None:
+    """A token of root@pam may neither give device files nor features beyond nesting."""
+    provider = driver(access, password=BY_PASSWORD["password"])
+    settings = {"devices": (DEVICE,), "features": ("keyctl", "nesting")}
+    made = provider.create(wanted(settings=settings))
+    assert {name: made.settings[name] for name in settings} == settings
+    assert guest(pve).config["dev0"] == "/dev/null,mode=0666"
+
+
+def test_a_privileged_container_gets_its_features_from_root(pve: Double, access: Access) -> None:
+    made = driver(access, password=BY_PASSWORD["password"]).create(wanted(settings={"unprivileged": False}))
+    assert (made.settings["unprivileged"], made.settings["features"]) == (False, ("nesting",))
+    assert "unprivileged" not in guest(pve).config
+
+
+def test_without_a_way_to_be_root_nothing_is_left(pve: Double, provider: ProxmoxProvider) -> None:
+    with pytest.raises(ProviderError, match="Unable to create container one") as caught:
+        provider.create(wanted(settings={"devices": (DEVICE,)}))
+    assert "only root@pam itself may" in caught.value.details
+    assert (pve.world.guests, disks(pve)) == ({}, [])
+
+
+def test_an_interruption_while_it_is_made_leaves_nothing(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pve.world.faults.slow_tasks("allocate", 30)
+    wait = provider.client.task
+    waits: list[str] = []
+
+    def interrupted(upid: str, **options: Any) -> str:
+        waits.append(upid)
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        return wait(upid, **options)
+
+    monkeypatch.setattr(provider.client, "task", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        provider.create(wanted())
+    assert (pve.world.guests, disks(pve)) == ({}, [])
+
+
+def test_an_interruption_while_root_writes_leaves_nothing(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(root_only, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        provider.create(wanted())
+    assert (pve.world.guests, disks(pve)) == ({}, [])
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["it was done", "it was not"])
+def test_an_answer_that_is_lost_is_looked_for(pve: Double, provider: ProxmoxProvider, done: bool) -> None:
+    pve.world.faults.slow_tasks("vzcreate", 0.3)
+    pve.world.faults.drop("POST", "/nodes/pve1/lxc", done=done)
+    if done:
+        assert provider.create(wanted()) == wanted()
+        assert len(pve.world.guests) == 1
+        return
+    with pytest.raises(ProviderError, match="Unable to create container one"):
+        provider.create(wanted())
+    assert pve.world.guests == {}
+
+
+def test_what_a_killed_run_has_begun_is_waited_for_and_taken(pve: Double, access: Access) -> None:
+    """While it is made it has no name, so that it would be made twice."""
+    pve.world.faults.slow_tasks("vzcreate", 0.5)
+    killed = driver(access)
+    killed.client.task = lambda *_a, **_k: (_ for _ in ()).throw(SystemExit)  # type: ignore[method-assign]
+    killed.client.delete = lambda *_a, **_k: None  # type: ignore[method-assign]
+    killed.settle = lambda *_a: None  # type: ignore[method-assign]
+    with pytest.raises(SystemExit):
+        killed.create(wanted(memory=GIB))
+    assert len(pve.world.guests) == 1
+    told: list[str] = []
+    again = driver(access)
+    again.on_progress = lambda name, text: told.append(f"{name}: {text}")
+    assert again.create(wanted(memory=2 * GIB)) == wanted(memory=2 * GIB)
+    assert len(pve.world.guests) == 1
+    assert any("which an earlier run has begun" in line for line in told)
+
+
+def test_what_others_create_meanwhile_is_not_waited_for(provider: ProxmoxProvider) -> None:
+    other = {"node": "pve1", "type": "vzcreate", "user": "root@pam", "tokenid": "other", "upid": "UPID:x", "id": "1"}
+    assert not provider.is_orphaned(other)
+    assert provider.is_orphaned({**other, "tokenid": "ci"})
+    assert provider.is_orphaned({**other, "tokenid": None, "user": "root@pam!ci"})
+    assert not provider.is_orphaned({**other, "tokenid": "ci", "endtime": 5})
+
+
+def test_one_of_a_storage_is_made_at_a_time(pve: Double, access: Access) -> None:
+    """Two providers of one process wait for each other; storages do not."""
+    pve.world.faults.slow_tasks("vzcreate", 0.3)
+    active: list[int] = []
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            tasks = [one for one in pve.world.tasks.all.values() if one.kind == "vzcreate" and not one.done.is_set()]
+            active.append(len(tasks))
+
+    def make(name: str, storage: str) -> Instance:
+        return driver(access, storage=storage).create(wanted(name))
+
+    for storages, most in ((("local-lvm",) * 3, 1), (("local-lvm", "local-zfs"), 2)):
+        done = threading.Event()
+        active.clear()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda pair: make(*pair), [(f"{most}-{n}", one) for n, one in enumerate(storages)]))
+        done.set()
+        watcher.join()
+        assert max(active) == most
+
+
+def test_published_ports_are_refused(pve: Double, provider: ProxmoxProvider) -> None:
+    port = Device("web", "publish", {"listen": "127.0.0.1:80", "connect": "127.0.0.1:80"})
+    with pytest.raises(ProviderError, match="Unable to create container one") as caught:
+        provider.create(wanted(devices=(port,)))
+    assert "an address of its own" in caught.value.details
+    assert pve.world.guests == {}
+
+
+def test_artifacts_get_a_disk_when_it_is_made_and_their_content_at_each_start(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = Artifacts(monkeypatch)
+    artifacts.sizes["v-1"] = 3 * GIB
+    provider = driver(access, ssh="root@pve1")
+    one = wanted(devices=(mount("v-1"), mount("v-2", readonly=False, path="/out", name="out")))
+    assert provider.create(one) == one
+    vmid = guest(pve).vmid
+    assert guest(pve).config["mp0"] == f"local-lvm:vm-{vmid}-disk-1,mp=/srv/data,backup=0,size=3G"
+    assert artifacts.filled == []
+    provider.start(one)
+    assert artifacts.filled == [(vmid, "v-1", "/srv/data")]
+    assert artifacts.folders == [(vmid, "/out")]
+    provider.start(one)
+    assert len(artifacts.filled) == 1, "it runs already"
+    provider.mark_volume_ready("v-2")
+    assert artifacts.packed == {"v-2": (vmid, "/out")}
+    with pytest.raises(ProviderError, match="Unable to create container two") as caught:
+        provider.create(wanted("two", devices=(mount("v-3"),)))
+    assert "no such volume" in caught.value.details
+
+
+def test_one_whose_start_fails_is_kept_and_told(pve: Double, provider: ProxmoxProvider) -> None:
+    one = wanted(settings={"network": {**NETWORK, "bridge": "vmbr9"}})
+    provider.create(one)
+    with pytest.raises(ProviderError, match="Unable to start container one") as caught:
+        provider.start(one)
+    assert "startup for container" in caught.value.details
+    assert "bridge 'vmbr9' does not exist" in caught.value.details
+    assert not running(pve)
+    pve.world.nodes["pve1"].bridges["vmbr9"] = "10.9.0.1/24"
+    provider.start(one)
+    assert running(pve)
+
+
+def test_one_that_is_highly_available_is_waited_for(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task only asks for it; it comes about a little later."""
+    provider.create(wanted())
+    asked = time.monotonic()
+    status = provider.status
+    monkeypatch.setattr(
+        provider, "status", lambda vmid: Status.STOPPED if time.monotonic() < asked + 0.5 else status(vmid)
+    )
+    provider.start(wanted())
+    assert time.monotonic() > asked + 0.5
+    monkeypatch.setattr(provider, "status", lambda _vmid: Status.STOPPED)
+    monkeypatch.setattr(making, "SETTLE_S", 0.3)
+    pve.world.containers.stop(guest(pve).vmid)
+    with pytest.raises(ProviderError, match="Unable to start container one") as caught:
+        provider.start(wanted())
+    assert "is not running yet" in caught.value.details
+
+
+def test_one_that_does_not_listen_is_killed(pve: Double, provider: ProxmoxProvider) -> None:
+    provider.create(wanted())
+    provider.start(wanted())
+    memory(pve).boxes[guest(pve).vmid].deaf = True
+    began = time.monotonic()
+    provider.stop(wanted(), timeout_s=1)
+    assert not running(pve)
+    assert time.monotonic() - began < 10
+    assert kinds(pve)[-2:] == ["vzshutdown", "vzstop"]
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+def test_a_deletion_takes_all_disks(pve: Double, provider: ProxmoxProvider, runs: bool) -> None:
+    one = wanted(settings={"mounts": ({"path": "/x", "size": GIB, "backup": False},)})
+    provider.create(one)
+    if runs:
+        provider.start(one)
+    pve.world.ha.add(guest(pve).vmid)
+    provider.delete(one)
+    assert (pve.world.guests, disks(pve), pve.world.ha) == ({}, [], set())
+    provider.delete(one)
+
+
+def test_one_that_is_protected_is_neither_stopped_nor_deleted(pve: Double, provider: ProxmoxProvider) -> None:
+    one = wanted(settings={"protection": True})
+    provider.create(one)
+    provider.start(one)
+    with pytest.raises(ProviderError, match="Unable to delete container one: it is protected") as caught:
+        provider.delete(one)
+    assert "protection: false" in caught.value.resolution
+    assert running(pve)
+
+
+def test_one_that_is_locked_is_told(pve: Double, provider: ProxmoxProvider) -> None:
+    provider.create(wanted())
+    guest(pve).config["lock"] = "backup"
+    for verb in (provider.start, provider.delete):
+        with pytest.raises(ProviderError, match=r"CT is locked \(backup\)|is locked"):
+            verb(wanted())
+    assert guest(pve)
+
+
+def test_a_lost_answer_to_a_start_a_stop_and_a_deletion_is_looked_for(pve: Double, provider: ProxmoxProvider) -> None:
+    provider.create(wanted())
+    path = f"/nodes/pve1/lxc/{guest(pve).vmid}"
+    pve.world.faults.drop("POST", f"{path}/status/start", done=True)
+    provider.start(wanted())
+    assert running(pve)
+    pve.world.faults.drop("POST", f"{path}/status/shutdown", done=True)
+    provider.stop(wanted())
+    assert not running(pve)
+    pve.world.faults.drop("DELETE", path, done=True)
+    provider.delete(wanted())
+    assert pve.world.guests == {}
+
+
+def test_a_container_of_another_lab_under_that_number_is_never_removed(pve: Double, provider: ProxmoxProvider) -> None:
+    """A creation that failed looks for what it left; by then the number may be somebody else's."""
+    mark = marks.written("", Mark("other", 105, "debian/12"))
+    pve.world.add_guest(105, "pve1", hostname="one", description=mark)
+    making.remove(provider, 105, wanted())
+    assert 105 in pve.world.guests
+    pve.world.add_guest(106, "pve1", hostname="two", description=marks.written("", Mark(LAB, 106, "debian/12")))
+    making.remove(provider, 106, wanted())
+    assert 106 in pve.world.guests
+
+
+def test_somebodys_lock_on_a_storage_is_waited_out(pve: Double, access: Access) -> None:
+    provider = driver(access)
+    provider.client.patience_s = 20
+    with ThreadPoolExecutor(1) as pool:
+        with pve.world.faults.hold_storage("pve1", "local-lvm"):
+            making_it = pool.submit(provider.create, wanted())
+            time.sleep(0.6)
+        assert making_it.result() == wanted()
+    assert kinds(pve).count("vzcreate") > 1
+
+
+def test_errors_that_are_no_race_are_not_repeated(provider: ProxmoxProvider) -> None:
+    tried: list[int] = []
+
+    def attempt(vmid: int) -> None:
+        tried.append(vmid)
+        raise PveError("something else")
+
+    with pytest.raises(PveError):
+        making.numbered(provider, replace(wanted(), settings={}), attempt)
+    assert tried == [100]

@@ -1,0 +1,167 @@
+"""Privileges: what a plan needs, and that whatever is missing is named with its path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from provisioner.plan import Change
+from provisioner.providers.proxmox import rights
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.client import Client
+from provisioner.providers.proxmox.rights import Place, Right
+from provisioner.state import Secret
+from tests.lab.pve import Double
+from tests.lab.pve.world import Pool
+from tests.unit.providers.proxmox.plans import ARTIFACT, GIB, PAGE, ROLE, creation, limited, step, there, update, wanted
+
+PLACE = Place("local-lvm", "local", "vmbr0", downloads=frozenset({"debian/12"}))
+
+
+def needed(changes: Iterable[Change], place: Place = PLACE) -> set[str]:
+    return {str(right) for change in changes for right in rights.of_change(change, place)}
+
+
+def test_a_creation_needs_all_that_makes_a_container() -> None:
+    assert needed([creation(wanted())]) == {
+        *(f"{name} on /vms" for name in ("VM.Audit", *rights.TO_CREATE)),
+        "Datastore.AllocateSpace on /storage/local-lvm",
+        "Datastore.AllocateSpace or Datastore.Audit or Datastore.Allocate on /storage/local",
+        "Datastore.AllocateTemplate on /storage/local",
+        "SDN.Use on /sdn/zones/localnetwork/vmbr0",
+    }
+
+
+def test_what_it_is_made_with_decides() -> None:
+    block = {
+        "network": {"bridge": "vmbr7", "vlan": 20},
+        "storage": "tank",
+        "mounts": [{"path": "/data", "size": "1GiB", "storage": "slow"}],
+        "unprivileged": False,
+    }
+    found = needed([creation(wanted(proxmox=block))])
+    assert {
+        "SDN.Use on /sdn/zones/localnetwork/vmbr7/20",
+        "Datastore.AllocateSpace on /storage/tank",
+        "Datastore.AllocateSpace on /storage/slow",
+        "Sys.Modify on /",
+    } <= found
+    assert "Datastore.AllocateSpace on /storage/local-lvm" not in found
+
+
+def test_a_bridge_of_proxmox_own_network_is_listed_for_those_only_who_may_use_it() -> None:
+    place = Place("local-lvm", "local", "vmbr0", vnets=frozenset({"vmbr0"}))
+    assert not any(name.startswith("SDN") for name in needed([creation(wanted())], place))
+
+
+def test_a_builder_needs_the_same_as_a_container() -> None:
+    built = needed([Change("build", "tool", None, ARTIFACT, "not there yet")])
+    assert built == needed([creation(wanted())])
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cpu": 2}, "VM.Config.CPU on /vms/105"),
+        ({"memory": 2 * GIB}, "VM.Config.Memory on /vms/105"),
+        ({"disk": 6 * GIB}, "VM.Config.Disk on /vms/105"),
+        ({"disk": 6 * GIB}, "Datastore.AllocateSpace on /storage/local-lvm"),
+        ({"proxmox": {"description": "x"}}, "VM.Config.Options on /vms/105"),
+        ({"proxmox": {"network": {"vlan": 7}}}, "VM.Config.Network on /vms/105"),
+        ({"proxmox": {"network": {"vlan": 7}}}, "SDN.Use on /sdn/zones/localnetwork/vmbr0"),
+        ({"proxmox": {"network": {"vlan": 7}}}, "SDN.Use on /sdn/zones/localnetwork/vmbr0/7"),
+        ({"proxmox": {"pool": "lab"}}, "Pool.Allocate on /pool/lab"),
+        ({"proxmox": {"pool": "lab"}}, "VM.Allocate on /vms/105"),
+        ({"cpu": 2}, "VM.Snapshot on /vms/105"),
+    ],
+)
+def test_an_update_needs_what_it_changes(changes: dict[str, Any], expected: str) -> None:
+    assert expected in needed([update(there(wanted()), wanted(**changes))])
+
+
+def test_what_root_writes_needs_no_privilege_of_a_token() -> None:
+    special = wanted(proxmox={"devices": [{"path": "/dev/null"}], "features": ["keyctl"]})
+    found = needed([update(there(wanted()), special)])
+    assert found == {"VM.Snapshot on /vms/105", "VM.PowerMgmt on /vms/105"}
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("start", {"VM.PowerMgmt on /vms/105"}),
+        ("stop", {"VM.PowerMgmt on /vms/105"}),
+        ("delete", {"VM.Allocate on /vms/105", "VM.PowerMgmt on /vms/105"}),
+        ("adopt", {"VM.Config.Options on /vms/105"}),
+        ("rollback", {"VM.Snapshot or VM.Snapshot.Rollback on /vms/105", "VM.PowerMgmt on /vms/105"}),
+        ("configure", set()),
+    ],
+)
+def test_other_steps(action: str, expected: set[str]) -> None:
+    assert needed([step(action, there(wanted()))]) == expected  # type: ignore[arg-type]  # one of the actions
+
+
+def test_root_itself_is_not_asked_about(client_of: Callable[..., Client]) -> None:
+    client = client_of(token_id=None, token_secret=None, url="https://127.0.0.1:1")
+    assert rights.missing(client, [Right("/vms", ("VM.Allocate",))]) == ()
+
+
+def test_a_token_of_root_that_is_not_kept_apart_may_all(client: Client) -> None:
+    assert rights.missing(client, [Right("/vms", ("VM.Allocate",)), Right("/", ("Sys.Modify",))], "100") == ()
+
+
+def test_a_token_that_is_kept_apart_may_nothing_until_it_is_granted(
+    pve: Double, client_of: Callable[..., Client]
+) -> None:
+    secret = pve.world.access.add_token("root@pam", "apart", privsep=True)
+    client = client_of(token_id="apart", token_secret=Secret("token", secret))
+    wish = [Right("/vms", ("VM.Allocate",))]
+    assert rights.missing(client, wish, "100") == tuple(wish)
+    pve.world.access.permissions.grant("/vms", "root@pam!apart", "PVEVMAdmin")
+    assert rights.missing(client, wish, "100") == ()
+
+
+def test_what_the_page_tells_to_grant_is_enough_for_a_whole_life(pve: Double, access: Access) -> None:
+    place = Place("local-lvm", "local", "vmbr0")
+    client = Client(limited(pve, access))
+    assert rights.missing(client, [*rights.of_every_plan("homelab"), *rights.of_whole_life(place)], "100") == ()
+
+
+def test_the_narrow_grants_of_the_page_are_enough_too(pve: Double, access: Access) -> None:
+    narrow = re.findall(r"pveum acl modify (\S+) --users provision@pve --roles (\S+)", PAGE)
+    paths = tuple(path for path, role in narrow if role == "Provisioner" and path != "/")
+    pve.world.access.permissions.add_role("ProvisionerSees", "Sys.Audit")
+    pve.world.access.permissions.grant("/", "penny@pve", "ProvisionerSees")
+    assert ("/", "ProvisionerSees") in narrow
+    client = Client(limited(pve, access, paths=paths))
+    place = Place("local-lvm", "local", "vmbr0")
+    assert rights.missing(client, [*rights.of_every_plan("homelab"), *rights.of_whole_life(place)], "100") == ()
+
+
+@pytest.mark.parametrize("name", sorted(ROLE))
+def test_each_privilege_that_is_missing_is_named_with_its_path(pve: Double, access: Access, name: str) -> None:
+    client = Client(limited(pve, access, without=frozenset({name})))
+    place = Place("local-lvm", "local", "vmbr0")
+    lacking = rights.missing(client, [*rights.of_every_plan("homelab"), *rights.of_whole_life(place)], "100")
+    expected = {
+        "Sys.Audit": "/",
+        "SDN.Use": "/sdn/zones/localnetwork/vmbr0",
+        "Datastore.AllocateSpace": "/storage/local-lvm",
+        "Datastore.AllocateTemplate": "/storage/local",
+        "Pool.Allocate": "/pool/provisioner-lock-homelab-1",
+        "Pool.Audit": "/pool/provisioner-lock-homelab-1",
+    }
+    assert rights.by_path(lacking)[expected.get(name, "/vms")] == name
+    assert all(name in right.privileges for right in lacking)
+
+
+def test_the_pool_that_a_new_container_is_put_into_counts(pve: Double, access: Access) -> None:
+    pve.world.pools["lab"] = Pool()
+    chosen = limited(pve, access, paths=("/pool/lab", "/storage", "/sdn"))
+    pooled = wanted(proxmox={"pool": "lab"})
+    missing = rights.missing(Client(chosen), rights.of_change(creation(pooled), PLACE), "100")
+    assert missing == ()
+    missing = rights.missing(Client(chosen), rights.of_change(creation(wanted()), PLACE), "100")
+    assert set(rights.by_path(missing)) == {"/vms"}
