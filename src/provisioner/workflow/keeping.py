@@ -29,6 +29,7 @@ class Before:
     proved: bool
 
 
+NEWEST_ONLY = "its storage goes back to the newest snapshot only"
 NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
 T = TypeVar("T")
 Kept = Mapping[str, Before]
@@ -125,7 +126,7 @@ def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None 
                     one.name,
                     one,
                     one,
-                    f"to snapshot {names[one.name]}; what it is now is kept as a snapshot",
+                    f"to snapshot {names[one.name]}; {_what_becomes(one, effects)}",
                 )
                 for one in chosen
             )
@@ -174,25 +175,28 @@ def _gone_back(one: Instance, name: str, effects: Effects) -> str:
     there = observe(one.lab, effects.providers).instance(one.name) or one
     failed = next_name(there, "failed")
     try:
-        _back(there, name, failed, effects)
+        kept = _back(there, name, failed, effects)
         effects.providers[one.host].wait_until_ready(one)
         works = proved_as_it_is(one.name, settled([one], effects))
     except ProvisionError as error:
         return f"it could not be brought back to snapshot {name}: {error}"
     state = "works again" if works else "does not work all the same"
-    return (
-        f"rolled back to its last verified state (snapshot {name}), which {state}; the failed one is kept as {failed}"
-    )
+    rest = f"the failed one is kept as {failed}" if kept else f"the failed one is gone: {NEWEST_ONLY}"
+    return f"rolled back to its last verified state (snapshot {name}), which {state}; {rest}"
 
 
-def _back(one: Instance, name: str, now: str, effects: Effects) -> None:
+def _back(one: Instance, name: str, now: str, effects: Effects) -> bool:
+    """Roll it back; whether what it was until then is kept as snapshot ``now``."""
     provider = effects.providers[one.host]
+    can_keep = not provider.goes_back_to_newest_only(one)
 
     def back() -> Instance:
-        provider.snapshot(one, now)
+        if can_keep:
+            provider.snapshot(one, now)
         return provider.rollback(one, name)
 
     _worked(effects, one.name, "rollback", back)
+    return can_keep
 
 
 def _chosen(lab: Lab, effects: Effects, targets: Sequence[str]) -> list[Instance]:
@@ -203,6 +207,12 @@ def _chosen(lab: Lab, effects: Effects, targets: Sequence[str]) -> list[Instance
     missing = [name for name in targets if name not in known]
     _refuse(dict.fromkeys(missing, "it is not there"), "Run: provision up")
     return [one for one in there if not targets or one.name in targets]
+
+
+def _what_becomes(one: Instance, effects: Effects) -> str:
+    if effects.providers[one.host].goes_back_to_newest_only(one):
+        return f"what it is now is lost: {NEWEST_ONLY}"
+    return "what it is now is kept as a snapshot"
 
 
 def _snapshot_of(one: Instance, to: str | None) -> str:

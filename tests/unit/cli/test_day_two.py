@@ -102,6 +102,23 @@ def test_a_failed_proof_is_rolled_back_by_itself(lab_there: World, lab: Path) ->
     assert "parallel changed in the file" in lab_there.command("plan").out
 
 
+def test_where_only_the_newest_state_can_be_gone_back_to_the_failed_one_is_given_up_and_said(
+    lab_there: World, lab: Path
+) -> None:
+    lab_there.host.newest_only = True
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    lab_there.failures["site.yml"] = (PROOF,)
+    lab_there.changes = {"llama": 3}
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 3
+    assert "rolled back to its last verified state (snapshot provision-1), which works again" in answer.err
+    assert "the failed one is gone: its storage goes back to the newest snapshot only" in answer.err
+    assert snapshots(lab_there, "llama") == ["provision-1"]
+    answer = lab_there.command("rollback", "llama", "--to", "provision-1", "--yes")
+    assert answer.code == 0
+    assert "what it is now is lost" in answer.out
+
+
 def test_what_failed_before_anything_was_changed_is_left_alone(lab_there: World, lab: Path) -> None:
     lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
     lab_there.failures["site.yml"] = (PROOF,)
@@ -109,6 +126,15 @@ def test_what_failed_before_anything_was_changed_is_left_alone(lab_there: World,
     assert answer.code == 3
     assert "llama: nothing was changed in it" in answer.err
     assert snapshots(lab_there, "llama") == ["provision-1"]
+
+
+def test_a_plan_says_that_there_is_no_way_back(lab_there: World, lab: Path) -> None:
+    lab_there.host.obstacles["llama"] = "a folder of the host is mounted in it"
+    assert "no way back" not in lab_there.command("plan").err
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
+    answer = lab_there.command("plan")
+    assert answer.code == 0
+    assert "There is no way back for container llama: a folder of the host is mounted in it" in answer.err
 
 
 def test_no_rollback_leaves_what_failed_to_be_looked_at(lab_there: World, lab: Path) -> None:

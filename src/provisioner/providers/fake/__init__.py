@@ -7,7 +7,7 @@ never comes up.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -38,17 +38,40 @@ class FakeProvider(Snapshots, Locks, Provider):
         if not self.available:
             raise UnavailableError(f"Unable to reach host {self.host}", resolution="Set its attribute `available`.")
 
-    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
+    def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab``; all others are strangers."""
         self.check_available()
         with self._lock:
-            ours = [one.instance for one in self.containers.values() if one.instance.lab == lab]
-            if not detailed:
-                ours = [replace(one, address=None, snapshots=()) for one in ours]
-            names = frozenset(self.containers) - {one.name for one in ours}
+            there = [one.instance for one in self.containers.values()]
             complete = frozenset(name for name, volume in self.volumes.items() if volume.ready)
-        state = HostState(self.host, strangers=names, images=frozenset(self.images), volumes=complete)
-        return Fleet(lab, tuple(sorted(ours, key=lambda one: one.name)), hosts={self.host: state})
+        if not detailed:
+            there = [replace(one, address=None, snapshots=()) for one in there]
+        ours = sorted((one for one in there if one.lab == lab), key=lambda one: one.name)
+        state = HostState(
+            self.host,
+            strangers=frozenset(one.name for one in there if one.lab != lab),
+            images=frozenset(self.images),
+            volumes=complete,
+            adoptable={one.name: one for one in there if one.name in adopt and not one.lab},
+        )
+        return Fleet(lab, tuple(ours), hosts={self.host: state})
+
+    def read(self, reference: str) -> Instance | None:
+        """The container of that name; the fake has no other ids."""
+        self.check_available()
+        found = self.containers.get(reference)
+        return found.instance if found else None
+
+    def adopt(self, instance: Instance) -> Instance:
+        """Mark one that is nobody's as the lab's, and remember its image."""
+        what = f"Unable to adopt container {instance.name}"
+        with self._lock:
+            container = self._container(instance.name, what)
+            if container.instance.lab not in ("", instance.lab):
+                raise ProviderError(what, details=f"It bears the mark of lab {container.instance.lab}.")
+            if not container.instance.lab:
+                container.instance = replace(container.instance, lab=instance.lab, image=instance.image)
+            return container.instance
 
     def create(self, instance: Instance) -> Instance:
         """Create the container when its image and volumes are there, its name is free and the pool has room."""

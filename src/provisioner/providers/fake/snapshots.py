@@ -34,6 +34,10 @@ class Snapshots(World):
                 left = tuple(one for one in container.instance.snapshots if one.name != name)
                 container.instance = replace(container.instance, snapshots=left)
 
+    def goes_back_to_newest_only(self, instance: Instance) -> bool:  # noqa: ARG002 - all containers here are alike
+        """``newest_only``, as ZFS does."""
+        return self.newest_only
+
     def rollback(self, instance: Instance, name: str) -> Instance:
         """Make it what the snapshot holds, running as it is now; it has a new address only once it is ready."""
         what = f"Unable to roll container {instance.name} back to snapshot {name}"
@@ -41,6 +45,8 @@ class Snapshots(World):
             container = self._existing(instance, "roll back")
             if name not in container.states:
                 raise ProviderError(what, details="There is no such snapshot.")
+            if self.newest_only and name != list(container.states)[-1]:
+                raise ProviderError(what, details="There are newer ones.")
             state, now = container.states[name], container.instance
             self._require_volumes(state.instance, what)
             container.instance = replace(state.instance, status=now.status, address=None, snapshots=now.snapshots)

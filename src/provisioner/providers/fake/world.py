@@ -58,6 +58,7 @@ class World:
         self.alters: dict[str, object] = {}
         """Attributes that the host sets to something else than asked for, as a host with own limits would."""
         self.obstacles: dict[str, str] = {}
+        self.newest_only = False
         """Why containers, by name, cannot be snapshotted."""
         self.containers: dict[str, Container] = {}
         self.volumes: dict[str, Volume] = {}
