@@ -1,0 +1,168 @@
+"""CUDA's math headers mended for every glibc, and put back byte for byte. Pure: text in, text out.
+
+The edit gives each declaration that has no exception specifier a macro. The macro is ``__THROW`` where glibc declares
+the function as well, and nothing where it does not: edited headers compile on every glibc on which the plain ones did.
+It goes into the extern declarations, the prototypes and the definitions, as NVIDIA's own fix does since 13.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from provisioner.cuda.glibc import PI, RSQRT, SINCE, Version
+from provisioner.cuda.places import ANCHOR, DECLARATIONS, DEFINITIONS, OURS, Headers, Place, places_of
+from provisioner.errors import PreflightError
+
+State = Literal["bare", "guarded", "fixed", "half", "edited"]
+
+_MACROS = {RSQRT: f"{OURS}RSQRT_SPEC", PI: f"{OURS}PI_SPEC"}
+_BEGIN = "/* BEGIN provisioner: CUDA functions that glibc declares, too, with glibc's exception specifier."
+_END = "/* END provisioner */\n"
+_BLOCK = re.compile(rf"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+_SPECIFIER = re.compile(rf" (?:{'|'.join(_MACROS.values())})(?=[ \t]*[;)])")
+_DIGESTS = re.compile(rf"{re.escape(DECLARATIONS)} ([0-9a-f]{{64}})\n[^\n]*{re.escape(DEFINITIONS)} ([0-9a-f]{{64}})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Headers as they are, without our edit (``original``) and with it (``mended``); what others did to them."""
+
+    headers: Headers
+    original: Headers
+    mended: Headers
+    places: tuple[Place, ...]
+    edits: tuple[str, ...]
+    """What was changed by hand, a line each."""
+
+    @property
+    def state(self) -> State:
+        """Bare or guarded (both as NVIDIA made them), fixed by us, half fixed (an interrupted run), edited by hand."""
+        if self.edits:
+            return "edited"
+        if self.headers == self.original:
+            return "guarded" if self.mended == self.original else "bare"
+        return "fixed" if self.headers == self.mended else "half"
+
+    def conflicts(self, glibc: Version) -> tuple[str, ...]:
+        """The functions whose declarations contradict that glibc's, or each other on it."""
+        return tuple(function for function in SINCE if self._is_contradicted(function, glibc))
+
+    def is_pending(self, glibc: Version) -> bool:
+        """Whether something has to be done before the headers compile on that glibc."""
+        return self.state == "half" or bool(self.conflicts(glibc))
+
+    def _is_contradicted(self, function: str, glibc: Version) -> bool:
+        is_declared = glibc >= SINCE[function]
+        throws_nothing = {
+            place.kind: place.origin == "foreign" or (place.origin != "none" and is_declared)
+            for place in self.places
+            if place.function == function
+        }
+        if is_declared:  # g++ forgives the other two: they contradict a header of the system
+            return not throws_nothing["extern"]
+        return len(set(throws_nothing.values())) > 1
+
+
+def examine(headers: Headers) -> Examination:
+    """Everything there is to know about the headers; ``PreflightError`` when their layout is unknown."""
+    original = reverted(headers)
+    mended = _mended(original, places_of(original))
+    places = places_of(headers)
+    edits = tuple(_edits(headers, original, places))
+    if not edits and reverted(mended) != original:
+        raise PreflightError(
+            f"Unable to edit CUDA's {DECLARATIONS}: the edit could not be taken back byte for byte; nothing was done",
+            resolution="Report the toolkit's version; until then use an overlay: provision cuda fix DIR --overlay OUT",
+        )
+    return Examination(headers, original, mended, places, edits)
+
+
+def reverted(headers: Headers) -> Headers:
+    """The headers without our edit; unchanged when it is not in them."""
+    return Headers(
+        _SPECIFIER.sub("", _BLOCK.sub("", headers.declarations, count=1)), _SPECIFIER.sub("", headers.definitions)
+    )
+
+
+def is_mended(headers: Headers) -> bool:
+    """Whether the declarations define our macros, without which definitions that bear them do not compile."""
+    return _BEGIN in headers.declarations
+
+
+def _mended(original: Headers, places: tuple[Place, ...]) -> Headers:
+    bare = {one.function for one in places if one.kind == "extern" and one.origin == "none"}
+    if not bare:
+        return original
+    chosen = [one for one in places if one.function in bare and one.origin == "none"]
+    declarations = _with_specifiers(original.declarations, [one for one in chosen if one.file == DECLARATIONS])
+    definitions = _with_specifiers(original.definitions, [one for one in chosen if one.file == DEFINITIONS])
+    anchor = ANCHOR.search(declarations)
+    start = anchor.start() if anchor else 0  # places_of has seen it
+    return Headers(declarations[:start] + _block(original) + declarations[start:], definitions)
+
+
+def _with_specifiers(text: str, places: list[Place]) -> str:
+    for place in sorted(places, key=lambda one: one.offset, reverse=True):
+        text = f"{text[: place.offset]} {_MACROS[SINCE[place.function]]}{text[place.offset :]}"
+    return text
+
+
+def _block(original: Headers) -> str:
+    """What defines our macros; it bears the digests of the files as they were, so that a revert can be proved."""
+    declarations, definitions = _digests(original)
+    lines = [
+        _BEGIN,
+        " * `provision cuda revert` takes all of it out again. sha256 of the files before:",
+        f" * {DECLARATIONS} {declarations}",
+        f" * {DEFINITIONS} {definitions}",
+        " */",
+        "#if defined(__cplusplus) && defined(__linux__) && !defined(__ANDROID__) && !defined(__CUDACC_RTC__)",
+        "# include <features.h>",
+        "#endif",
+        *(line for since, macro in _MACROS.items() for line in _definition(macro, since)),
+    ]
+    return "\n".join(lines) + "\n" + _END
+
+
+def _definition(macro: str, since: Version) -> list[str]:
+    return [
+        f"#if defined(__cplusplus) && defined(__GLIBC__) && defined(__GLIBC_PREREQ) && !defined({macro})",
+        f"# if __GLIBC_PREREQ({since[0]}, {since[1]})",
+        f"#  define {macro} __THROW",
+        "# endif",
+        "#endif",
+        f"#ifndef {macro}",
+        f"# define {macro}",
+        "#endif",
+    ]
+
+
+def _edits(headers: Headers, original: Headers, places: tuple[Place, ...]) -> list[str]:
+    edits = [
+        f"{one.file}:{one.line}: {one.function} bears {one.specifier!r}" for one in places if one.origin == "foreign"
+    ]
+    recorded = _DIGESTS.search(headers.declarations) if is_mended(headers) else None
+    changed = [
+        f"{file}: changed by somebody after it was fixed"
+        for file, before, now in zip(
+            (DECLARATIONS, DEFINITIONS), recorded.groups() if recorded else (), _digests(original), strict=False
+        )
+        if before != now
+    ]
+    damaged = [
+        f"{file}: our edit in it is damaged"
+        for file, text in ((DECLARATIONS, original.declarations), (DEFINITIONS, original.definitions))
+        if OURS in text or _BEGIN in text
+    ]
+    return edits + (damaged or changed)
+
+
+def _digests(headers: Headers) -> tuple[str, str]:
+    """The sha256 of both files; texts are bytes, read as Latin-1."""
+    declarations, definitions = (
+        hashlib.sha256(text.encode("latin-1")).hexdigest() for text in (headers.declarations, headers.definitions)
+    )
+    return declarations, definitions

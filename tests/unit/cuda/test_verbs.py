@@ -1,0 +1,184 @@
+"""``provision cuda``: what it says, what it does, and its exit codes; no file and no lab are needed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.cli.app import run
+from provisioner.cuda.headers import examine
+from tests.unit.cuda.synthetic import made, texts, write_toolkit
+from tests.unit.cuda.test_headers import blog_edit
+
+
+@dataclass
+class Cuda:
+    """Toolkits in a folder, and the command."""
+
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output and error of ``provision cuda ARGUMENTS``."""
+        code = run(["cuda", *arguments])
+        out, err = self.capture.readouterr()
+        return code, out, err
+
+    def result(self, *arguments: str) -> dict[str, Any]:
+        """The one line that answers, between the version and the summary."""
+        code, out, _ = self(*arguments, "--json")
+        lines = [json.loads(line) for line in out.splitlines()]
+        assert [lines[0]["type"], lines[-1]["type"]] == ["version", "summary"]
+        assert lines[-1]["exit_code"] == code
+        (line,) = [one for one in lines if one["type"] == "result"]
+        return dict(line)
+
+
+@pytest.fixture
+def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cuda:
+    """A toolkit 13.0 as ``old`` and a toolkit 13.2 as ``new`` on a machine with glibc 2.43."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.confstr", lambda _name: "glibc 2.43")
+    write_toolkit(tmp_path / "old", "13.0")
+    write_toolkit(tmp_path / "new", "13.2")
+    return Cuda(tmp_path, capsys)
+
+
+def test_check_says_what_it_sees_and_changes_nothing(cuda: Cuda) -> None:
+    code, out, err = cuda("check", "old")
+    assert (code, err) == (0, "")
+    include = cuda.folder / "old/targets/x86_64-linux/include"
+    assert out.splitlines() == [
+        f"Toolkit:    CUDA 13.0 in {include}, takes GCC up to 15",
+        "glibc:      2.43 (of this machine)",
+        "Headers:    as NVIDIA made them, made for any glibc before 2.42",
+        "Conflicts:  rsqrt, rsqrtf",
+        "To be fixed: provision cuda fix DIR, or with --overlay OUT to leave the toolkit as it is.",
+    ]
+    assert texts(include) == made("13.0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("old",), 2), (("old", "--glibc", "2.41"), 0), (("old", "--glibc", "2.42"), 2), (("new",), 0)],
+)
+def test_a_pending_fix_is_an_exit_code_where_it_is_asked_for(cuda: Cuda, arguments: tuple[str, ...], code: int) -> None:
+    assert cuda("check", *arguments, "--detailed-exitcode")[0] == code
+    assert cuda("check", *arguments)[0] == 0
+
+
+def test_fix_twice_and_revert(cuda: Cuda) -> None:
+    code, out, _ = cuda("fix", "old")
+    assert code == 0
+    assert "Fixed " in out
+    assert "math_functions.hpp; provision cuda revert DIR puts them back." in out
+    assert cuda("check", "old", "--detailed-exitcode")[0] == 0
+    code, out, _ = cuda("fix", "old")
+    assert code == 0
+    assert "fixed by provision" in out
+    assert out.endswith("Nothing to do.\n")
+    code, out, _ = cuda("revert", "old")
+    assert code == 0
+    assert "Reverted " in out
+    assert texts(cuda.folder / "old/include") == made("13.0")
+    assert cuda("revert", "old")[1].endswith("Nothing to revert: fix has not edited these headers.\n")
+
+
+def test_fix_does_nothing_where_nothing_conflicts(cuda: Cuda) -> None:
+    assert cuda("fix", "old", "--glibc", "2.36")[1].endswith("Nothing to do.\n")
+    assert cuda("fix", "new", "--overlay", "out")[1].endswith("Nothing to do.\n")
+    assert texts(cuda.folder / "old/include") == made("13.0")
+    assert not Path("out").exists()
+
+
+def test_the_overlay_leaves_the_toolkit_alone_and_its_line_comes_last(cuda: Cuda) -> None:
+    code, out, _ = cuda("fix", "old", "--overlay", "out")
+    assert code == 0
+    assert out.splitlines()[-1] == f"NVCC_PREPEND_FLAGS=-I{cuda.folder}/out"
+    assert (cuda.folder / "out/bits/mathcalls.h").is_file()
+    assert texts(cuda.folder / "old/include") == made("13.0")
+    assert "Kept out/bits/mathcalls.h" in cuda("fix", "old", "--overlay", "out")[1]
+
+
+def test_json_has_the_same(cuda: Cuda) -> None:
+    include = str(cuda.folder / "old/targets/x86_64-linux/include")
+    seen = {"include": include, "toolkit": "13.0", "gcc_limit": 15, "glibc": "2.43", "edits": []}
+    pending = {"state": "bare", "conflicts": ["rsqrt", "rsqrtf"], "pending": True}
+    assert cuda.result("check", "old") == {"type": "result", **seen, **pending, "changed": []}
+    overlaid = cuda.result("fix", "old", "--overlay", "out")
+    assert overlaid["environment"] == f"NVCC_PREPEND_FLAGS=-I{cuda.folder}/out"
+    assert overlaid["changed"] == ["out/bits/mathcalls.h"]
+    fixed = cuda.result("fix", "old")
+    assert fixed["changed"] == [f"{include}/crt/math_functions.h", f"{include}/crt/math_functions.hpp"]
+    done = {"state": "fixed", "conflicts": [], "pending": False}
+    assert cuda.result("check", "old") == {"type": "result", **seen, **done, "changed": []}
+
+
+@pytest.mark.parametrize("verb", ["fix", "revert"])
+def test_a_hand_edit_is_refused_and_named(cuda: Cuda, verb: str) -> None:
+    edited = blog_edit(made("13.0"))
+    write_toolkit(cuda.folder / "edited", headers=edited)
+    for more in ((), ("--overlay", "out")) if verb == "fix" else ((),):
+        code, out, err = cuda(verb, "edited", *more)
+        assert (code, out) == (4, "")
+        assert "they were edited by hand" in err
+        assert "rsqrtf bears 'noexcept(true)'" in err
+        assert "reinstall the package" in err
+    assert texts(cuda.folder / "edited/include") == edited
+
+
+def test_check_warns_of_a_hand_edit_and_knows_where_it_fails(cuda: Cuda) -> None:
+    write_toolkit(cuda.folder / "edited", headers=blog_edit(made("13.0")))
+    code, out, err = cuda("check", "edited", "--detailed-exitcode")
+    assert code == 0
+    assert "Headers:    edited by hand" in out
+    assert "rsqrt bears 'noexcept(true)'" in out
+    assert "Compiles with this glibc" in out
+    assert "Warning:" in err
+    code, out, _ = cuda("check", "edited", "--glibc", "2.41", "--detailed-exitcode")
+    assert code == 2
+    assert out.endswith("Does not compile like that.\n")
+
+
+def test_an_interrupted_fix_is_completed_and_no_overlay_hides_it(cuda: Cuda) -> None:
+    declarations = examine(made("13.0")).mended.declarations
+    (cuda.folder / "old/include/crt/math_functions.h").write_text(declarations, encoding="latin-1")
+    assert cuda("check", "old", "--glibc", "2.36", "--detailed-exitcode")[0] == 2
+    code, _, err = cuda("fix", "old", "--overlay", "out")
+    assert code == 4
+    assert "provision cuda revert" in err
+    assert cuda.result("fix", "old")["changed"] == [
+        str(cuda.folder / "old/targets/x86_64-linux/include/crt/math_functions.hpp")
+    ]
+    assert cuda("check", "old", "--detailed-exitcode")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("check", "nothing"), 4, "there is no such directory"),
+        (("fix", "."), 4, "Unable to find a CUDA toolkit"),
+        (("revert", "."), 4, "/usr/local/cuda"),
+        (("check",), 64, "Missing argument"),
+        (("check", "old", "new"), 64, "unexpected extra argument"),
+        (("check", "old", "--glibc", "new"), 64, "no version of glibc"),
+        (("mend", "old"), 64, "No such command"),
+    ],
+)
+def test_bad_input_is_refused_with_words(cuda: Cuda, arguments: tuple[str, ...], code: int, said: str) -> None:
+    answer = cuda(*arguments)
+    assert answer[0] == code
+    assert said in answer[2]
+    assert "Traceback" not in answer[2]
+
+
+def test_without_glibc_its_version_has_to_be_given(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.confstr", lambda _name: None)
+    code, _, err = cuda("fix", "old")
+    assert code == 4
+    assert "--glibc 2.42" in err
+    assert cuda("check", "old", "--glibc", "2.43", "--detailed-exitcode")[0] == 2
