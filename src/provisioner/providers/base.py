@@ -8,12 +8,12 @@ missing succeeds. Nothing without this lab's mark is ever changed. Each driver d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from provisioner.plan import Change
-from provisioner.state import Execution, Fleet, Instance, Snapshot
+from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
 
 READY_TIMEOUT_S = 120.0
 
@@ -37,16 +37,38 @@ class Provider(ABC):
         """Return when the host answers and lets us work; raise ``UnavailableError`` that says what to do, else."""
 
     @abstractmethod
-    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
+    def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and this host's ``HostState``.
 
-        ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container.
+        ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container. Of
+        the containers named in ``adopt``, those that are there without any lab's mark are ``HostState.adoptable``.
+        """
+
+    @abstractmethod
+    def read(self, reference: str) -> Instance | None:
+        """Any container of the host, ours or not, by its name or the host's own id; ``lab`` "" when it is nobody's.
+
+        Its ``image`` is "" when the host does not know what it was made of.
+        """
+
+    @abstractmethod
+    def adopt(self, instance: Instance) -> Instance:
+        """Put the lab's mark on a container that bears none, change nothing else of it, and read it back.
+
+        One that bears this lab's mark already is success, one of another lab is refused; so is one that is missing.
         """
 
     def review(self, changes: Sequence[Change]) -> tuple[str, ...]:  # noqa: ARG002 - for drivers that know more
         """What should be known of changes on this host before they are begun, in words; only looks.
 
         Raises ``PreflightError`` for what the host would refuse.
+        """
+        return ()
+
+    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:  # noqa: ARG002 - for drivers that know more
+        """What was seen of the host itself, in the words of ``doctor``; ``images`` are those that the file needs there.
+
+        Only looks. A host that does not answer is no error here: that it does not is what was seen.
         """
         return ()
 
@@ -112,8 +134,12 @@ class Provider(ABC):
         """Make disk and settings what the snapshot holds, running as it was before; all snapshots stay."""
 
     def snapshot_obstacle(self, instance: Instance) -> str:  # noqa: ARG002 - for drivers that know of one
-        """Why a snapshot would not hold all of it, in words; empty when it would."""
+        """Why a snapshot would not hold all of it, in words; empty when it would; asked of nobody's containers, too."""
         return ""
+
+    def goes_back_to_newest_only(self, instance: Instance) -> bool:  # noqa: ARG002 - for drivers that know of one
+        """Whether only the newest snapshot can be rolled back to: then what it is now cannot be kept before."""
+        return False
 
     @abstractmethod
     def clone(self, instance: Instance, name: str) -> Instance:
