@@ -9,7 +9,7 @@ from benchmarks.measuring import Row
 
 SIZES = (1, 5, 20)
 """Containers of the labs that are measured."""
-ISSUE_3 = "issue 3, Speed"
+ISSUE_3, ISSUE_4 = "issue 3, Speed", "issue 4, Speed"
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ GOALS = (
     Goal("memory", "changed, 1: memory", 150.0),
     Goal("memory", "no-op, 20: memory", 450.0),
     Goal("memory", "changed, 20: memory", 450.0, runs=1),  # takes minutes
+    Goal("proxmox", "plan on Proxmox, 100 owned, 1000 strangers", 3.0, source=ISSUE_4),
+    Goal("proxmox", "plan on Proxmox: each of the last 50 owned / each of the 40 before", 1.3, source=ISSUE_4),
+    Goal("proxmox", "plan on Proxmox: 1000 strangers / none", 1.3, source=ISSUE_4),
 )
 
 

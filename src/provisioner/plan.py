@@ -20,6 +20,11 @@ AT_NEXT_START = frozenset({"nesting", "features"})
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 
+def setting_name(name: str) -> str:
+    """A setting as it is shown beside attributes: one that bears the name of an attribute is told apart from it."""
+    return f"host {name}" if name in COMPARED else name
+
+
 def differences(before: Instance | None, after: Instance | None) -> dict[str, tuple[Any, Any]]:
     """The attributes and settings in which two states of a container differ, each as (before, after).
 
@@ -28,7 +33,8 @@ def differences(before: Instance | None, after: Instance | None) -> dict[str, tu
     pairs = {name: (getattr(before, name, None), getattr(after, name, None)) for name in COMPARED}
     decided = after or before
     for name in sorted(decided.settings) if decided else ():
-        pairs[name] = tuple(one.settings.get(name) if one else None for one in (before, after))  # type: ignore[assignment]
+        found = tuple(one.settings.get(name) if one else None for one in (before, after))
+        pairs[setting_name(name)] = found  # type: ignore[assignment]
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 

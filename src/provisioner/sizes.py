@@ -38,6 +38,15 @@ def size_text(size: int) -> str:
     return str(size)
 
 
+def written_size(size: int) -> str:
+    """The form in which a file writes a number of bytes: exact where there is one, else the next larger KiB."""
+    exact = size_text(size)
+    if not exact.isdigit() or size <= 0:
+        return exact
+    fraction = f"{size / UNITS['KiB']:.6f}".rstrip("0") + "KiB"
+    return fraction if parse_size(fraction) == size else f"{-(-size // UNITS['KiB'])}KiB"
+
+
 def _right_form(text: str) -> str:
     almost = _ALMOST.match(text)
     if almost:

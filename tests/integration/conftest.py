@@ -9,6 +9,9 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
+from tests.lab.pve.fixture import pve_host
+
+__all__ = ["pve_host"]  # a fixture for everybody here
 
 
 @pytest.fixture(scope="module")

@@ -177,12 +177,16 @@ class Terminal:
         self.before = termios.tcgetattr(self.device)
         self.said = b""
         self.process = subprocess.Popen(
-            words(container, *command, terminal=True),
+            self.call(container, *command),
             stdin=self.device,
             stdout=self.device,
             stderr=self.device,
             env={**os.environ, "TERM": term},
         )
+
+    def call(self, container: str, *command: str) -> tuple[str, ...]:
+        """What attaches the command to a terminal."""
+        return words(container, *command, terminal=True)
 
     def resize(self, lines: int, columns: int) -> None:
         """Give it another size."""

@@ -16,7 +16,8 @@ from provisioner.providers.base import Provider
 from provisioner.state import Device, Instance, Status
 
 IMAGE = "debian/12"
-REAL = {"incus": pytest.mark.incus}
+REAL = {"incus": (pytest.mark.incus,), "proxmox": (pytest.mark.incus, pytest.mark.proxmox)}
+"""What a driver's host needs; that of Proxmox is a double whose containers are the lab's Incus' own."""
 LARGE_BYTES = 5_000_000
 
 
@@ -40,6 +41,10 @@ class Host:
         self.provider.start(wanted)
         return self.provider.wait_until_ready(wanted)
 
+    def published(self, *devices: Device) -> tuple[Device, ...]:
+        """Those of the devices that publish a port, where the host does that; else none."""
+        return devices if self.provider.can_publish else ()
+
     def seen(self, wanted: Instance) -> Instance | None:
         """The container as an observation shows it."""
         return self.provider.observe(wanted.lab).instance(wanted.name)
@@ -47,9 +52,12 @@ class Host:
 
 @pytest.fixture(params=[pytest.param(kind, marks=REAL.get(kind, ())) for kind in REGISTRY])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
+    settings = {}
     if request.param == "incus":
         request.getfixturevalue("incus_lab")
-    provider = provider_for("box", request.param)
+    elif request.param == "proxmox":
+        settings["access"] = request.getfixturevalue("pve_host").access
+    provider = provider_for("box", request.param, **settings)
     try:
         provider.check_available()
     except UnavailableError as error:
@@ -69,7 +77,7 @@ def mount(volume: str, *, readonly: bool) -> Device:
 
 def test_a_created_container_is_what_was_asked_for_and_stopped(host: Host) -> None:
     publish = Device("web", "publish", {"listen": "127.0.0.1:18733", "connect": "127.0.0.1:80"})
-    wanted = host.instance("one", cpu=1, memory=2**29, disk=2 * 2**30, nesting=True, devices=(publish,))
+    wanted = host.instance("one", cpu=1, memory=2**29, disk=2 * 2**30, nesting=True, devices=host.published(publish))
     made = host.provider.create(wanted)
     assert made == wanted
     assert (made.status, made.address) == (Status.STOPPED, None)

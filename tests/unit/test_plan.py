@@ -38,6 +38,7 @@ def _fleet(written: dict[str, Any]) -> Fleet:
             strangers=frozenset(state.get("strangers", [])),
             images=frozenset(state.get("images", IMAGES)),
             volumes=frozenset(state.get("volumes", [])),
+            adoptable={one["name"]: _instance({"lab": "", "image": "", **one}) for one in state.get("adoptable", [])},
         )
         for name, state in written.get("hosts", {"box": {}}).items()
     }

@@ -253,3 +253,17 @@ def test_every_snippet_gives_the_url_and_survives_a_lab_without_a_key(client: st
     open_text = client_text(client, Gateway("homelab", GATEWAY.url, ""))
     assert "PROVISION_SECRET" not in open_text
     assert "env:" not in open_text
+
+
+def test_device_files_of_the_host_stand_beside_volumes_and_ports() -> None:
+    """Both are called ``devices``, one by the container, one by its ``proxmox`` block: neither hides the other."""
+    null = {"path": "/dev/null", "mode": "0660", "uid": 0, "gid": 0}
+    wanted = changed(settings={"devices": (null,)})
+    text = plan_text(Plan((Change("create", "llama", None, wanted, "not there"),)))
+    assert re.search(r"\+ devices +=.* 0\.0\.0\.0:8080 -> 127\.0\.0\.1:8080", text)
+    assert re.search(r"\+ host devices +=.* path=/dev/null", text)
+    before = changed(settings={"devices": (null,)}, devices=())
+    assert set(Change("update", "llama", before, wanted, "differs").attributes()) == {"devices"}
+    before = changed(settings={"devices": ()})
+    text = plan_text(Plan((Change("update", "llama", before, wanted, "differs"),)))
+    assert re.search(r"~ host devices += none -> path=/dev/null", text)

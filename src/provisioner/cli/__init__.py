@@ -7,7 +7,6 @@ import os
 import sys
 from typing import NoReturn
 
-
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 

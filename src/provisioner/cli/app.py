@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any, NoReturn
 
 import click
@@ -24,6 +25,8 @@ VERBS = {
     "schema": ("provisioner.cli.file", "Print the JSON schema of the file, for editors."),
     "show": ("provisioner.cli.show", "Print the file as it is understood, or what its clients need."),
     "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
+    "import": ("provisioner.cli.importing", "Print an existing container as a block of the file, to be adopted."),
+    "eject": ("provisioner.cli.eject", "Write plain Ansible that configures the lab without provision."),
     "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
@@ -36,6 +39,8 @@ VERBS = {
     "logs": ("provisioner.cli.inside", "Print what the services wrote to their journals."),
     "exec": ("provisioner.cli.inside", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
+    "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),
+    "doctor": ("provisioner.cli.doctor", "Say what is in the way of the lab on its hosts, and what to do."),
 }
 EPILOG = """\b
 FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
@@ -55,7 +60,9 @@ class VerbGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         module, short_help = VERBS[cmd_name]
-        command: click.Command = getattr(import_module(module), cmd_name)
+        # A function cannot bear a name that is a word of the language, such as "import".
+        function = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(module), function)
         command.short_help = short_help
         return command
 

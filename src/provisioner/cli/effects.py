@@ -27,7 +27,7 @@ def providers_of(lab: Lab) -> dict[str, Provider]:
     for name in lab.used_hosts():
         host = hosts[name]
         if isinstance(host, ProxmoxHost):
-            providers[name] = provider_for(name, "proxmox", access=_access(host, lab.loaded.path.parent))
+            providers[name] = provider_for(name, "proxmox", access=access_of(host, lab.loaded.path.parent))
             continue
         if host.incus != "local":
             raise PreflightError(
@@ -38,8 +38,8 @@ def providers_of(lab: Lab) -> dict[str, Provider]:
     return providers
 
 
-def _access(host: ProxmoxHost, folder: Path) -> Access:
-    """The host's page; a relative path is one beside the file."""
+def access_of(host: ProxmoxHost, folder: Path) -> Access:
+    """How the node is reached, by its page; a relative path in it is one in ``folder``."""
     from provisioner.providers.proxmox.access import Access
 
     config = os.environ.get(SSH_CONFIG)

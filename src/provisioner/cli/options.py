@@ -17,9 +17,12 @@ from provisioner.errors import InputError
 
 DEFAULT_FILE = "homelab.yml"
 FILE_SUFFIXES = (".yml", ".yaml")
+LOCAL = "local"
+"""The host of a file that names none."""
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,16 @@ def verb(function: Function) -> Function:
     return call
 
 
-def lab_words(*, names: bool) -> Decorator:
-    """The positional file and, with ``names``, containers: the function gets ``words`` (``Words``)."""
-    shape = "[FILE] [CONTAINER]..." if names else "[FILE]"
+def lab_words(*, names: bool, shape: str = "", complete: Completion | None = None) -> Decorator:
+    """The positional file and, with ``names``, containers: the function gets ``words`` (``Words``).
+
+    ``shape`` and ``complete`` are for verbs whose names are something else than containers of the file.
+    """
+    shape = shape or ("[FILE] [CONTAINER]..." if names else "[FILE]")
+    completed = complete or (_complete_words if names else _complete_file)
 
     def decorate(function: Function) -> Function:
-        @click.argument(
-            "arguments", nargs=-1, metavar=shape, shell_complete=_complete_words if names else _complete_file
-        )
+        @click.argument("arguments", nargs=-1, metavar=shape, shell_complete=completed)
         @option("-f", "--file", "files", multiple=True, type=click.Path(), metavar="FILE", help="The file.")
         @click.pass_context
         @wraps(function)
@@ -106,19 +111,39 @@ def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 def _complete_words(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    arguments, files = ctx.params.get("arguments") or (), ctx.params.get("files") or ()
-    file = [*files, *(one for one in arguments if one.endswith(FILE_SUFFIXES)), DEFAULT_FILE][0]
-    names = [one for one in container_names(Path(file)) if one.startswith(incomplete) and one not in arguments]
+    arguments = ctx.params.get("arguments") or ()
+    known = container_names(_file_of(ctx))
+    names = [one for one in known if one.startswith(incomplete) and one not in arguments]
     return [*(CompletionItem(name) for name in names), *_complete_file(ctx, param, incomplete)]
+
+
+def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The file's hosts as ``HOST/``, whose containers only they know, then files."""
+    names = [one for one in _keys_of(_file_of(ctx), "hosts") or [LOCAL] if one.startswith(incomplete)]
+    return [*(CompletionItem(f"{name}/") for name in names), *_complete_file(ctx, param, incomplete)]
+
+
+def complete_folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Folders, and files."""
+    return [CompletionItem(incomplete, type="dir"), CompletionItem(incomplete, type="file")]
+
+
+def _file_of(ctx: click.Context) -> Path:
+    arguments, files = ctx.params.get("arguments") or (), ctx.params.get("files") or ()
+    return Path([*files, *(one for one in arguments if one.endswith(FILE_SUFFIXES)), DEFAULT_FILE][0])
 
 
 def container_names(file: Path) -> list[str]:
     """The containers that the file names, valid or not; none when it cannot be read."""
+    return _keys_of(file, "containers")
+
+
+def _keys_of(file: Path, part: str) -> list[str]:
     import yaml
 
     try:
         content = yaml.load(file.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506  # makes strings, lists, dicts only
     except (OSError, yaml.YAMLError, ValueError):
         return []  # a shell that completes has nobody to tell
-    containers = content.get("containers") if isinstance(content, dict) else None
-    return sorted(containers) if isinstance(containers, dict) else []
+    found = content.get(part) if isinstance(content, dict) else None
+    return sorted(found) if isinstance(found, dict) else []

@@ -31,6 +31,7 @@ DOING = {
     "snapshot": "taking a snapshot",
     "rollback": "rolling back",
     "clone": "cloning",
+    "adopt": "adopting",
 }
 
 

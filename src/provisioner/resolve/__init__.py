@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.resolve.fleet import ModelFile, desired_fleet
+from provisioner.resolve.fleet import ModelFile, desired_fleet, images_by_host
 from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.rules import problems
 
-__all__ = ["LOCAL_HOST", "ModelFile", "desired_fleet", "host_of", "hosts_of", "problems"]
+__all__ = ["LOCAL_HOST", "ModelFile", "desired_fleet", "host_of", "hosts_of", "images_by_host", "problems"]

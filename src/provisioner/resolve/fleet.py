@@ -61,6 +61,16 @@ def desired_fleet(
     return Fleet(spec.name, tuple(instances), tuple(artifacts[key] for key in sorted(artifacts)))
 
 
+def images_by_host(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]]:
+    """The images that the file's containers are made of, by the hosts that these are on; no model's file is read."""
+    context = _Context(spec, catalog, {}, {})
+    found: dict[str, frozenset[str]] = {}
+    for name, container in spec.containers.items():
+        host = _host(context, name)
+        found[host] = found.get(host, frozenset()) | {_image(context, container)}
+    return found
+
+
 def _host(context: _Context, name: str) -> str:
     return host_of(context.spec, context.spec.containers[name]) or LOCAL_HOST
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from provisioner.sizes import written_size
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
 
 NESTING = "nesting"
@@ -22,9 +24,7 @@ def settings_of(host: ProxmoxHost, written: ProxmoxContainer | None) -> dict[str
         "network": _network(host, options),
         "features": tuple(sorted({NESTING, *options.features})),
         "devices": tuple(one.model_dump() for one in sorted(options.devices, key=lambda one: one.path)),
-        "mounts": tuple(
-            one.model_dump(exclude_none=True) for one in sorted(options.mounts, key=lambda one: one.path)
-        ),
+        "mounts": tuple(one.model_dump(exclude_none=True) for one in sorted(options.mounts, key=lambda one: one.path)),
         "unprivileged": options.unprivileged,
         "onboot": options.onboot,
         "order": options.order or 0,
@@ -40,3 +40,40 @@ def settings_of(host: ProxmoxHost, written: ProxmoxContainer | None) -> dict[str
 def _network(host: ProxmoxHost, options: ProxmoxContainer) -> dict[str, Any]:
     written = options.network.model_dump(exclude_none=True)
     return {"bridge": host.bridge, **written}
+
+
+def written_form(settings: Mapping[str, Any], host: ProxmoxHost) -> dict[str, Any]:
+    """The ``proxmox`` block that gives these settings again, as a file writes it: only what differs from the defaults.
+
+    The inverse of ``settings_of``. What no file can say (a foreign feature) is in it as the host says
+    it: whoever reads the block has to see whether the file takes it.
+    """
+    default = settings_of(host, None)
+    seen = {**default, **settings}
+    plain = ("unprivileged", "onboot", "pool", "tags", "description", "protection")
+    block: dict[str, Any] = {name: seen[name] for name in plain if seen[name] != default[name]}
+    parts = {
+        "vmid": settings.get("vmid"),
+        "storage": None if seen.get("storage") == default.get("storage") else seen["storage"],
+        "swap": None if seen["swap"] == default["swap"] else _swap(seen["swap"]),
+        "order": seen["order"] or None,
+        "network": {key: one for key, one in seen["network"].items() if default["network"].get(key) != one},
+        "features": [one for one in seen["features"] if one != NESTING],
+        "devices": [_without(one, mode="0660", uid=0, gid=0) for one in seen["devices"]],
+        "mounts": [_mount(one) for one in seen["mounts"]],
+    }
+    block |= {name: one for name, one in parts.items() if one not in (None, [], {})}
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in block.items()}
+
+
+def _swap(size: int) -> str | int:
+    return written_size(size) if size else 0
+
+
+def _mount(options: Mapping[str, Any]) -> dict[str, Any]:
+    written = _without(options, backup=False)
+    return {name: written_size(one) if name == "size" else one for name, one in written.items()}
+
+
+def _without(options: Mapping[str, Any], **default: Any) -> dict[str, Any]:
+    return {name: one for name, one in options.items() if name not in default or one != default[name]}

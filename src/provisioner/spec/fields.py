@@ -110,5 +110,10 @@ MacAddress = Annotated[str, *_mac, AfterValidator(str.upper)]
 PciAddress = Annotated[str, *_pci]
 GpuUuid = Annotated[str, *_uuid]
 Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": sizes.PATTERN})]
+SizeOrNone = Annotated[
+    int,
+    BeforeValidator(lambda value: 0 if value == 0 and not isinstance(value, bool) else _size(value)),
+    WithJsonSchema({"anyOf": [{"const": 0}, {"type": "string", "pattern": sizes.PATTERN}]}),
+]
 SecretValue = Annotated[Secret, WithJsonSchema({"type": "string", "description": "A secret: write `!secret name`."})]
 Count = Annotated[int, Field(ge=1)]

@@ -120,7 +120,7 @@ class ServiceSpec(Part):
     """One service of a container: exactly the options that were written, validated; secrets as ``Secret``."""
 
     role: str
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default={})
     expose: Literal["host", "lan"] = "host"
 
 
@@ -135,7 +135,7 @@ class Container(Part):
     gpu: Annotated[Gpu | None, BeforeValidator(_gpu)] = Field(default=None, description="`none`, `any`, or which one")
     proxmox: ProxmoxContainer | None = Field(default=None, description="What only Proxmox knows")
     adopt: bool = Field(default=False, description="Take over the container of that name that is there and nobody's")
-    services: dict[str, ServiceSpec] = {}
+    services: dict[str, ServiceSpec] = Field(default={})
 
 
 def _names_its_secret(command: list[str]) -> list[str]:
@@ -167,7 +167,7 @@ class Spec(Part):
     hosts: dict[Label, IncusHost | ProxmoxHost] = Field(
         default={}, description="Where containers can live; without any, the Incus on this machine"
     )
-    models: dict[Name, Model] = {}
+    models: dict[Name, Model] = Field(default={})
     upstreams: dict[Name, Upstream] = Field(default={}, description="Engines that are not of this lab")
     containers: dict[Label, Container]
     secrets: SecretSource | None = None

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from provisioner.catalog import Catalog, Option, ServiceType
-from provisioner.spec.models import IncusHost, ProxmoxHost, ServiceSpec, Spec
+from provisioner.spec.models import IncusHost, ServiceSpec, Spec
 from provisioner.spec.options import options_model
+from provisioner.spec.proxmox import ProxmoxHost
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.spec.wording import SECRET_REFUSED, KeyPath, kind_of, path_text, problems_of
 from provisioner.state import Problem, Secret

@@ -20,6 +20,7 @@ from provisioner.spec.fields import (
     ProxmoxUser,
     SecretValue,
     Size,
+    SizeOrNone,
     SshDestination,
     Storage,
     Tag,
@@ -29,12 +30,17 @@ from provisioner.spec.part import Part
 from provisioner.spec.refusal import refusal
 
 DEFAULT_BRIDGE = "vmbr0"
+_LOGIN = "write token: {id: NAME, secret: !secret NAME}, or password: !secret NAME"
 DEFAULT_SWAP = 512 * 2**20
 """Proxmox' own."""
 
 
+_EXAMPLES = {4: ("ip", "192.168.1.50/24"), 6: ("ip6", "fd00::50/64")}
+"""By the version of the protocol: the key of the file, and an address."""
+
+
 def _address(value: str, *, version: int) -> str:
-    word, example = ("ip", "192.168.1.50/24") if version == 4 else ("ip6", "fd00::50/64")
+    word, example = _EXAMPLES[version]
     try:
         found = ip_interface(value)
     except ValueError as error:
@@ -93,7 +99,7 @@ class ProxmoxHost(Part):
     @model_validator(mode="after")
     def _check_credentials(self) -> ProxmoxHost:
         if self.token is None and self.password is None:
-            raise refusal("no way to log in", "write token: {id: NAME, secret: !secret NAME}, or password: !secret NAME")
+            raise refusal("no way to log in", _LOGIN)
         if self.ca is not None and self.fingerprint is not None:
             raise refusal("ca and fingerprint both say whom to trust", "keep one of them")
         return self
@@ -146,13 +152,13 @@ class ProxmoxContainer(Part):
         default=None, description="The next free one when left out"
     )
     storage: Storage | None = Field(default=None, description="The host's `storage` when left out")
-    swap: Size = DEFAULT_SWAP
+    swap: SizeOrNone = Field(default=DEFAULT_SWAP, description="0 for none")
     network: Network = Network()
     features: list[Literal["keyctl", "fuse", "mknod"]] = Field(
         default=[], description="Beside nesting, which every container has; only root@pam itself may set them"
     )
     devices: list[PassedDevice] = Field(default=[], description="Only root@pam itself may set them")
-    mounts: list[MountPoint] = []
+    mounts: list[MountPoint] = Field(default=[])
     unprivileged: bool = True
     onboot: bool = Field(default=True, description="Started with the host")
     order: Count | None = Field(default=None, description="Its place among those that are started with the host")

@@ -45,7 +45,6 @@ class Effects:
         for address in plan.leftovers:
             self.emit(Leftover(address))
 
-
     def review(self, plan: Plan) -> None:
         """Say what each host's driver knows of the changes on it; ``PreflightError`` for what a host would refuse."""
         for name, provider in self.providers.items():

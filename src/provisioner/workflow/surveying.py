@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -44,13 +44,19 @@ class Survey:
         return make_plan(self.desired, self.actual, inside=self.inside, wishes=wishes)
 
 
-def observe(lab: str, providers: Mapping[str, Provider], *, detailed: bool = True) -> Fleet:
+def observe(
+    lab: str, providers: Mapping[str, Provider], *, detailed: bool = True, adopt: Collection[str] = ()
+) -> Fleet:
     """The lab as it is: every host asked at once; raises ``UnavailableError`` when one does not answer.
 
-    ``detailed`` False leaves out addresses and snapshots.
+    ``detailed`` False leaves out addresses and snapshots; containers named in ``adopt`` are told although nobody's.
     """
+
+    def look(provider: Provider) -> Fleet:
+        return provider.observe(lab, detailed=detailed, adopt=adopt)
+
     with ThreadPoolExecutor(max(1, len(providers))) as pool:
-        seen = list(pool.map(lambda provider: provider.observe(lab, detailed=detailed), providers.values()))
+        seen = list(pool.map(look, providers.values()))
     instances = sorted((one for fleet in seen for one in fleet.instances), key=lambda one: (one.host, one.name))
     return Fleet(lab, tuple(instances), hosts={name: state for fleet in seen for name, state in fleet.hosts.items()})
 
@@ -63,7 +69,8 @@ def survey(
     With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
     ``VerificationError`` for an artifact that is not what it was.
     """
-    actual = observe(lab.name, effects.providers, detailed=detailed)
+    adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
+    actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
     desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)

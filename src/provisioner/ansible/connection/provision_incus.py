@@ -1,6 +1,7 @@
-"""Ansible connection plugin: tasks run in an Incus container through ``IncusProvider``; no sshd, no ``incus`` command.
+"""Ansible connection plugin: tasks run in an Incus container through its API; no sshd, no ``incus`` command.
 
-A worker is forked per task, so only what this needs is imported: the provider's websockets, never pylxd.
+A worker is forked per task, so only what this needs is imported: the provider's websockets, never pylxd. Imports of
+ours stand inside functions: an ejected lab brings its own copies (``provisioner.ejected``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ansible.module_utils.common.text.converters import to_text
 from ansible.plugins.connection import ConnectionBase
 
 if TYPE_CHECKING:
-    from provisioner.providers.incus import IncusProvider
+    from provisioner.providers.incus.inside import Inside
 
 DOCUMENTATION = r"""
 name: provision_incus
@@ -49,15 +50,15 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._provider: IncusProvider | None = None
+        self._provider: Inside | None = None
 
     def _connect(self) -> Connection:
         if self._provider is None:
-            from provisioner.providers.incus import IncusProvider
+            from provisioner.providers.incus.inside import Inside
 
             # The name that Ansible compares with become_user when it decides who must own a copied file.
             self._play_context.remote_user = self.default_user
-            self._provider = IncusProvider("localhost", endpoint=self.get_option("endpoint") or None)
+            self._provider = Inside("localhost", endpoint=self.get_option("endpoint") or None)
             self._connected = True
         return self
 
@@ -101,7 +102,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
         self._provider = None
         self._connected = False
 
-    def _ours(self) -> IncusProvider:
+    def _ours(self) -> Inside:
         self._connect()
         if self._provider is None:
             raise AnsibleError("the connection was closed while it was used")

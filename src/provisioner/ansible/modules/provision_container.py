@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
     from provisioner.plan import Change
     from provisioner.providers.base import Provider
-    from provisioner.state import Fleet, Instance
+    from provisioner.spec import ProxmoxHost, Spec
+    from provisioner.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""
 module: provision_container
 short_description: Create, start, stop or delete one container of a lab
 description:
   - Runs on the controller, whose Python has the package provisioner (C(ansible_playbook_python)).
-  - Check mode and diff are the plan. A container without the lab's mark is never touched.
+  - Check mode and diff are the plan. A container without the lab's mark is never touched, unless I(adopt) says so.
 options:
   name:
     description: Name of the container.
@@ -37,8 +40,38 @@ options:
   endpoint:
     description: The unix socket of Incus; that of this machine when empty.
     type: path
+  host:
+    description:
+      - A node of Proxmox VE, in the words of C(hosts) in a lab's file; an Incus when left out.
+      - Without I(password) or I(ssh) what only root@pam itself may do is refused.
+    type: dict
+    suboptions:
+      proxmox: {type: str, required: true, description: "Address of its API: C(https://NAME:8006)."}
+      user: {type: str, required: true, description: "Who logs in: C(root@pam)."}
+      token:
+        description: An API token of that user.
+        type: dict
+        suboptions:
+          id: {type: str, required: true, description: What follows the C(!).}
+          secret: {type: str, required: true, description: Its secret.}
+      password: {type: str, description: "Of I(user), beside a token or instead of one."}
+      ssh: {type: str, description: "C(USER@NAME), for what the API cannot do."}
+      node: {type: str, description: "Name of the node; the one that answers when left out."}
+      ca: {type: path, description: File with the certificate that signed the server's.}
+      fingerprint: {type: str, description: sha256 of the server's certificate.}
+      storage: {type: str, description: "For disks; the first fit one when left out."}
+      templates: {type: str, description: "For templates; the first fit one when left out."}
+      bridge: {type: str, description: "For network cards; C(vmbr0) when left out."}
+      pool: {type: str, description: Pool that its containers are put into.}
+  proxmox:
+    description: What only Proxmox knows of the container, in the words of C(proxmox) in a lab's file.
+    type: dict
+  adopt:
+    description: Whether a container of that name without any lab's mark becomes this lab's.
+    type: bool
+    default: false
   image:
-    description: Alias of a local image; needed unless C(state=absent).
+    description: A local image's alias, or a distribution (C(debian/13)); needed unless C(state=absent).
     type: str
   cpu:
     description: Number of CPUs; no limit when left out.
@@ -98,6 +131,15 @@ instance:
 """
 
 HOST = "localhost"
+TOKEN_OPTIONS = {"id": {"type": "str", "required": True}, "secret": {"type": "str", "required": True, "no_log": True}}
+HOST_OPTIONS: dict[str, dict[str, Any]] = {
+    "proxmox": {"type": "str", "required": True},
+    "user": {"type": "str", "required": True},
+    "token": {"type": "dict", "options": TOKEN_OPTIONS, "no_log": False},
+    "password": {"type": "str", "no_log": True},
+    "ca": {"type": "path"},
+    **{name: {"type": "str"} for name in ("ssh", "node", "fingerprint", "storage", "templates", "bridge", "pool")},
+}
 DEVICE_OPTIONS = {
     "name": {"type": "str"},
     "kind": {"type": "str", "choices": ["volume", "publish"], "required": True},
@@ -112,6 +154,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "lab": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["present", "started", "stopped", "absent"], "default": "started"},
     "endpoint": {"type": "path"},
+    "host": {"type": "dict", "options": HOST_OPTIONS},
+    "proxmox": {"type": "dict"},
+    "adopt": {"type": "bool", "default": False},
     "image": {"type": "str"},
     "cpu": {"type": "int"},
     "memory": {"type": "str"},
@@ -130,21 +175,11 @@ PROPERTIES = {"volume": ("volume", "path", "readonly"), "publish": ("listen", "c
 
 
 def wanted_instance(options: Mapping[str, Any]) -> Instance:
-    """The container that the task asks for."""
+    """The container that the task asks for; ``InputError`` for what a lab's file could not say either."""
     from provisioner.sizes import parse_size
-    from provisioner.state import Device, Instance
+    from provisioner.state import Instance
 
-    def text(value: object) -> str:
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    def name(one: Mapping[str, Any]) -> str:
-        return str(one["name"] or one["volume"] or f"publish-{one['listen'].rpartition(':')[2]}")
-
-    devices = [
-        Device(name(one), one["kind"], {key: text(one[key]) for key in PROPERTIES[one["kind"]]})
-        for one in options["devices"]
-    ]
-    return Instance(
+    plain = Instance(
         name=options["name"],
         host=HOST,
         lab=options["lab"],
@@ -153,8 +188,70 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
         memory=parse_size(options["memory"]) if options["memory"] else None,
         disk=parse_size(options["disk"]) if options["disk"] else None,
         nesting=options["nesting"],
-        devices=tuple(sorted(devices, key=lambda one: one.name)),
+        devices=_devices(options["devices"]),
+        adopt=options["adopt"],
     )
+    if not options["host"]:
+        return plain
+    from provisioner.catalog import Catalog
+    from provisioner.resolve import desired_fleet
+
+    return replace(plain, settings=desired_fleet(lab_of(options), Catalog({}, {}), {}).instances[0].settings)
+
+
+def lab_of(options: Mapping[str, Any]) -> Spec:
+    """A lab of this one container on its node of Proxmox, as its file would say it."""
+    from provisioner.catalog import Catalog
+    from provisioner.errors import InputError
+    from provisioner.spec import parse_spec, path_text
+    from provisioner.state import Secret
+
+    host = _given(options["host"])
+    host |= {"password": Secret("password", host["password"])} if "password" in host else {}
+    if "token" in host:
+        host["token"] = {**host["token"], "secret": Secret("token.secret", host["token"]["secret"])}
+    container = {"host": HOST, "proxmox": options["proxmox"] or {}}
+    data = {"name": options["lab"], "hosts": {HOST: host}, "containers": {options["name"]: container}}
+    parsed = parse_spec(data, Catalog({}, {}))
+    if parsed.spec is None:
+        raise InputError(
+            f"Unable to use the options of container {options['name']}",
+            details="\n".join(f"{path_text(one.path)}: {one.message}. {one.hint}" for one in parsed.problems),
+            resolution="They are written as in a lab's file, under `hosts` and `proxmox`.",
+        )
+    return parsed.spec
+
+
+def provider_of(options: Mapping[str, Any]) -> Provider:
+    """The driver of the host that the task names."""
+    from provisioner.providers import provider_for
+
+    if not options["host"]:
+        return provider_for(HOST, "incus", endpoint=options["endpoint"])
+    from provisioner.cli.effects import access_of
+
+    page = cast("ProxmoxHost", lab_of(options).hosts[HOST])
+    return provider_for(HOST, "proxmox", access=access_of(page, Path.cwd()))
+
+
+def _devices(given: Iterable[Mapping[str, Any]]) -> tuple[Device, ...]:
+    from provisioner.state import Device
+
+    def text(value: object) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def name(one: Mapping[str, Any]) -> str:
+        return str(one["name"] or one["volume"] or f"publish-{one['listen'].rpartition(':')[2]}")
+
+    devices = [
+        Device(name(one), one["kind"], {key: text(one[key]) for key in PROPERTIES[one["kind"]]}) for one in given
+    ]
+    return tuple(sorted(devices, key=lambda one: one.name))
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given: a module's own are all there, None for those that were not."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ...]:
@@ -202,7 +299,8 @@ def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
 
     wanted = wanted_instance(module.params)
     provider.check_available()
-    changes = changes_for(wanted, module.params["state"], provider.observe(wanted.lab))
+    actual = provider.observe(wanted.lab, adopt=[wanted.name] if wanted.adopt else [])
+    changes = changes_for(wanted, module.params["state"], actual)
     lost = [one for one in changes if one.action == "replace"]
     if lost and not module.params["replace"]:
         raise PreflightError(
@@ -210,19 +308,39 @@ def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
             details=lost[0].reason,
             resolution="Say replace: true (container_replace) to have it deleted and made anew.",
         )
+    _refuse_publication(wanted, provider)
+    for note in provider.review(changes):
+        module.warn(note)
     if not module.check_mode:
         apply_instances(changes, {HOST: provider}, lambda _event: None)
     found = provider.observe(wanted.lab).instance(wanted.name)
     return {"changed": bool(changes), "diff": diff_of(changes), "instance": result_of(found)}
 
 
+def _refuse_publication(wanted: Instance, provider: Provider) -> None:
+    from provisioner.errors import PreflightError
+
+    published = [one.name for one in wanted.devices if one.kind == "publish"]
+    if published and not provider.can_publish:
+        raise PreflightError(
+            f"Unable to publish {', '.join(published)} of container {wanted.name} on its host",
+            details="A container there has an address of its own in the network.",
+            resolution="Leave these devices out, and reach the container at its own address.",
+        )
+
+
 def main() -> None:
     """Answer the task; every error of ours becomes the task's failure, with its resolution."""
     required = [("state", state, ("image",)) for state in ("present", "started", "stopped")]
-    module = AnsibleModule(argument_spec=OPTIONS, required_if=required, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=OPTIONS,
+        required_if=required,
+        mutually_exclusive=[("endpoint", "host")],
+        required_by={"proxmox": ["host"]},
+        supports_check_mode=True,
+    )
     try:
         from provisioner.errors import ProvisionError
-        from provisioner.providers import provider_for
         from provisioner.sizes import SizeError
     except ImportError as error:
         module.fail_json(
@@ -230,7 +348,7 @@ def main() -> None:
             "ansible_python_interpreter set to ansible_playbook_python"
         )
     try:
-        answer = run(module, provider_for(HOST, "incus", endpoint=module.params["endpoint"]))
+        answer = run(module, provider_of(module.params))
     except (ProvisionError, SizeError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**answer)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
-from provisioner.errors import ProviderError
+from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import execute, failures, files, locks, ready, snapshots, volumes
+from provisioner.providers.incus import adoption, failures, locks, ready, snapshots, volumes
 from provisioner.providers.incus.change import change
-from provisioner.providers.incus.host import IncusHost
+from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Execution, Fleet, HostState, Instance, Snapshot
+from provisioner.state import Fact, Fleet, HostState, Instance, Snapshot
 
 _PARALLEL = 10
 
 
-class IncusProvider(IncusHost, Provider):
+class IncusProvider(Inside, Provider):
     """One Incus host, reached through its unix socket; one object serves many threads."""
 
     kind: ClassVar[str] = "incus"
@@ -29,7 +29,7 @@ class IncusProvider(IncusHost, Provider):
         with failures.reachable(self.endpoint):
             self._client.get()
 
-    def observe(self, lab: str, *, detailed: bool = True) -> Fleet:
+    def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and what else the host has."""
         with failures.reachable(self.endpoint):
             found = self._complete(self._client.get("instances", recursion="1"))
@@ -45,8 +45,36 @@ class IncusProvider(IncusHost, Provider):
             strangers=frozenset(one["name"] for one in found) - {one["name"] for one in ours},
             images=frozenset(one["name"] for one in aliases),
             volumes=complete,
+            adoptable=adoption.adoptable(found, adopt, self.host),
         )
         return Fleet(lab, tuple(instance_of(one, self.host) for one in ours), hosts={self.host: state})
+
+    def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
+        """What should be known of the containers that are to be adopted."""
+        names = [one.container for one in changes if one.action == "adopt"]
+        with failures.reachable(self.endpoint):
+            seen = [found for name in names if (found := self._client.find("instances", name)) is not None]
+        return tuple(note for found in seen for note in adoption.notes(found))
+
+    def read(self, reference: str) -> Instance | None:
+        """The container of that name, whoever made it; a virtual machine is none."""
+        with self._worded(f"Unable to look at container {reference}"):
+            found = self._whole(reference)
+            if found is None or found["type"] != "container":
+                return None
+            return adoption.described(self._client, found, self.host)
+
+    def adopt(self, instance: Instance) -> Instance:
+        """Put the lab's mark on a container that bears none, and read it back."""
+        with self._worded(f"Unable to adopt container {instance.name}"):
+            change(self._client, instance.name, lambda body: adoption.marked(body, instance), self._root_disk)
+            return self._read(instance.name)
+
+    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:
+        """What was seen of this host."""
+        from provisioner.providers.incus import health  # nothing that a run needs
+
+        return health.examine(self.host, self._client, self.profile, lambda: self._pool, images)
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""
@@ -104,37 +132,6 @@ class IncusProvider(IncusHost, Provider):
             ready.wait(self._client, instance.name, timeout_s)
             return self._read(instance.name)
 
-    def execute(
-        self,
-        name: str,
-        command: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        environment: dict[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Execution:
-        """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
-        what = f"Unable to run {command[0]} in container {name}"
-        with self._worded(what):
-            try:
-                return execute.run(
-                    self.endpoint, name, command, stdin=stdin, environment=environment, timeout_s=timeout_s
-                )
-            except execute.ExecutionTimeoutError as error:
-                raise ProviderError(what, details=f"It was killed after {timeout_s:.0f} s.") from error
-
-    def push(
-        self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
-    ) -> None:
-        """Write a file into the container, streamed, and read back its size."""
-        with self._worded(f"Unable to copy a file to {path} in container {name}"):
-            files.push(self.endpoint, name, source, path, mode=mode, uid=uid, gid=gid)
-
-    def pull(self, name: str, path: str, target: Path) -> None:
-        """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
-        with self._worded(f"Unable to copy {path} from container {name}"):
-            files.pull(self.endpoint, name, path, target)
-
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
         """Keep the container as it is now, running or not, until it is deleted."""
         with self._worded(f"Unable to take snapshot {name} of container {instance.name}"):
@@ -164,7 +161,7 @@ class IncusProvider(IncusHost, Provider):
     def snapshot_obstacle(self, instance: Instance) -> str:
         """The writable volumes and folders that are mounted in it."""
         with self._worded(f"Unable to look at container {instance.name}"):
-            return snapshots.obstacle(self._existing(instance, "look at"))
+            return snapshots.obstacle(self._client.get("instances", instance.name))
 
     def clone(self, instance: Instance, name: str) -> Instance:
         """Copy the container as it is now, running or not, and read the copy back."""

@@ -14,10 +14,11 @@ from http.client import HTTPException
 from typing import Any
 
 from provisioner.providers.incus import wire
-from provisioner.providers.incus.ends import Ends, heard_signals, raw_terminal
+from provisioner.providers.incus.ends import Ends, raw_terminal
 from provisioner.providers.incus.execute import NEVER_STARTED, NOT_RUN, START_ATTEMPTS, kill
 from provisioner.providers.incus.streams import Joint
 from provisioner.providers.incus.websocket import WebSocket
+from provisioner.signals import heard_signals
 
 __all__ = ["Ends", "attach"]
 

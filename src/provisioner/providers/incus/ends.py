@@ -1,17 +1,13 @@
-"""Our side of a command that is attached to: descriptors, a terminal made raw and restored, signals as bytes."""
+"""Our side of a command that is attached to: descriptors, and a terminal made raw and restored."""
 
 from __future__ import annotations
 
 import os
-import signal
 import termios
-import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-
-HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 
 
 @dataclass(frozen=True)
@@ -30,29 +26,6 @@ class Ends:
             return {}
         size = os.get_terminal_size(self.stdout)
         return {"width": size.columns, "height": size.lines}
-
-
-@contextmanager
-def heard_signals() -> Iterator[int | None]:
-    """A descriptor on which the numbers of signals arrive instead of interrupting us; None outside the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    before = {one: signal.getsignal(one) for one in HEARD}
-    heard = [one for one, handler in before.items() if handler is not signal.SIG_IGN]  # nohup means it
-    former = signal.set_wakeup_fd(writing)
-    try:
-        for one in heard:
-            signal.signal(one, lambda _number, _frame: None)
-        yield reading
-    finally:
-        for one in heard:
-            signal.signal(one, before[one])
-        signal.set_wakeup_fd(former)
-        os.close(reading)
-        os.close(writing)
 
 
 @contextmanager

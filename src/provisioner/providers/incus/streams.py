@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from provisioner.providers.incus.ends import HEARD, Ends
+from provisioner.providers.incus.ends import Ends
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
+from provisioner.signals import HEARD
 
 GRACE_S = 2.0
 """How long a command may take to end by itself once it was asked to."""

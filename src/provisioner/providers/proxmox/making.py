@@ -34,7 +34,6 @@ def complete(instance: Instance, access: Access) -> Instance:
     from provisioner.resolve.proxmox import settings_of
     from provisioner.spec import ProxmoxHost as Page
 
-
     page = Page.model_construct(bridge=access.bridge, pool=access.pool, storage=access.storage)
     return replace(instance, settings={**settings_of(page, None), **instance.settings})
 

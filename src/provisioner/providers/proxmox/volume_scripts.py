@@ -52,7 +52,8 @@ if [ "$vmid" ]; then
     maps='-m u:0:100000:65536 -m g:0:100000:65536'
   fi
   [ ! "$maps" ] || as_container=(lxc-usernsexec $maps --)
-  said=$(pct mount "$vmid")
+  # It may have to make the folder, into which the container's own root must be let.
+  said=$(umask 022; pct mount "$vmid")
   trap 'pct unmount "$vmid"' EXIT
   root=$(sed -n "s/^mounted CT [0-9]* in '\(.*\)'\$/\1/p" <<<"$said")
   [ "$root" ] || fail "pct mount said: $said"

@@ -20,7 +20,9 @@ from provisioner.resolve.proxmox import settings_of
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
 from provisioner.state import Fleet, Instance, Secret, Status
 from tests.lab.pve import Double
+from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.box import GIB, LAB, driver, guest, running, wanted
+from tests.unit.providers.proxmox.plans import limited
 
 PAGE: dict[str, Any] = {
     "vmid": 150,
@@ -63,6 +65,31 @@ def test_a_life_from_beginning_to_end(provider: ProxmoxProvider) -> None:
     for name in ("one", "two"):
         provider.delete(wanted(name))
     assert provider.observe(LAB).instances == ()
+
+
+def test_a_token_with_the_privileges_of_the_page_is_enough(pve: Double, access: Access) -> None:
+    """All of docs/proxmox.md's role, on everything, and nothing more."""
+    pve.world.pools["prod"] = Pool()
+    provider = driver(limited(pve, access))
+    one = provider.create(wanted(image="debian/13", settings={"pool": "prod"}))
+    provider.start(one)
+    provider.wait_until_ready(one)
+    mounts = ({"path": "/srv", "size": GIB, "backup": False},)
+    wish = replace(one, cpu=2, disk=9 * GIB, settings={**one.settings, "mounts": mounts, "pool": "", "order": 1})
+    assert provider.update(wish) == wish
+    provider.snapshot(wish, "kept")
+    assert provider.rollback(wish, "kept") == wish
+    assert provider.snapshot_obstacle(wish) == ""
+    provider.delete(provider.clone(wish, "two"))
+    provider.delete_snapshot(wish, "kept")
+    provider.stop(wish)
+    provider.delete(wish)
+    assert pve.world.guests == {}
+
+
+def test_who_may_not_ask_for_the_nodes_processor_can_look_all_the_same(pve: Double, access: Access) -> None:
+    provider = driver(limited(pve, access, without=frozenset({"Sys.Audit"})))
+    assert provider.observe(LAB).hosts["box"].architecture == "x86_64"
 
 
 def test_what_the_file_says_is_reached_and_leaves_nothing_to_do(provider: ProxmoxProvider) -> None:

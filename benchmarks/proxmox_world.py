@@ -1,0 +1,69 @@
+"""A Proxmox to be measured with: ``python -m benchmarks.proxmox_world FOLDER OWNED STRANGERS``.
+
+Writes FOLDER/homelab.yml and what it needs, has our own driver make its containers (stopped), says so in one line, and
+lives until its input ends. Each call then takes 10 ms before it is answered, as over a home's network to a busy node.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import yaml
+
+from provisioner.cli.effects import providers_of
+from provisioner.lab import open_lab
+from tests.lab.pve import Double, double
+from tests.lab.pve.world import World
+
+NAME = "bench"
+LATENCY_S = 0.01
+ROOM = 1 << 50
+"""Bytes of the storage: eleven hundred disks fit."""
+STRANGER = 2000
+"""The first number of those that are nobody's."""
+
+
+def main(folder: Path, owned: int, strangers: int) -> None:
+    """Make it, say so, and stay."""
+    world = World(nodes=1)
+    world.auth_delay_s = 0
+    world.storages["local-lvm"].total = ROOM
+    for number in range(strangers):
+        world.add_guest(STRANGER + number, "pve1", tags="somebody")
+    with double(world) as running:
+        _write(running, folder, owned)
+        _create(folder / "homelab.yml")
+        world.tell()
+        world.latency_s = LATENCY_S
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def _write(running: Double, folder: Path, owned: int) -> None:
+    secret = running.world.access.add_token("root@pam", "bench", privsep=False)
+    shutil.copy(running.ca, folder / "ca.pem")
+    secrets = folder / "secrets.env"
+    secrets.touch(mode=0o600)
+    secrets.write_text(f"token={secret}\n", encoding="ascii")
+    host = {"proxmox": running.url, "user": "root@pam", "ca": "ca.pem", "storage": "local-lvm"}
+    text = yaml.safe_dump({"name": NAME, "hosts": {"pve1": host}, "containers": {f"c{n}": {} for n in range(owned)}})
+    login = "token: { id: bench, secret: !secret token }"
+    (folder / "homelab.yml").write_text(
+        text.replace("user: root@pam", f"user: root@pam\n    {login}"), encoding="ascii"
+    )
+
+
+def _create(file: Path) -> None:
+    lab = open_lab(file)
+    (provider,) = providers_of(lab).values()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(provider.create, lab.fleet().instances))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,149 @@
+"""Ansible connection plugin: tasks run in a Proxmox container, by ``pct exec`` over Ansible's own ssh plugin.
+
+What is run, and its input, go over stdin, so that neither stands among the arguments of a process on the node. Imports
+of ours stand inside functions: an ejected lab brings its own copies (``provisioner.ejected``).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_text
+from ansible.plugins.connection import ssh
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.shell import Shell
+
+OPTIONS = r"""
+    options:
+      instance:
+          description: Name of the container, for messages.
+          default: inventory_hostname
+          vars:
+              - name: inventory_hostname
+              - name: provision_instance
+      vmid:
+          description: Number of the container.
+          type: integer
+          vars:
+              - name: provision_vmid
+      node_ssh:
+          description: Where its node is reached, C([USER@]HOST[:PORT]); root, or a user who may run pct.
+          vars:
+              - name: provision_ssh
+      node_ssh_config:
+          description: File that ssh reads instead of the user's own configuration.
+          vars:
+              - name: provision_ssh_config
+"""
+DOCUMENTATION = (
+    ssh.DOCUMENTATION.replace("name: ssh", "name: provision_proxmox", 1)
+    .replace("connect via SSH client binary", "Run tasks in a Proxmox container through pct exec on its node", 1)
+    .replace("\n    options:\n", OPTIONS, 1)
+)
+
+
+class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no type information
+    """One container, as root."""
+
+    transport = "provision_proxmox"
+    default_user = "root"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._node: Shell | None = None
+
+    def _connect(self) -> Connection:
+        if self._node is None:
+            # The name that Ansible compares with become_user when it decides who must own a copied file.
+            self._play_context.remote_user = self.default_user
+            self._node = self._opened()
+            self._connected = True
+        return self
+
+    def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
+        """Run ``cmd`` by a shell; a container or node that cannot be reached is unreachable, not failed."""
+        from provisioner.errors import ProvisionError
+        from provisioner.providers.proxmox.framing import Frame
+        from provisioner.providers.proxmox.pct import Call
+
+        del sudoable  # we are root already: nobody asks for a password
+        shell = self._ours()
+        call, frame = Call(self._vmid(), ["/bin/sh", "-c", to_text(cmd, errors="surrogate_or_strict")]), Frame()
+        try:
+            shell.open()
+            _, out, err = super().exec_command(frame.command(call.argv), call.head + (in_data or b""), sudoable=False)
+            outcome = frame.outcome(err)
+            code = shell.code(call.argv, outcome)
+        except ProvisionError as error:
+            raise AnsibleConnectionFailure(str(error)) from error
+        own = call.own_stderr(outcome.stderr)
+        if own is None:
+            said = to_text(outcome.stderr).strip() or "pct exec said nothing."
+            raise AnsibleConnectionFailure(f"Unable to reach container {self.get_option('instance')}\n{said}")
+        return code, out, own
+
+    def put_file(self, in_path: str, out_path: str) -> None:
+        """Copy a file into the container, streamed; one that did not arrive whole is an error."""
+        from provisioner.errors import ProvisionError
+        from provisioner.providers.proxmox import inside
+
+        source, name = Path(to_text(in_path)), str(self.get_option("instance"))
+        try:
+            inside.push(self._ours(), self._vmid(), source, to_text(out_path), name=name)
+        except (ProvisionError, OSError) as error:
+            raise AnsibleError(str(error)) from error
+
+    def fetch_file(self, in_path: str, out_path: str) -> None:
+        """Copy a file out of the container, streamed; one that is missing is an error."""
+        from provisioner.errors import ProvisionError
+        from provisioner.providers.proxmox import inside
+
+        target, name = Path(to_text(out_path)), str(self.get_option("instance"))
+        try:
+            inside.pull(self._ours(), self._vmid(), to_text(in_path), target, name=name)
+        except (ProvisionError, OSError) as error:
+            raise AnsibleError(str(error)) from error
+
+    def reset(self) -> None:
+        """Forget nothing: each command begins anew, and the connection to the node is no container's own."""
+
+    def close(self) -> None:
+        """Forget the node; its connection ends by itself when nobody has used it for a minute."""
+        self._node = None
+        super().close()
+
+    def _opened(self) -> Shell:
+        """The node, and Ansible's own options such that it uses the connection that we share."""
+        import shlex
+
+        from provisioner.errors import ProvisionError
+        from provisioner.providers.proxmox.access import Access
+        from provisioner.providers.proxmox.shell import Shell
+
+        config = self.get_option("node_ssh_config")
+        shell = Shell(Access("", "", ssh=self.get_option("node_ssh"), ssh_config=Path(config) if config else None))
+        try:
+            chosen = {"host": shell.destination.login, "ssh_args": shlex.join(shell.options())}
+        except ProvisionError as error:
+            raise AnsibleConnectionFailure(str(error)) from error
+        for option, value in {**chosen, "port": None, "remote_user": None, "host_key_checking": True}.items():
+            self.set_option(option, value)
+        return shell
+
+    def _ours(self) -> Shell:
+        self._connect()
+        if self._node is None:
+            raise AnsibleError("the connection was closed while it was used")
+        return self._node
+
+    def _vmid(self) -> int:
+        vmid = self.get_option("vmid")
+        if vmid is None:
+            name = self.get_option("instance")
+            raise AnsibleConnectionFailure(
+                f"Unable to reach container {name}\nNobody has said its number (provision_vmid)."
+            )
+        return int(vmid)

@@ -1,0 +1,92 @@
+"""The texts of an ejected folder that are no data: its configuration of Ansible and its README."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CONFIGURATION = """\
+[defaults]
+inventory = hosts.yml
+roles_path = roles
+library = library
+connection_plugins = connection_plugins
+gathering = explicit
+forks = 10
+retry_files_enabled = False
+
+[connection]
+pipelining = True
+"""
+
+_REACHED = {
+    "provision_incus": "`provision_incus` speaks to the socket of Incus on this machine; you have to be in its group "
+    "(`incus-admin`). With the program `incus` and the collection community.general, `ansible_connection: "
+    "community.general.incus` does the same.",
+    "provision_proxmox": "`provision_proxmox` runs `pct exec` on the node over ssh; you need a key for it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a README tells of; ``variables`` of the environment give secrets (True: to ``containers.yml`` only)."""
+
+    lab: str
+    variables: Mapping[str, bool]
+    plugins: Sequence[str]
+    playbooks: Sequence[str]
+
+
+def readme(about: About) -> str:
+    """The README: the three commands, then what lies where and what is needed."""
+    lab, variables = about.lab, about.variables
+    needed = [name for name, is_for_making in variables.items() if not is_for_making]
+    export = f"export {' '.join(f'{name}=…' for name in needed)}" if needed else ": # no secret is needed"
+    reached = "\n".join(f"* {_REACHED[name]}" for name in about.plugins if name in _REACHED)
+    making = ", ".join(f"`{name}`" for name, is_for_making in variables.items() if is_for_making)
+    proofs = " `ansible-playbook verify.yml` only proves;" if "verify.yml" in about.playbooks else ""
+    playbooks = ", ".join(f"`{name}`" for name in about.playbooks if name != "containers.yml")
+    secrets = f" It needs {making}, too." if making else ""
+    return f"""\
+# {lab}
+
+Ansible that configures the containers of the lab `{lab}` and proves that they work. It was written by
+`provision eject` and needs `ansible-core` and nothing else: no collection, and not provision.
+
+```sh
+python3 -m venv .venv && .venv/bin/pip install --requirement requirements.txt
+{export}
+.venv/bin/ansible-playbook site.yml
+```
+
+A second run changes nothing.{proofs} `--limit NAME` takes one container.
+
+| here | what |
+|---|---|
+| `hosts.yml`, `host_vars/`, `group_vars/` | the containers, how they are reached, and every option of their services |
+| {playbooks} | the plays |
+| `roles/` | copies of the roles, each with its options in `README.md` |
+| `library/`, `connection_plugins/`, `python/` | modules of the roles; the way into the containers |
+| `containers.yml` | makes the containers themselves; see below |
+
+## Secrets
+
+No value is in this folder. Each is looked up in a variable of the environment; one that is not set is an error of the
+task that needs it.{_listed(needed)}
+
+## How the containers are reached
+
+{reached or "* by `ansible_connection` in `hosts.yml`."}
+
+## What stays provision's
+
+* `containers.yml` (role `container`) makes, changes and starts the containers. It alone runs provision's own code:
+  install the package into the same virtual environment first.{secrets}
+* Programs and models that are mounted read-only (`/opt/…`, `/srv/models`) are built and stored by `provision up`. They
+  are on the hosts as long as nobody deletes their volumes; `container_devices` names them.
+* The containers bear the mark of the lab `{lab}`: `provision` goes on managing them where its file is used again.
+"""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "\n" + "".join(f"\n* `{name}`" for name in names) if names else ""

@@ -1,0 +1,51 @@
+"""What a connection plugin of ours imports of this package, and how its copy finds it in an ejected folder. Pure."""
+
+from __future__ import annotations
+
+SUPPORT = {
+    "provision_incus": (
+        "errors",
+        "state",
+        "providers/incus/client",
+        "providers/incus/execute",
+        "providers/incus/failures",
+        "providers/incus/files",
+        "providers/incus/host",
+        "providers/incus/inside",
+        "providers/incus/translate",
+        "providers/incus/websocket",
+        "providers/incus/wire",
+    ),
+    "provision_proxmox": (
+        "errors",
+        "state",
+        "providers/proxmox/access",
+        "providers/proxmox/framing",
+        "providers/proxmox/inside",
+        "providers/proxmox/pct",
+        "providers/proxmox/shell",
+        "providers/proxmox/ssh_failures",
+        "providers/proxmox/ssh_socket",
+    ),
+}
+"""By plugin, the modules below ``provisioner``; a test runs each plugin with these alone."""
+
+FOLDER = "python"
+_TAIL = f"""
+
+# Ejected: what this plugin imports lies beside it.
+import sys  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "{FOLDER}"))
+"""
+
+
+def plugin_text(text: str) -> str:
+    """The text of a plugin that finds its imports, which stand inside functions, in the folder beside it."""
+    return text.rstrip("\n") + "\n" + _TAIL
+
+
+def packages_of(modules: tuple[str, ...]) -> set[str]:
+    """The folders that need an ``__init__.py``, each below ``FOLDER``."""
+    parts = [("provisioner", *module.split("/")[:-1]) for module in modules]
+    return {"/".join(one[: size + 1]) for one in parts for size in range(len(one))}

@@ -1,0 +1,128 @@
+"""The verb ``eject``: a folder of plain Ansible that configures the lab without this program; whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from provisioner import paths
+from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
+from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
+from provisioner.errors import PreflightError, ProvisionError
+from provisioner.lab import Lab
+from provisioner.providers.base import Provider
+from provisioner.resolve import hosts_of
+from provisioner.resolve.written import host_variables, role_variables
+from provisioner.runner import ansible_version
+from provisioner.state import Instance
+from provisioner.workflow.surveying import observe
+
+PLAYBOOKS = ("site.yml", "verify.yml", "containers.yml")
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def eject(lab: Lab, providers: Mapping[str, Provider], folder: Path) -> tuple[str, ...]:
+    """Write the folder, and give the names of its files; raises ``PreflightError`` when there is anything in it.
+
+    Hosts are looked at, for their architecture and for how their containers are reached; nothing is changed there.
+    """
+    _require_room(folder)
+    source = _source(lab, providers)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.resolve().parent) as private:
+            made = Path(private) / "lab"
+            made.mkdir()
+            _write(made, source)
+            _copy(made, source)
+            names = tuple(sorted(str(one.relative_to(made)) for one in made.rglob("*") if one.is_file()))
+            _move(made, folder)
+    except OSError as error:
+        raise ProvisionError(f"Unable to write {folder}", details=str(error)) from error
+    return names
+
+
+def _require_room(folder: Path) -> None:
+    what = f"Unable to write {folder}"
+    if folder.exists() and not folder.is_dir():
+        raise PreflightError(f"{what}: it is a file", resolution="Name a folder that is empty, or not there yet.")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise PreflightError(f"{what}: there is something in it", resolution="Name an empty folder, or a new one.")
+    if not folder.resolve().parent.is_dir():
+        raise PreflightError(f"{what}: {folder.parent} is no folder", resolution=f"Run: mkdir -p {folder.parent}")
+
+
+def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
+    actual = observe(lab.name, providers, detailed=False)
+    fleet = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
+    _require_there(fleet.instances, actual.instances)
+    boxes = [
+        Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.spec))
+        for one in fleet.instances
+    ]
+    used = {one.host for one in fleet.instances}
+    hosts = {name: host_variables(host) for name, host in hosts_of(lab.spec).items() if name in used}
+    plays = {name: (paths.playbooks() / name).read_text(encoding="utf-8") for name in PLAYBOOKS}
+    return Source(lab.name, boxes, hosts, plays, ansible_version())
+
+
+def _require_there(wanted: tuple[Instance, ...], there: tuple[Instance, ...]) -> None:
+    missing = {one.name for one in wanted} - {one.name for one in there}
+    if missing:
+        raise PreflightError(
+            f"Unable to eject container {', '.join(sorted(missing))}: it is not there",
+            details="What is ejected configures containers; it does not make what is mounted in them.",
+            resolution="Run: provision up",
+        )
+
+
+def _write(made: Path, source: Source) -> None:
+    for name, text in ejected_texts(source).items():
+        target = made / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def _copy(made: Path, source: Source) -> None:
+    roles = roles_of(source.boxes)
+    for role in roles:
+        shutil.copytree(paths.roles() / role, made / "roles" / role, ignore=_LEFT_OUT)
+    tasks = "\n".join(one.read_text(encoding="utf-8") for one in (made / "roles").glob("*/*/*.yml"))
+    for module in (paths.plugins() / "modules").glob("*.py"):
+        if f"{module.stem}:" in tasks:
+            _copy_file(module, made / "library" / module.name)
+    for name in connection_plugins(source.boxes):
+        plugin = paths.plugins() / "connection" / f"{name}.py"
+        if plugin.is_file():
+            _copy_plugin(plugin, made)
+
+
+def _copy_plugin(plugin: Path, made: Path) -> None:
+    target = made / "connection_plugins" / plugin.name
+    modules = SUPPORT.get(plugin.stem, ())
+    _copy_file(plugin, target)
+    if modules:
+        target.write_text(plugin_text(plugin.read_text(encoding="utf-8")), encoding="utf-8")
+    for module in modules:
+        _copy_file(paths.PACKAGE / f"{module}.py", made / FOLDER / "provisioner" / f"{module}.py")
+    for package in packages_of(modules):
+        (made / FOLDER / package / "__init__.py").touch()
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Give it its name; into a folder that is there, one thing after the other, and back when that fails."""
+    if not folder.exists():
+        made.rename(folder.resolve())
+        return
+    with ExitStack() as undo:
+        for one in sorted(made.iterdir()):
+            there = one.rename(folder.resolve() / one.name)
+            undo.callback(there.rename, one)
+        undo.pop_all()

@@ -1,0 +1,122 @@
+"""The verb ``import``: a container that is there, as the file would write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from provisioner.errors import InputError, PreflightError, ProviderError
+from provisioner.lab import Lab
+from provisioner.plan import Change, differences
+from provisioner.providers.base import Provider
+from provisioner.resolve.rules import RESERVED_PREFIX
+from provisioner.resolve.written import wanted_of, written_container
+from provisioner.spec.fields import LABEL
+from provisioner.state import Instance, Status
+from provisioner.workflow.surveying import observe
+
+OS_RELEASE = ["cat", "/etc/os-release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A container as the file writes it.
+
+    ``changes``: what ``up`` would change all the same, as (there, file); ``notes``: what else should be known.
+    """
+
+    name: str
+    written: Mapping[str, Any]
+    changes: Mapping[str, tuple[Any, Any]]
+    notes: tuple[str, ...] = ()
+
+
+def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imported:
+    """The container ``HOST/NAME`` as the lab's file would write it; nothing is touched.
+
+    Raises ``InputError`` for a host that is not in the file, ``PreflightError`` for a container that cannot be had.
+    """
+    host, _, wanted = reference.partition("/")
+    if host not in providers or not wanted:
+        raise InputError(
+            f"Unable to import {reference}: name a host of {lab.loaded.path} and a container on it",
+            resolution=f"Write HOST/NAME. Hosts of this file: {', '.join(providers)}",
+        )
+    provider = providers[host]
+    there = _existing(provider, lab.name, wanted)
+    _refuse_name(there.name)
+    is_ours = there.lab == lab.name
+    notes = [] if is_ours else _reviewed(there, lab.name, provider)
+    there, told = _with_image(there, provider)
+    written = written_container(there, lab.spec, adopt=not is_ours)
+    made = wanted_of(there.name, written, lab.spec, lab.catalog)
+    if is_ours:
+        notes.append("It bears this lab's mark already.")
+    if there.name in lab.spec.containers:
+        notes.append("The file has a container of this name already: put what is new here into its block.")
+    obstacle = provider.snapshot_obstacle(there)
+    if obstacle:
+        notes.append(f"No snapshot holds all of it: {obstacle}.")
+    changes = differences(replace(there, image=made.image), made)
+    return Imported(there.name, written, changes, (*notes, *told))
+
+
+def _existing(provider: Provider, lab: str, wanted: str) -> Instance:
+    there = provider.read(wanted)
+    what = f"Unable to import container {wanted} of host {provider.host}"
+    if there is None:
+        names = observe(lab, {provider.host: provider}, detailed=False)
+        known = sorted({*names.hosts[provider.host].strangers, *(one.name for one in names.instances)})
+        raise PreflightError(f"{what}: there is none", resolution=f"Containers there: {', '.join(known) or 'none'}")
+    if there.lab not in ("", lab):
+        raise PreflightError(
+            f"{what}: it bears the mark of lab {there.lab}",
+            resolution=f"Only the file of lab {there.lab} can name it; provision never takes over another lab's.",
+        )
+    return there
+
+
+def _refuse_name(name: str) -> None:
+    if not re.fullmatch(LABEL, name) or name.startswith(RESERVED_PREFIX):
+        raise PreflightError(
+            f"Unable to import container {name}: a file cannot name it so",
+            details="A name has letters, digits and dashes, begins with a letter, ends with a letter or digit; "
+            f'those that begin with "{RESERVED_PREFIX}" are provision\'s own.',
+            resolution="Rename it on its host first.",
+        )
+
+
+def _reviewed(there: Instance, lab: str, provider: Provider) -> list[str]:
+    """What its host says of its adoption; what would be refused is told, too: the block is right all the same."""
+    adoption = Change("adopt", there.name, there, replace(there, lab=lab), "it is imported")
+    try:
+        return list(provider.review([adoption]))
+    except PreflightError as error:
+        return [f"up would refuse it: {' '.join(str(error).split())}"]
+
+
+def _with_image(there: Instance, provider: Provider) -> tuple[Instance, tuple[str, ...]]:
+    """The same with the distribution that runs in it, where its host does not know what it was made of."""
+    if there.image:
+        return there, ()
+    why = "it does not run"
+    if there.status is Status.RUNNING:
+        try:
+            found = provider.execute(there.name, OS_RELEASE)
+        except (ProviderError, PreflightError) as error:
+            why = error.message
+        else:
+            image = distribution(found.stdout.decode(errors="replace"))
+            if image:
+                return replace(there, image=image), ()
+            why = "it does not say which distribution it is"
+    return there, (f"Its image is not known ({' '.join(why.split())}): write image, such as debian/12.",)
+
+
+def distribution(os_release: str) -> str:
+    """The image's name of the distribution that ``/etc/os-release`` tells of: "debian/12"; "" when it does not."""
+    words = dict(line.partition("=")[::2] for line in os_release.splitlines())
+    name, version = (words.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID"))
+    return f"{name}/{version}" if name and version else ""

@@ -1,0 +1,76 @@
+"""Role ``container`` as Ansible runs it, on a double of Proxmox VE: check mode, diff, and no secret in what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.ansible_environment import ansible_environment
+from tests.lab.pve import Double
+from tests.lab.pve.fixture import pve
+
+__all__ = ["pve"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "PROVISION_SECRET_PVE_TOKEN"
+
+
+@pytest.fixture
+def inventory(pve: Double, tmp_path: Path) -> Path:
+    """Two containers of one node, as an ejected lab would write them."""
+    lookup = f"{{{{ lookup('ansible.builtin.env', '{SECRET}') }}}}"
+    page = {
+        "proxmox": pve.url,
+        "user": "root@pam",
+        "token": {"id": "ci", "secret": lookup},
+        "ca": str(pve.ca),
+        "bridge": "vmbr0",
+    }
+    web = {"container_memory": "1GiB", "container_proxmox": {"vmid": 150, "onboot": False}}
+    variables = {"container_lab": "role", "container_host": page, "container_image": "debian/12"}
+    file = tmp_path / "hosts.yml"
+    file.write_text(yaml.safe_dump({"all": {"children": {"containers": {"hosts": {"web": web}, "vars": variables}}}}))
+    return file
+
+
+def play(inventory: Path, secret: str, *arguments: str) -> str:
+    """What ``ansible-playbook`` says of ``containers.yml``."""
+    program, playbook = Path(sys.executable).parent / "ansible-playbook", ROOT / "playbooks/containers.yml"
+    command: list[str | Path] = [program, playbook, "-i", inventory, *arguments]
+    done = subprocess.run(
+        command,
+        env=os.environ | ansible_environment(ROOT) | {SECRET: secret},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert secret not in said
+    assert done.returncode == 0, said
+    return said
+
+
+def test_the_role_makes_a_container_of_proxmox_and_deletes_it(pve: Double, inventory: Path) -> None:
+    secret = pve.world.access.add_token("root@pam", "ci", privsep=False)
+    planned = play(inventory, secret, "--check", "--diff")
+    assert "changed=1" in planned
+    assert "+vmid: 150" in planned
+    assert pve.world.guests == {}, "check mode changes nothing"
+    assert "changed=1" in play(inventory, secret, "-vvv")
+    assert pve.world.guests[150].config["memory"] == "1024"
+    assert "changed=0" in play(inventory, secret)
+    assert "changed=1" in play(inventory, secret, "-e", "container_state=absent")
+    assert pve.world.guests == {}
+
+
+def test_a_wrong_secret_is_refused_and_not_said(pve: Double, inventory: Path) -> None:
+    with pytest.raises(AssertionError, match="Unable to use Proxmox VE") as caught:
+        play(inventory, "canary-00000000-wrong")
+    assert "canary" not in str(caught.value)
+    assert pve.world.guests == {}

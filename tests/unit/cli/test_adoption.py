@@ -1,0 +1,116 @@
+"""``adopt: true``: a container that somebody made by hand is marked, kept as a snapshot, configured, and then free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provisioner.providers.fake import Container
+from provisioner.state import Instance, Status
+from tests.unit.cli.conftest import World
+
+FILE = """\
+name: homelab
+hosts:
+  box: { incus: local }
+models:
+  tiny: { source: "builtin:tiny", context: 4096 }
+containers:
+  llama:
+    adopt: true
+    services:
+      llama_cpp: { model: tiny, api_key: !secret engine_key }
+"""
+BY_HAND = Instance(
+    "llama", "box", "", "", cpu=2, memory=2 * 2**30, disk=10 * 2**30, status=Status.RUNNING, address="192.0.2.9"
+)
+
+
+@pytest.fixture
+def world_by_hand(world: World, lab: Path) -> World:
+    """A host with a container that somebody made, and a file that takes it over."""
+    lab.write_text(FILE)
+    world.host.containers["llama"] = Container(BY_HAND, files={"/root/precious": b"1"})
+    return world
+
+
+def plain(text: str) -> str:
+    return FILE.replace("    adopt: true\n", text)
+
+
+def test_it_is_planned_in_words(world_by_hand: World) -> None:
+    answer = world_by_hand.command("plan")
+    assert answer.code == 0, answer.err
+    assert "container llama will be adopted: from then on it is this lab's (the file says adopt)" in answer.out
+    assert world_by_hand.host.containers["llama"].instance == BY_HAND
+
+
+def test_it_is_marked_kept_and_configured_and_the_second_run_is_free(world_by_hand: World) -> None:
+    answer = world_by_hand.command("up", "--yes")
+    assert answer.code == 0, answer.err
+    box = world_by_hand.host.containers["llama"]
+    assert (box.instance.lab, box.instance.image) == ("homelab", "debian/12")
+    assert box.files["/root/precious"] == b"1"
+    assert [one.name for one in box.instance.snapshots] == ["provision-1-unproved"]
+    assert box.states["provision-1-unproved"].instance.lab == "homelab", "so that one can go back to it"
+    assert ("site.yml", ["containers/llama", "service_llama_cpp/llama"]) in world_by_hand.played
+    world_by_hand.played.clear()
+    again = world_by_hand.command("up", "--json")
+    assert again.code == 0
+    assert again.of("planned_change") == []
+    assert world_by_hand.played == []
+
+
+def test_one_that_is_stopped_is_started(world_by_hand: World) -> None:
+    box = world_by_hand.host.containers["llama"]
+    box.instance = replace(box.instance, status=Status.STOPPED, address=None)
+    answer = world_by_hand.command("up", "--yes", "--json")
+    assert answer.code == 0, answer.out
+    assert {(one["target"], one["action"]) for one in answer.of("planned_change")} >= {
+        ("llama", "adopt"),
+        ("llama", "start"),
+    }
+    assert box.instance.status is Status.RUNNING
+    assert answer.of("summary")[0]["counts"]["adopt"] == 1
+
+
+def test_without_the_word_the_name_is_taken(world_by_hand: World, lab: Path) -> None:
+    lab.write_text(plain(""))
+    answer = world_by_hand.command("up", "--yes")
+    assert answer.code == 4
+    assert "the name is taken" in answer.err
+    assert world_by_hand.host.containers["llama"].instance == BY_HAND
+
+
+def test_one_of_another_lab_is_never_adopted(world_by_hand: World) -> None:
+    theirs = replace(BY_HAND, lab="other")
+    world_by_hand.host.containers["llama"].instance = theirs
+    answer = world_by_hand.command("up", "--yes")
+    assert answer.code == 4
+    assert "the name is taken" in answer.err
+    assert world_by_hand.host.containers["llama"].instance == theirs
+
+
+def test_where_there_is_none_it_is_created(world_by_hand: World) -> None:
+    del world_by_hand.host.containers["llama"]
+    answer = world_by_hand.command("up", "--yes", "--json")
+    assert answer.code == 0, answer.out
+    assert ("llama", "create") in {(one["target"], one["action"]) for one in answer.of("planned_change")}
+
+
+def test_what_cannot_be_kept_is_refused_before_the_mark_is_put_on(world_by_hand: World) -> None:
+    world_by_hand.host.obstacles["llama"] = "/srv is mounted writable"
+    answer = world_by_hand.command("up", "--yes")
+    assert answer.code == 4
+    assert "/srv is mounted writable" in answer.err
+    assert world_by_hand.host.containers["llama"].instance == BY_HAND
+
+
+def test_it_is_never_replaced_by_a_yes(world_by_hand: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("adopt: true", "adopt: true\n    disk: 5GiB"))
+    answer = world_by_hand.command("up", "--yes")
+    assert answer.code == 4
+    assert world_by_hand.host.containers["llama"].instance == BY_HAND
+    assert "llama" in answer.err

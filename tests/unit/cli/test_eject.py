@@ -1,0 +1,136 @@
+"""``eject``: a whole folder or none, without the value of any secret."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
+
+
+@pytest.fixture
+def lab_there(world: World) -> World:
+    assert world.command("up", "--yes").code == 0
+    return world
+
+
+def files(folder: Path) -> set[str]:
+    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+
+
+def test_the_folder_is_whole(lab_there: World, tmp_path: Path) -> None:
+    answer = lab_there.command("eject", "out")
+    assert answer.code == 0, answer.err
+    assert "out/README.md says how to run it" in answer.out
+    made = files(tmp_path / "out")
+    wanted = {"ansible.cfg", "hosts.yml", "site.yml", "verify.yml", "containers.yml", "README.md", "requirements.txt"}
+    assert wanted | {"host_vars/llama.yml", "host_vars/gateway.yml"} <= made
+    assert {one.split("/")[1] for one in made if one.startswith("roles/")} == {
+        "base",
+        "container",
+        "litellm",
+        "llama_cpp",
+    }
+    assert {one for one in made if one.startswith("library/")} >= {
+        "library/provision_unit.py",
+        "library/provision_container.py",
+    }
+    assert not [one for one in made if "__pycache__" in one]
+    plays = yaml.safe_load((tmp_path / "out/site.yml").read_text())
+    assert [play["hosts"] for play in plays] == ["containers", "service_llama_cpp", "service_litellm"]
+    variables = yaml.safe_load((tmp_path / "out/host_vars/llama.yml").read_text())
+    assert variables["container_memory"] == "2GiB"
+    assert [one["path"] for one in variables["container_devices"]] == ["/opt/llama_cpp", "/srv/models/tiny"]
+
+
+def test_no_value_of_a_secret_is_in_it(lab_there: World, tmp_path: Path) -> None:
+    assert lab_there.command("eject", "out").code == 0
+    texts = [(tmp_path / "out" / one).read_bytes() for one in files(tmp_path / "out")]
+    assert not [text for text in texts if ENGINE_KEY.encode() in text or GATEWAY_KEY.encode() in text]
+    assert any(b"PROVISION_SECRET_GATEWAY_KEY" in text for text in texts)
+
+
+def test_no_secret_needs_a_value(lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ENGINE_KEY", "GATEWAY_KEY"):
+        monkeypatch.delenv(f"PROVISION_SECRET_{name}")
+    assert lab_there.command("eject", "out").code == 0
+    assert (tmp_path / "out/hosts.yml").exists()
+
+
+def test_an_empty_folder_is_filled(lab_there: World, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    before = folder.stat().st_ino
+    assert lab_there.command("eject", "out").code == 0
+    assert (folder / "site.yml").exists()
+    assert folder.stat().st_ino == before, "somebody may stand in it"
+
+
+def test_as_data(lab_there: World, tmp_path: Path) -> None:
+    (result,) = lab_there.command("eject", "out", "homelab.yml", "--json").of("result")
+    assert set(result["files"]) == files(tmp_path / "out")
+
+
+def test_what_is_there_is_never_touched(lab_there: World, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name, words in (("out", "there is something in it"), ("file", "it is a file"), ("no/out", "is no folder")):
+        answer = lab_there.command("eject", name)
+        assert answer.code == 4, name
+        assert words in answer.err
+    assert files(tmp_path / "out") == {"mine"}
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nothing_half_made_is_left(
+    lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    if is_there:
+        (tmp_path / "out").mkdir()
+    before = sorted(one.name for one in tmp_path.iterdir())
+    answer = lab_there.command("eject", "out")
+    assert answer.code == 1
+    assert "Unable to write out" in answer.err
+    assert sorted(one.name for one in tmp_path.iterdir()) == before
+    assert files(tmp_path / "out") == set()
+
+
+def test_what_was_moved_into_a_folder_goes_back_when_the_rest_cannot(
+    lab_there: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    rename = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if Path(target) == tmp_path / "out/roles":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    answer = lab_there.command("eject", "out")
+    assert answer.code == 1
+    assert "No space left on device" in answer.err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_container_that_is_not_there_cannot_be_ejected(world: World, tmp_path: Path, lab: Path) -> None:
+    answer = world.command("eject", "out")
+    assert answer.code == 4
+    assert "gateway, llama" in answer.err
+    assert not (tmp_path / "out").exists()
+    assert lab.read_text() == FILE
+
+
+def test_one_folder_is_named(world: World) -> None:
+    for arguments in ((), ("one", "two")):
+        answer = world.command("eject", *arguments)
+        assert answer.code == 64
+        assert "provision eject DIR" in answer.err

@@ -1,0 +1,210 @@
+"""``import``: print, paste, plan gives only ``adopt``; what no file can say is told above the block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.providers.fake import Container
+from provisioner.state import Execution, Instance, Status
+from tests.unit.cli.conftest import World
+
+INCUS = "name: homelab\nhosts:\n  box: { incus: local }\ncontainers:\n"
+PROXMOX = """\
+name: homelab
+hosts:
+  box:
+    proxmox: https://192.0.2.10:8006
+    user: root@pam
+    token: { id: provision, secret: !secret engine_key }
+    storage: local-lvm
+    pool: lab
+containers:
+"""
+BY_HAND = Instance("web", "box", "", "", cpu=2, memory=2**30, disk=8 * 2**30, status=Status.RUNNING)
+SETTINGS: dict[str, Any] = {
+    "vmid": 105,
+    "storage": "local-zfs",
+    "swap": 2**30,
+    "network": {
+        "bridge": "vmbr1",
+        "ip": "192.168.1.50/24",
+        "gateway": "192.168.1.1",
+        "vlan": 20,
+        "firewall": True,
+        "mac": "BC:24:11:00:00:01",
+    },
+    "features": ("fuse", "keyctl", "nesting"),
+    "devices": ({"path": "/dev/dri/renderD128", "mode": "0660", "uid": 0, "gid": 104},),
+    "mounts": ({"path": "/srv/data", "size": 5 * 2**30, "storage": "local-zfs", "backup": True},),
+    "unprivileged": True,
+    "onboot": False,
+    "order": 3,
+    "pool": "lab",
+    "tags": ("1e3", "web"),
+    "description": "mine: since 2019\n# not a comment",
+    "protection": True,
+}
+
+
+def put(world: World, one: Instance) -> None:
+    world.host.containers[one.name] = Container(one)
+
+
+def runs(os_release: str) -> Any:
+    def cat(_box: Container, _command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
+        return Execution(0, os_release.encode(), b"")
+
+    return cat
+
+
+@pytest.fixture
+def by_hand(world: World, lab: Path) -> World:
+    lab.write_text(INCUS + "  other: {}\n")
+    world.host.programs["cat"] = runs('PRETTY_NAME="Debian"\nVERSION_ID="12"\nID=debian\n')
+    put(world, BY_HAND)
+    return world
+
+
+def paste(world: World, lab: Path, head: str, reference: str) -> list[tuple[str, str]]:
+    """Print, paste, plan: the planned changes."""
+    printed = world.command("import", reference)
+    assert printed.code == 0, printed.err
+    lab.write_text(head + printed.out)
+    planned = world.command("plan", "--json")
+    assert planned.code == 0, planned.out
+    return [(one["target"], one["action"]) for one in planned.of("planned_change")]
+
+
+def test_the_block_can_be_pasted_and_only_adopts(by_hand: World, lab: Path) -> None:
+    printed = by_hand.command("import", "box/web")
+    assert printed.out == (
+        "  web:\n    host: box\n    image: debian/12\n    cpu: 2\n    memory: 1GiB\n    disk: 8GiB\n    adopt: true\n"
+    )
+    assert paste(by_hand, lab, INCUS, "box/web") == [("web", "adopt")]
+    assert by_hand.host.containers["web"].instance == BY_HAND, "nothing is touched"
+
+
+def test_a_container_of_proxmox_comes_with_what_only_proxmox_knows(by_hand: World, lab: Path) -> None:
+    lab.write_text(PROXMOX + "  other: {}\n")
+    put(by_hand, replace(BY_HAND, settings=SETTINGS))
+    written = yaml.safe_load(by_hand.command("import", "box/web").out)["web"]["proxmox"]
+    assert written["vmid"] == 105
+    assert written["network"]["ip"] == "192.168.1.50/24"
+    assert written["devices"] == [{"path": "/dev/dri/renderD128", "gid": 104}]
+    assert "unprivileged" not in written
+    assert "pool" not in written
+    assert paste(by_hand, lab, PROXMOX, "box/web") == [("web", "adopt")]
+
+
+def test_what_no_file_can_say_is_told_with_what_up_would_make_of_it(by_hand: World, lab: Path) -> None:
+    lab.write_text(PROXMOX + "  other: {}\n")
+    mounts = ({"path": "/mnt/nas", "source": "/tank"}, *SETTINGS["mounts"])
+    put(by_hand, replace(BY_HAND, settings={**SETTINGS, "features": ("mount=nfs",), "mounts": mounts, "pool": ""}))
+    answer = by_hand.command("import", "box/web")
+    comments = [line for line in answer.out.splitlines() if line.startswith("  #")]
+    assert [line.split(":")[0] for line in comments] == ["  # features", "  # mounts", "  # pool"]
+    assert "features: there it is mount=nfs; up would make it nesting" in comments[0]
+    assert "path=/mnt/nas" in comments[1]
+    assert yaml.safe_load(answer.out)["web"]["proxmox"]["mounts"][0]["path"] == "/srv/data"
+    assert paste(by_hand, lab, PROXMOX, "box/web") == [("web", "adopt"), ("web", "update")]
+
+
+def test_sizes_of_any_number_of_bytes_come_back(by_hand: World, lab: Path) -> None:
+    put(by_hand, replace(BY_HAND, memory=10**9, disk=10**10))
+    assert "memory: 976562.5KiB" in by_hand.command("import", "box/web").out
+    assert paste(by_hand, lab, INCUS, "box/web") == [("web", "adopt")]
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        (replace(BY_HAND, status=Status.STOPPED), "it does not run"),
+        (BY_HAND, "it does not say which distribution it is"),
+    ],
+)
+def test_an_image_that_nobody_knows_is_to_be_filled_in(by_hand: World, lab: Path, there: Instance, why: str) -> None:
+    by_hand.host.programs["cat"] = runs("ID=nixos\n")
+    put(by_hand, there)
+    answer = by_hand.command("import", "box/web")
+    assert f"# Its image is not known ({why}): write image, such as debian/12." in answer.out
+    assert "image:" not in answer.out.replace("# Its image", "")
+    assert ("web", "adopt") in paste(by_hand, lab, INCUS, "box/web")
+
+
+def test_one_in_which_nothing_can_be_run_is_printed_all_the_same(by_hand: World) -> None:
+    del by_hand.host.programs["cat"]
+    answer = by_hand.command("import", "box/web")
+    assert answer.code == 0
+    assert "# Its image is not known" in answer.out
+
+
+def test_as_data(by_hand: World) -> None:
+    (result,) = by_hand.command("import", "box/web", "--json").of("result")
+    assert result["name"] == "web"
+    assert result["container"]["adopt"] is True
+    assert result["container"]["memory"] == "1GiB"
+    assert result["changes"] == {}
+    assert yaml.safe_load(result["yaml"]) == {"web": result["container"]}
+
+
+def test_one_of_this_lab_needs_no_adoption(by_hand: World, lab: Path) -> None:
+    put(by_hand, replace(BY_HAND, lab="homelab", image="debian/12"))
+    answer = by_hand.command("import", "box/web")
+    assert "# It bears this lab's mark already." in answer.out
+    assert "adopt" not in answer.out
+    assert paste(by_hand, lab, INCUS, "box/web") == [("web/base", "configure")], "it was never configured by us"
+
+
+def test_a_name_of_the_file_is_told(by_hand: World, lab: Path) -> None:
+    lab.write_text(INCUS + "  web: {}\n")
+    assert "# The file has a container of this name already" in by_hand.command("import", "box/web").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("box/nosuch",), 4, "Containers there: web"),
+        (("pve9/web",), 64, "Hosts of this file: box"),
+        (("web",), 64, "Write HOST/NAME"),
+        ((), 64, "provision import HOST/NAME"),
+        (("box/web", "box/other"), 64, "provision import HOST/NAME"),
+    ],
+)
+def test_what_is_not_there_is_refused(by_hand: World, arguments: Sequence[str], code: int, words: str) -> None:
+    answer = by_hand.command("import", *arguments)
+    assert answer.code == code
+    assert words in answer.err
+
+
+def test_one_of_another_lab_is_refused(by_hand: World) -> None:
+    put(by_hand, replace(BY_HAND, lab="other"))
+    answer = by_hand.command("import", "box/web")
+    assert answer.code == 4
+    assert "it bears the mark of lab other" in answer.err
+
+
+@pytest.mark.parametrize("name", ["web.lan", "9web", "provision-web", "web\n# x"])
+def test_a_name_that_no_file_can_have_is_refused(by_hand: World, name: str) -> None:
+    put(by_hand, replace(BY_HAND, name=name))
+    answer = by_hand.command("import", f"box/{name}")
+    assert answer.code == 4
+    assert "Rename it on its host first" in answer.err
+    assert answer.out == ""
+
+
+def test_hosts_are_completed(lab: Path) -> None:
+    import click
+
+    from provisioner.cli.importing import import_
+    from provisioner.cli.options import complete_hosts
+
+    context = click.Context(import_)
+    assert [one.value for one in complete_hosts(context, import_.params[0], "b")][:1] == ["box/"]
+    lab.write_text("name: x\ncontainers: {}\n")
+    assert [one.value for one in complete_hosts(context, import_.params[0], "")][:1] == ["local/"]

@@ -1,0 +1,81 @@
+"""The way back from what a host says to the file's words: what was written is what is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.resolve.proxmox import settings_of, written_form
+from provisioner.resolve.written import written_container
+from provisioner.sizes import parse_size, written_size
+from provisioner.spec import Container, IncusHost, ProxmoxContainer, ProxmoxHost, Spec
+from provisioner.state import Instance, Secret
+
+PLAIN: dict[str, Any] = {"proxmox": "https://192.0.2.1:8006", "user": "root@pam", "password": Secret("p", "x")}
+HOSTS = [
+    ProxmoxHost.model_validate(PLAIN),
+    ProxmoxHost.model_validate({**PLAIN, "storage": "local-lvm", "pool": "lab", "bridge": "vmbr9"}),
+]
+BLOCKS: list[dict[str, Any]] = [
+    {},
+    {"vmid": 105, "swap": "1536MiB", "order": 2},
+    {"storage": "tank", "pool": "other", "tags": ["b", "a"], "description": "two\nlines", "protection": True},
+    {"network": {"ip": "none"}},
+    {"network": {"bridge": "vmbr3", "vlan": 7, "firewall": True, "mac": "BC:24:11:00:00:01"}},
+    {"network": {"ip": "10.0.0.2/24", "gateway": "10.0.0.1", "ip6": "fd00::2/64", "gateway6": "fd00::1"}},
+    {"features": ["keyctl", "fuse"], "unprivileged": False, "onboot": False},
+    {"devices": [{"path": "/dev/kfd", "mode": "0666"}, {"path": "/dev/dri/card0", "uid": 7, "gid": 44}]},
+    {"mounts": [{"path": "/srv/b", "size": "3GiB", "storage": "tank"}, {"path": "/srv/a", "size": "1GiB"}]},
+    {"mounts": [{"path": "/srv/b", "size": "3GiB", "backup": True}]},
+]
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=["plain", "with its own storage, pool and bridge"])
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: ", ".join(block) or "nothing")
+def test_settings_come_back_from_their_written_form(block: dict[str, Any], host: ProxmoxHost) -> None:
+    settings = settings_of(host, ProxmoxContainer.model_validate(block))
+    written = written_form(settings, host)
+    assert settings_of(host, ProxmoxContainer.model_validate(written)) == settings
+    assert set(written) <= set(block), "only what differs from the defaults"
+
+
+def test_the_number_and_the_storage_of_one_that_is_there_are_written() -> None:
+    seen = {**settings_of(HOSTS[1], None), "vmid": 101, "storage": "tank"}
+    assert written_form(seen, HOSTS[1]) == {"vmid": 101, "storage": "tank"}
+    assert written_form({**seen, "storage": "local-lvm"}, HOSTS[1]) == {"vmid": 101}
+
+
+@pytest.mark.parametrize("size", [1024, 2**30, 1536 * 2**20, 10**9, 10**10, 1500 * 2**10, 2**40])
+def test_a_size_is_read_as_it_was_written(size: int) -> None:
+    assert parse_size(written_size(size)) == size
+
+
+def test_a_size_without_an_exact_form_becomes_the_next_larger() -> None:
+    assert parse_size(written_size(10**9 + 1)) - 10**9 in range(1, 1025)
+
+
+def test_what_a_file_refuses_is_left_out_and_the_rest_is_valid() -> None:
+    spec = Spec.model_validate({"name": "x", "hosts": {"pve": HOSTS[0]}, "containers": {}})
+    settings = {
+        "swap": 0,
+        "network": {"bridge": "vmbr0", "ip": "dhcp", "firewall": False, "mtu": 9000, "vlan": 4},
+        "mounts": ({"path": "/mnt/nas"}, {"path": "/srv", "size": 2**30}),
+        "devices": ({"path": "/dev/kfd", "mode": "wrong", "uid": 0, "gid": 0},),
+    }
+    there = Instance("web", "pve", "", "bad image!", cpu=0, settings=settings)
+    written = written_container(there, spec, adopt=True)
+    assert written == {
+        "host": "pve",
+        "proxmox": {"swap": 0, "network": {"vlan": 4}, "mounts": [{"path": "/srv", "size": "1GiB"}]},
+        "adopt": True,
+    }
+    Container.model_validate(written)
+
+
+def test_an_incus_container_has_no_block_of_proxmox() -> None:
+    spec = Spec.model_validate({"name": "x", "hosts": {"box": IncusHost(incus="local")}, "containers": {}})
+    assert written_container(Instance("web", "box", "", "debian/12"), spec, adopt=False) == {
+        "host": "box",
+        "image": "debian/12",
+    }
