@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import BIN, ROOT, Cost, Row, cost, say
+from provisioner.cli.effects import SSH_CONFIG
 
 WORLDS = ((10, 1000), (50, 1000), (100, 1000), (100, 0))
 """Containers of the lab, and of strangers, on one node."""
@@ -38,7 +39,8 @@ def rows(_labs: Labs, rounds: int) -> list[Row]:
 
 
 def _planned(folder: Path, owned: int) -> Cost:
-    made = cost([str(BIN / "provision"), "plan", "--no-color"], {}, folder)
+    environment = {SSH_CONFIG: str(folder / "ssh_config")}
+    made = cost([str(BIN / "provision"), "plan", "--no-color"], environment, folder)
     if f"{owned} to start" not in made.output:
         raise RuntimeError(f"Unable to measure a plan: it is not of {owned} starts\n{made.output[-1000:]}")
     return made

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import yaml
 
-from provisioner.cli.effects import providers_of
+from provisioner.cli.effects import SSH_CONFIG, providers_of
 from provisioner.lab import open_lab
+from tests.lab.incus import Lab
 from tests.lab.pve import Double, double
+from tests.lab.pve.ssh_host import ssh_host
 from tests.lab.pve.world import World
 
 NAME = "bench"
@@ -34,8 +36,12 @@ def main(folder: Path, owned: int, strangers: int) -> None:
     world.storages["local-lvm"].total = ROOM
     for number in range(strangers):
         world.add_guest(STRANGER + number, "pve1", tags="somebody")
-    with double(world) as running:
-        _write(running, folder, owned)
+    (folder / "lab").mkdir()
+    (folder / "bin").mkdir()
+    # There is nothing to be run inside: what the driver asks a shell of the node for are the artifacts that lie there.
+    with double(world) as running, ssh_host(Lab(state=folder / "lab"), folder, folder / "bin") as ssh:
+        _write(running, folder, owned, ssh.destination)
+        os.environ[SSH_CONFIG] = str(ssh.config)
         _create(folder / "homelab.yml")
         world.tell()
         world.latency_s = LATENCY_S
@@ -44,13 +50,13 @@ def main(folder: Path, owned: int, strangers: int) -> None:
         sys.stdin.read()
 
 
-def _write(running: Double, folder: Path, owned: int) -> None:
+def _write(running: Double, folder: Path, owned: int, ssh: str) -> None:
     secret = running.world.access.add_token("root@pam", "bench", privsep=False)
     shutil.copy(running.ca, folder / "ca.pem")
     secrets = folder / "secrets.env"
     secrets.touch(mode=0o600)
     secrets.write_text(f"token={secret}\n", encoding="ascii")
-    host = {"proxmox": running.url, "user": "root@pam", "ca": "ca.pem", "storage": "local-lvm"}
+    host = {"proxmox": running.url, "user": "root@pam", "ca": "ca.pem", "storage": "local-lvm", "ssh": ssh}
     text = yaml.safe_dump({"name": NAME, "hosts": {"pve1": host}, "containers": {f"c{n}": {} for n in range(owned)}})
     login = "token: { id: bench, secret: !secret token }"
     (folder / "homelab.yml").write_text(

@@ -30,6 +30,6 @@ REGISTRY: Mapping[str, Callable[..., Provider]] = {"incus": _incus, "proxmox": _
 
 
 def provider_for(host: str, kind: str, **settings: Any) -> Provider:
-    """The provider of host ``host``, a host of ``kind`` ("incus", "proxmox", "fake"); ``settings``: that driver's own."""
+    """The provider of host ``host``, one of ``kind`` ("incus", "proxmox", "fake"); ``settings``: that driver's own."""
     driver: Provider = REGISTRY[kind](host, **settings)
     return driver

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -119,9 +120,10 @@ def _run(
         yield from chunks
 
     try:
-        done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s)
+        # In the container first: what has dropped its mark is found only while its ancestors are there.
+        ended = partial(kill, shell, call)
+        done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, before_kill=ended)
     except CommandTimeoutError as error:
-        kill(shell, call)
         raise ProviderError(what, details=error.details) from error
     own = call.own_stderr(done.stderr)
     if own is None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -41,9 +41,7 @@ OPTIONS = (
 
 
 class CommandTimeoutError(ProviderError):
-    """A command on the node took longer than it was allowed to; ``pid`` is its process group there."""
-
-    pid: int | None = None
+    """A command on the node took longer than it was allowed to."""
 
 
 class Shell:
@@ -100,11 +98,13 @@ class Shell:
         stdin: bytes | Iterable[bytes] = b"",
         stdout: IO[bytes] | None = None,
         timeout_s: float | None = None,
+        before_kill: Callable[[], None] = lambda: None,
     ) -> Execution:
         """Run ``argv`` on the node and give all of its output, its stdout into a file when one is given.
 
         A non-zero exit is no error. ``UnavailableError``: it did not begin; ``ProviderError``: how it ended is not
-        known, or the node has no such program; ``CommandTimeoutError``: we stopped waiting, and killed it.
+        known, or the node has no such program; ``CommandTimeoutError``: we stopped waiting, called ``before_kill``,
+        and killed it.
         """
         frame = Frame()
         try:
@@ -113,7 +113,10 @@ class Shell:
                 process = _Process(self.argv(frame.command(argv), "-T"), stdout or subprocess.PIPE)
                 out, err = process.communicate(stdin, timeout_s)
         except subprocess.TimeoutExpired as expired:
-            raise self._too_late(argv, frame.outcome(expired.stderr or b""), timeout_s) from expired
+            before_kill()
+            self.kill(frame.outcome(expired.stderr or b"").pid)
+            what = f"Unable to wait for {argv[0]} on {self.destination}"
+            raise CommandTimeoutError(what, details=f"It was killed after {timeout_s:.0f} s.") from expired
         outcome = frame.outcome(err)
         return Execution(self.code(argv, outcome), out, outcome.stderr)
 
@@ -135,13 +138,6 @@ class Shell:
         """Kill a command that was left to itself, by its process group on the node."""
         if pid is not None:
             self.run(["sh", "-c", 'kill -s KILL -- "-$1" 2>/dev/null; :', "sh", str(pid)], timeout_s=CONNECT_TIMEOUT_S)
-
-    def _too_late(self, argv: Sequence[str], outcome: Outcome, timeout_s: float | None) -> CommandTimeoutError:
-        what = f"Unable to wait for {argv[0]} on {self.destination}"
-        error = CommandTimeoutError(what, details=f"It was killed after {timeout_s:.0f} s.")
-        error.pid = outcome.pid
-        self.kill(outcome.pid)
-        return error
 
     def _connect(self) -> None:
         call = ["ssh", *self.options("yes"), "-N", "-f", "--", self.destination.login]
