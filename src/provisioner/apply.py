@@ -14,7 +14,7 @@ from time import monotonic
 
 from provisioner.errors import ProviderError, ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
-from provisioner.plan import AT_NEXT_START, Change, differences
+from provisioner.plan import Change, differences, needs_restart
 from provisioner.providers.base import Provider
 from provisioner.state import Instance, Status
 
@@ -117,7 +117,7 @@ def _update(change: Change, provider: Provider, run: _Run) -> Instance:
     wanted = _instance(change)
     made = provider.update(wanted)
     _compare(wanted, made)
-    if made.status is Status.RUNNING and AT_NEXT_START.intersection(change.attributes()):
+    if made.status is Status.RUNNING and needs_restart(change.attributes()):
         run.say(ApplyProgress(change.target, "restart"))
         provider.stop(wanted)
         return _start(change, provider, run)

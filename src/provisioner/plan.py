@@ -17,6 +17,8 @@ AS_MADE = frozenset({"host", "image", "vmid", "storage", "unprivileged"})
 """What is decided when a container is made: another one means another container."""
 AT_NEXT_START = frozenset({"nesting", "features"})
 """What a running container takes up when it is started again."""
+DETACHED_AT_NEXT_START = ("mounts", "host devices")
+"""Of these a running container takes up what is added, and lets go of the rest when it is started again."""
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 
@@ -36,6 +38,18 @@ def differences(before: Instance | None, after: Instance | None) -> dict[str, tu
         found = tuple(one.settings.get(name) if one else None for one in (before, after))
         pairs[setting_name(name)] = found  # type: ignore[assignment]
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def needs_restart(differing: Mapping[str, tuple[Any, Any]]) -> bool:
+    """Whether a running container takes up these differences only when it is started again."""
+
+    def parts(entries: Any) -> list[dict[str, Any]]:
+        # A disk grows while it is used.
+        return [{name: value for name, value in one.items() if name != "size"} for one in entries or ()]
+
+    pairs = [differing[name] for name in DETACHED_AT_NEXT_START if name in differing]
+    is_detached = any(one not in parts(after) for before, after in pairs for one in parts(before))
+    return is_detached or not AT_NEXT_START.isdisjoint(differing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +211,7 @@ def _instance_changes(after: Instance, before: Instance | None, inside: Inside, 
     if before is None:
         yield Change("create", after.name, None, after, "in the file, not on the host")
         return
-    differing = list(differences(before, after))
+    differing = differences(before, after)
     if after.name in wishes.replace:
         yield Change("replace", after.name, before, after, "its replacement was asked for")
         return
@@ -221,13 +235,13 @@ def _shrinks(before: Instance, after: Instance) -> bool:
     return after.disk is not None and before.disk is not None and after.disk < before.disk
 
 
-def _words(differing: list[str], before: Instance) -> str:
-    restart = AT_NEXT_START.intersection(differing) and before.status is Status.RUNNING
+def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
+    restart = before.status is Status.RUNNING and needs_restart(differing)
     return _differ(differing) + (": it is restarted" if restart else "")
 
 
-def _differ(names: list[str]) -> str:
-    many = len(names) > 1 or names == ["devices"]
+def _differ(names: Mapping[str, object]) -> str:
+    many = len(names) > 1 or list(names) in (["devices"], ["mounts"], ["host devices"], ["features"], ["tags"])
     return f"{', '.join(names)} {'differ' if many else 'differs'} from the file"
 
 

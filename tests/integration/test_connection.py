@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 
@@ -25,7 +26,7 @@ LARGE_BYTES = 3_000_000
 class Play:
     """Runs tasks in a container and gives what ansible-playbook said."""
 
-    def __init__(self, provider: IncusProvider, container: str, folder: Path) -> None:
+    def __init__(self, provider: Provider, container: str, folder: Path) -> None:
         variables = {**provider.connection_variables(container), "ansible_python_interpreter": "/usr/bin/python3"}
         self.inventory = folder / "hosts.yml"
         self.inventory.write_text(yaml.safe_dump({"all": {"hosts": {"web": variables}}}), encoding="utf-8")

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Protocol
 
 from provisioner import paths
-from provisioner.artifacts.cache import cached_file, is_intact, remember
+from provisioner.artifacts.cache import intact_copy, remember
 from provisioner.errors import ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.inventory import render_builders
@@ -58,8 +58,8 @@ def ensure_artifacts(
 
 
 def _imported(artifact: Artifact, provider: Provider, folder: Path, emit: Emit) -> bool:
-    file = cached_file(folder, artifact)
-    if not artifact.cacheable or not is_intact(file):
+    file = intact_copy(folder, artifact, provider) if artifact.cacheable else None
+    if file is None:
         return False
     emit(ApplyStart(artifact.name, "import"))
     started = monotonic()

@@ -10,9 +10,15 @@ from provisioner.providers.base import Provider
 from provisioner.state import Artifact
 
 
-def cached_file(folder: Path, artifact: Artifact) -> Path:
-    """Where the artifact's copy is, or would be."""
-    return folder / f"{artifact.volume}.tar"
+def cached_file(folder: Path, artifact: Artifact, form: str) -> Path:
+    """Where the artifact's copy of that form is, or would be."""
+    return folder / f"{artifact.volume}.{form}"
+
+
+def intact_copy(folder: Path, artifact: Artifact, provider: Provider) -> Path | None:
+    """A copy that the provider can import, or None."""
+    files = (cached_file(folder, artifact, form) for form in provider.forms)
+    return next((file for file in files if is_intact(file)), None)
 
 
 def is_intact(file: Path) -> bool:
@@ -24,7 +30,7 @@ def is_intact(file: Path) -> bool:
 def remember(folder: Path, artifact: Artifact, provider: Provider) -> None:
     """Copy a ready volume into the cache; the digest is written last, so that a partial copy is never used."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = cached_file(folder, artifact)
+    file = cached_file(folder, artifact, provider.forms[0])
     digest = _digest_file(file)
     digest.unlink(missing_ok=True)
     provider.export_volume(artifact.volume, file)

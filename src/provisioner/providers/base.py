@@ -24,6 +24,8 @@ class Provider(ABC):
     """One host of a lab, reached through its own API."""
 
     kind: ClassVar[str]
+    forms: ClassVar[tuple[str, ...]] = ("tar",)
+    """Endings of exported volumes that ``import_volume`` reads; the first is what ``export_volume`` writes."""
     can_publish: ClassVar[bool] = True
     """Whether the host passes ports of its own on to containers; else a container has an address in the LAN itself."""
 

@@ -23,7 +23,7 @@ ID = r"^[A-Za-z][A-Za-z0-9._-]+$"
 SSH = r"^([A-Za-z_][A-Za-z0-9._-]*@)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$"
 INTERFACE = r"^[A-Za-z][A-Za-z0-9._-]{0,14}$"
 STORAGE = r"^[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]$"
-TAG = r"^[a-z0-9_][a-z0-9_+.-]*$"
+TAG = r"^(?!provisioner)[a-z0-9_][a-z0-9_+.-]*$"
 DEVICE = r"^/dev/[A-Za-z0-9._:/-]+$"
 FOLDER = r"^/[^\s,:]+$"
 MODE = r"^0[0-7]{3}$"
@@ -66,6 +66,7 @@ def https_address(value: str) -> str:
     return value
 
 
+_TAG_HINT = "lower-case letters, digits, dashes and underscores; those that begin with provisioner are provision's own"
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
 _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a letter or digit; at most 63 characters"
 
@@ -82,7 +83,7 @@ _token_id = _text(ID, "not the id of a token", 'write only what follows the "!":
 _ssh = _text(SSH, "not a destination of ssh", 'write "user@host" or "user@host:port"')
 _interface = _text(INTERFACE, "not the name of a network interface", "write a name such as vmbr0")
 _storage = _text(STORAGE, "not the name of a storage", "write a name such as local-lvm")
-_tag = _text(TAG, "not a tag of Proxmox", "lower-case letters, digits, dashes and underscores")
+_tag = _text(TAG, "not a tag that a container can have", _TAG_HINT)
 _device = _text(DEVICE, "not a device file of the host", 'write its path: "/dev/dri/renderD128"')
 _folder = _text(FOLDER, "not a folder", 'write an absolute path without commas: "/srv/data"')
 _file_mode = _text(MODE, "not a file mode", 'write its octal digits as a string: "0660"')

@@ -15,6 +15,7 @@ from provisioner.providers.base import READY_TIMEOUT_S
 from provisioner.providers.proxmox import (
     adoption,
     change,
+    cloning,
     copies,
     failures,
     inside,
@@ -34,6 +35,8 @@ class ProxmoxProvider(ProxmoxHost):
 
     kind: ClassVar[str] = "proxmox"
     can_publish: ClassVar[bool] = False
+    forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
+    """What an Incus has exported is read, too."""
 
     def check_available(self) -> None:
         """Return when the API answers and lets us in, and the node is one of its cluster's."""
@@ -159,12 +162,17 @@ class ProxmoxProvider(ProxmoxHost):
         with worded(f"Unable to look at container {instance.name}"):
             return snapshots.obstacle(self, adoption.named(self, instance))
 
+    def goes_back_to_newest_only(self, instance: Instance) -> bool:
+        """Whether one of its disks is on ZFS."""
+        with worded(f"Unable to look at container {instance.name}"):
+            return snapshots.goes_back_to_newest_only(self, self.existing(instance, "look at"))
+
     def clone(self, instance: Instance, name: str) -> Instance:
         """Copy the container as it is now, running or not, and read the copy back."""
         with worded(f"Unable to clone container {instance.name} as {name}"):
             guest = self.existing(instance, "clone")
             guest = replace(guest, pool=self.pools().get(guest.vmid, ""))
-            return self.seen(snapshots.copy(self, guest, replace(instance, name=name)))
+            return self.seen(cloning.copy(self, guest, replace(instance, name=name)))
 
     def create_volume(self, volume: str, digest: str) -> None:
         """Make an empty artifact volume, not ready yet; a half-made one of that name is replaced."""

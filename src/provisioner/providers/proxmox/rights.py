@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.plan import AT_NEXT_START, Change, setting_name
+from provisioner.plan import Change, needs_restart, setting_name
 from provisioner.providers.proxmox import root_only
 from provisioner.providers.proxmox.root_only import ROOT
 from provisioner.state import Artifact, Instance, Status
@@ -213,5 +213,5 @@ def _of_update(change: Change, before: Instance, after: Instance, place: Place) 
         yield from (Right(f"/pool/{pool}", (name,)) for name in ("Pool.Allocate", "Pool.Audit"))
     if before.status is Status.RUNNING:
         yield _of_guest(before, "VM.Snapshot")
-    if before.status is not Status.RUNNING or AT_NEXT_START & differing.keys():
+    if before.status is not Status.RUNNING or needs_restart(differing):
         yield _of_guest(before, "VM.PowerMgmt")

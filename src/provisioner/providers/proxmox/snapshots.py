@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import copies, failures, making, marks, mounts
+from provisioner.providers.proxmox import copies, making, marks, mounts
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.providers.proxmox.guest import NOW, TEMPORARY, Guest, options_of, snapshot_id, snapshots_of
+from provisioner.providers.proxmox.guest import NOW, Guest, options_of, snapshot_id, snapshots_of
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT, Entry, ProxmoxHost
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.providers.proxmox.network import released
-from provisioner.state import Instance, Snapshot, Status
+from provisioner.state import Snapshot, Status
 
 NEWEST_ONLY = "zfspool"
 """The type of storage that goes back to a disk's newest snapshot only."""
@@ -24,8 +22,8 @@ NEWEST_ONLY = "zfspool"
 def take(host: ProxmoxHost, guest: Guest, name: str) -> Snapshot:
     """Keep the container as it is now, and its mark: of all options Proxmox leaves out the description."""
     kept = snapshot_id(name)
-    _take(host, guest, kept, marks.written(guest.text, replace(_mark(guest), snapshot=name)))
-    found = snapshots_of([one for one in _listed(host, guest) if one["name"] == kept], guest.vmid)
+    take_plainly(host, guest, kept, marks.written(guest.text, replace(mark_of(guest), snapshot=name)))
+    found = snapshots_of([one for one in listed(host, guest) if one["name"] == kept], guest.vmid)
     if not found:
         raise PveError("the node has taken it, and it is not there")
     return found[0]
@@ -34,8 +32,8 @@ def take(host: ProxmoxHost, guest: Guest, name: str) -> Snapshot:
 def delete(host: ProxmoxHost, guest: Guest, name: str) -> None:
     """Delete the snapshot; a missing one is success."""
     kept = snapshot_id(name)
-    if any(one["name"] == kept for one in _listed(host, guest)):
-        _forget(host, guest, kept)
+    if any(one["name"] == kept for one in listed(host, guest)):
+        forget(host, guest, kept)
         copies.tidy(host, guest.vmid)
 
 
@@ -60,29 +58,10 @@ def _run_again(host: ProxmoxHost, guest: Guest) -> None:
         making.start(host, host.now(guest.vmid))
 
 
-def copy(host: ProxmoxHost, guest: Guest, wanted: Instance) -> int:
-    """Copy the container as it is now, under another name and number, with addresses of its own; the number."""
-    if any(one.get("name") == wanted.name for one in host.entries()):
-        raise ProviderError(
-            f"Unable to clone container {guest.name} as {wanted.name}",
-            details=f"Node {host.client.node} has a container {wanted.name}.",
-        )
-    with host.turn(guest.storage), _state(host, guest) as state:
-
-        def attempt(vmid: int) -> None:
-            _copy(host, guest, wanted, vmid, state)
-
-        vmid = making.numbered(host, replace(wanted, settings={}), attempt)
-    try:
-        card = guest.config.get("net0")
-        config = host.config(vmid)
-        if card and released(card) != card:
-            net = released(config.config["net0"])
-            host.client.put(*host.path(vmid, "config"), net0=net, digest=config.digest)
-    except BaseException:  # an interruption, too, must not leave a copy that fights with its source over its address
-        making.remove(host, vmid, wanted)
-        raise
-    return vmid
+def goes_back_to_newest_only(host: ProxmoxHost, guest: Guest) -> bool:
+    """Whether one of its disks lies on a storage of that kind."""
+    types = _storage_types(host)
+    return any(types.get(name) == NEWEST_ONLY for name in _storages(guest.config))
 
 
 def obstacle(host: ProxmoxHost, guest: Guest) -> str:
@@ -98,19 +77,22 @@ def obstacle(host: ProxmoxHost, guest: Guest) -> str:
     return f"its storage {named} takes no snapshots of containers"
 
 
-def _mark(guest: Guest) -> Mark:
+def mark_of(guest: Guest) -> Mark:
+    """The mark that it bears; ``ProviderError`` when there is none."""
     if guest.mark is None:
         raise ProviderError(f"Unable to use container {guest.name}", details="It bears no mark.")
     return guest.mark
 
 
-def _listed(host: ProxmoxHost, guest: Guest) -> list[Entry]:
+def listed(host: ProxmoxHost, guest: Guest) -> list[Entry]:
+    """Its snapshots as the API lists them, without what it is now."""
     found: list[Entry] = host.client.get(*host.path(guest.vmid, "snapshot"))
     return [one for one in found if one["name"] != NOW]
 
 
-def _take(host: ProxmoxHost, guest: Guest, kept: str, description: str) -> None:
-    before = {one["name"] for one in _listed(host, guest)}
+def take_plainly(host: ProxmoxHost, guest: Guest, kept: str, description: str) -> None:
+    """Take a snapshot of that very name, and wait for it; one whose answer was lost is looked for."""
+    before = {one["name"] for one in listed(host, guest)}
     form: dict[str, Any] = {"snapname": kept, "description": description}
     try:
         host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot"), **form), guest.name)
@@ -118,33 +100,34 @@ def _take(host: ProxmoxHost, guest: Guest, kept: str, description: str) -> None:
         if not error.lost or kept in before:
             raise
         host.settle(guest.vmid, guest.name)
-        if not any(one["name"] == kept and "snapstate" not in one for one in _listed(host, guest)):
+        if not any(one["name"] == kept and "snapstate" not in one for one in listed(host, guest)):
             raise
 
 
-def _forget(host: ProxmoxHost, guest: Guest, kept: str) -> None:
+def forget(host: ProxmoxHost, guest: Guest, kept: str) -> None:
+    """Delete a snapshot of that very name, and wait for it."""
     try:
         host.task(lambda: host.client.delete(*host.path(guest.vmid, "snapshot", kept)), guest.name)
     except PveError as error:
         if error.lost:
             host.settle(guest.vmid, guest.name)
-        if any(one["name"] == kept for one in _listed(host, guest)):
+        if any(one["name"] == kept for one in listed(host, guest)):
             raise
 
 
 def _require(host: ProxmoxHost, guest: Guest, name: str, kept: str) -> tuple[str, Mark]:
     """What the snapshot's description says; refuse one that is missing, lacks our mark, or cannot be gone back to."""
     what = f"Unable to roll container {guest.name} back to snapshot {name}"
-    listed = _listed(host, guest)
-    entry = next((one for one in listed if one["name"] == kept), None)
+    found = listed(host, guest)
+    entry = next((one for one in found if one["name"] == kept), None)
     if entry is None:
-        there = ", ".join(one.name for one in snapshots_of(listed, guest.vmid)) or "none"
+        there = ", ".join(one.name for one in snapshots_of(found, guest.vmid)) or "none"
         raise ProviderError(what, details="There is no such snapshot.", resolution=f"Snapshots there: {there}")
     text, mark = marks.read(str(entry.get("description", "")), guest.vmid)
     if mark is None or mark.lab != guest.lab:
         details = f"It does not bear the mark of lab {guest.lab}: provision did not take it."
         raise ProviderError(what, details=details, resolution="Choose another snapshot.")
-    newer = _newer(listed, kept)
+    newer = _newer(found, kept)
     if newer and NEWEST_ONLY in _types_of(host, guest, kept):
         raise ProviderError(
             what,
@@ -190,59 +173,6 @@ def _write_mark(host: ProxmoxHost, guest: Guest, text: str, mark: Mark) -> None:
     """The snapshot's mark on the container, which still has that of the state that was left."""
     now = host.config(guest.vmid)
     lost = [one for one in mounts.copies_in(guest) if one not in mounts.mounted(now.config)]
-    discard = tuple(dict.fromkeys((*_mark(guest).discard, *lost)))
+    discard = tuple(dict.fromkeys((*mark_of(guest).discard, *lost)))
     description = marks.written(text, replace(mark, snapshot="", discard=discard))
     host.client.put(*host.path(guest.vmid, "config"), description=description, digest=now.digest)
-
-
-@contextmanager
-def _state(host: ProxmoxHost, guest: Guest) -> Iterator[str]:
-    """What is copied: a stopped container as it is (""), a running one by a snapshot that goes afterwards."""
-    for one in _listed(host, guest):
-        if str(one["name"]).startswith(TEMPORARY):
-            _forget(host, guest, str(one["name"]))  # a run that was killed has left it
-    if guest.status is not Status.RUNNING:
-        yield ""
-        return
-    kept = f"{TEMPORARY}{secrets.token_hex(4)}"
-    try:
-        _take(host, guest, kept, "Only while a copy is made")
-        yield kept
-    finally:
-        host.settle(guest.vmid, guest.name)
-        if any(one["name"] == kept for one in _listed(host, guest)):
-            _forget(host, guest, kept)
-
-
-def _copy(host: ProxmoxHost, guest: Guest, wanted: Instance, vmid: int, state: str) -> None:
-    mark = replace(_mark(guest), vmid=vmid, mac=False, discard=(), snapshot="")
-    form: dict[str, Any] = {
-        "newid": vmid,
-        "hostname": wanted.name,
-        "description": marks.written(guest.text, mark),
-        "full": True,
-        "snapname": state or None,
-        "pool": guest.pool or None,
-    }
-    begun: list[str] = []
-
-    def ask() -> str:
-        begun.append(host.begun(host.client.post(*host.path(guest.vmid, "clone"), **form)))
-        return begun[-1]
-
-    try:
-        host.task(ask, wanted.name)
-    except PveError as error:
-        if failures.is_taken(error) and not begun:
-            raise  # somebody else's
-        host.settle(guest.vmid, wanted.name)
-        if error.lost and host.bears_mark(vmid, wanted):
-            return
-        if begun:
-            making.remove(host, vmid, wanted)
-        raise
-    except BaseException:
-        making.interrupt(host, begun)
-        host.settle(guest.vmid, wanted.name)
-        making.remove(host, vmid, wanted)
-        raise

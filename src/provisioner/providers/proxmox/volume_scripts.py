@@ -129,11 +129,21 @@ cat >content.new
 case $(od -An -tx1 -N4 content.new | tr -d ' \n') in
   28b52ffd) file=content.tar.zst ;;
   1f8b*) file=content.tar.gz ;;
-  *) fail 'It is no file that was exported from a Proxmox host.' ;;
+  *) fail 'It is no file that was exported from a Proxmox or Incus host.' ;;
 esac
 settled content.new "$file"
 names=$(unpacked "$file" | tar -tf -) || fail 'It cannot be unpacked.'
-[ "${names%%$'\n'*}" = ./ ] || fail 'It is no file that was exported from a Proxmox host.'
+case ${names%%$'\n'*} in
+  ./) ;;
+  backup/index.yaml)  # as Incus exports a volume: its files lie below backup/volume
+    mkdir tree
+    unpacked "$file" | tar -x -p -f - --numeric-owner -C tree --strip-components=2 backup/volume
+    tar -c -f - --numeric-owner -C tree . | gzip -1 -c >again.new
+    rm -rf -- tree "$file"
+    file=content.tar.gz
+    settled again.new "$file" ;;
+  *) fail 'It is no file that was exported from a Proxmox or Incus host.' ;;
+esac
 taken "$file" >ready.new
 settled ready.new ready
 rm -rf -- "$folder"

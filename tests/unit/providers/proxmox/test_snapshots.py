@@ -315,3 +315,10 @@ def test_a_snapshot_takes_its_time_and_is_waited_for(pve: Double, provider: Prox
     with pytest.raises(ProviderError, match="Unable to take snapshot kept of container one") as caught:
         provider.snapshot(one, "kept")
     assert "already used" in caught.value.details
+
+
+@pytest.mark.parametrize(("storage", "expected"), [("local-lvm", False), ("local-zfs", True)])
+def test_zfs_goes_back_to_the_newest_only(access: Access, storage: str, expected: bool) -> None:
+    provider = driver(access, storage=storage)
+    made = provider.create(wanted())
+    assert provider.goes_back_to_newest_only(made) is expected

@@ -1,0 +1,116 @@
+"""Commands and files in containers: what goes over stdin, what is an argument, whose exit code it is; and the sieve."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox import inside
+from provisioner.providers.proxmox.pct import KILL, MARK, Call
+from provisioner.providers.proxmox.relay import Sieve
+from provisioner.providers.proxmox.shell import Shell
+from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
+
+__all__ = ["nearby", "shell"]  # fixtures
+
+CANARY = "canary-4713"
+
+
+def test_command_environment_and_input_are_no_arguments(shell: Shell, nearby: Nearby) -> None:
+    done = inside.execute(
+        shell, 105, ["sh", "-c", f'cat; echo "$WORD {CANARY}"'], stdin=b"in\n", environment={"WORD": f"a'\n{CANARY}"}
+    )
+    assert done.stdout.decode() == f"in\na'\n{CANARY} {CANARY}\n"
+    assert CANARY not in nearby.asked
+
+
+def test_the_environment_is_the_same_as_on_other_hosts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_NODE", "leaked")
+    found = inside.execute(shell, 105, ["env"]).stdout.decode()
+    assert "OF_THE_NODE" not in found
+    assert {"HOME=/root", "USER=root", "LANG=C.UTF-8"} <= set(found.splitlines())
+
+
+def test_exit_codes_are_the_commands(shell: Shell) -> None:
+    assert inside.execute(shell, 105, ["sh", "-c", "exit 255"]).returncode == 255
+    assert inside.execute(shell, 105, ["no-such-command"]).returncode == 127
+    assert inside.execute(shell, 105, ["/etc/passwd"]).returncode == 126
+    assert inside.execute(shell, 105, ["sh", "-c", "kill -TERM $$"]).returncode == 143
+
+
+def test_a_container_that_does_not_run_is_an_error_in_pcts_words(shell: Shell) -> None:
+    with pytest.raises(ProviderError, match="Unable to run true in container web") as caught:
+        inside.execute(shell, 106, ["true"], name="web")
+    assert caught.value.details == "container '106' not running!"
+
+
+def test_an_input_that_ends_before_the_command_is_known_runs_nothing() -> None:
+    call = Call(105, ["touch", "/no/such/file"])
+    done = subprocess.run(call.argv[4:], input=call.head[:-10], capture_output=True, check=False)
+    assert done.returncode == 125
+    assert call.own_stderr(done.stderr) is None
+
+
+def test_a_time_limit_kills_what_runs_inside(shell: Shell) -> None:
+    with pytest.raises(ProviderError, match="Unable to run sh in container 105") as caught:
+        inside.execute(shell, 105, ["sh", "-c", "setsid sleep 70301 & exec env -i sleep 70302"], timeout_s=0.5)
+    assert "killed after 0 s" in caught.value.details
+    assert subprocess.run(["pgrep", "-f", "^sleep 7030[12]"], check=False).returncode == 1
+
+
+def test_killing_what_is_not_there_is_success() -> None:
+    done = subprocess.run(["sh", "-c", KILL, "sh", f"{MARK}=nobody", "TERM", "20"], timeout=10, check=False)
+    assert done.returncode == 0
+
+
+def test_a_file_appears_whole_with_its_mode(shell: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "a b"
+    target.write_bytes(b"before")
+    target.chmod(0o644)
+    inside.push(shell, 105, b"after", str(target), mode=0o640)
+    assert target.read_bytes() == b"after"
+    assert target.stat().st_mode & 0o7777 == 0o640
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    inside.push(shell, 105, b"other", str(link))
+    assert not link.is_symlink(), "what a link leads to is not written"
+    assert target.read_bytes() == b"after"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a b", "bin", "link"]
+
+
+def test_a_file_that_cannot_be_written_or_read_leaves_nothing(shell: Shell, tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match="Unable to copy a file to"):
+        inside.push(shell, 105, b"x", str(tmp_path / "no" / "file"))
+    with pytest.raises(ProviderError, match="it is a directory"):
+        inside.push(shell, 105, b"x", str(tmp_path))
+    with pytest.raises(ProviderError, match="Unable to copy /no/such/file from container web"):
+        inside.pull(shell, 105, "/no/such/file", tmp_path / "target", name="web")
+    with pytest.raises(ProviderError, match="it is no file"):
+        inside.pull(shell, 105, "/dev/zero", tmp_path / "target")
+    assert [one.name for one in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_file_is_pulled_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(256)) * 10_000)
+    inside.pull(shell, 105, str(source), tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_a_sieve_gives_the_commands_own_words_however_they_come(size: int) -> None:
+    stream = b"noise\nMARK:node:1\nINSIDE:inside\nown MAR words MARMARK:end:7\nlate"
+    sieve = Sieve(b"INSIDE:inside\n", b"MARK")
+    pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+    own = b"".join([*map(sieve.own, pieces), sieve.rest()])
+    assert own == b"own MAR words MARlate"
+    assert bytes(sieve.said) == b"noise\nMARK:node:1\nINSIDE:inside\nMARK:end:7\n"
+
+
+def test_a_sieve_keeps_what_was_said_instead_of_beginning() -> None:
+    sieve = Sieve(b"INSIDE:inside\n", b"MARK")
+    assert sieve.own(b"container '106' not running!\nMARK:end:255\n") + sieve.rest() == b""
+    assert bytes(sieve.said) == b"container '106' not running!\nMARK:end:255\n"

@@ -1,0 +1,157 @@
+"""Commands on a node: how they are called, what of the output is theirs, and what each failure of ssh is called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.providers.proxmox import ssh_socket
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.framing import Frame
+from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
+from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
+from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
+
+__all__ = ["nearby", "shell"]  # fixtures
+
+NODE = destination_of("root@pve:2222")
+
+
+@pytest.mark.parametrize(
+    ("text", "login", "host", "port"),
+    [
+        ("root@192.168.1.10", "root@192.168.1.10", "192.168.1.10", ""),
+        ("pve1", "pve1", "pve1", ""),
+        ("root@pve1:2222", "root@pve1", "pve1", "2222"),
+        ("root@[fd00::1]:22", "root@fd00::1", "fd00::1", "22"),
+        ("[fd00::1]", "fd00::1", "fd00::1", ""),
+    ],
+)
+def test_a_destination_is_taken_apart(text: str, login: str, host: str, port: str) -> None:
+    found = destination_of(text)
+    assert (found.login, found.host, found.port) == (login, host, port)
+
+
+def test_without_ssh_the_file_is_what_to_change() -> None:
+    with pytest.raises(PreflightError, match="needs ssh") as caught:
+        Shell(Access("https://pve:8006", "root@pam")).run(["true"])
+    assert "ssh: root@" in caught.value.resolution
+
+
+def test_ssh_asks_nobody_and_trusts_no_unknown_key(nearby: Nearby, tmp_path: Path) -> None:
+    access = Access("https://pve:8006", "root@pam", ssh="root@pve:2222", ssh_config=tmp_path / "config")
+    Shell(access).run(["true"])
+    for call in nearby.asked.splitlines():
+        assert call.startswith(f"-F {tmp_path}/config ") or not call.startswith("-")
+    assert nearby.asked.count("-oBatchMode=yes -oStrictHostKeyChecking=yes") == 2, "once to connect, once to run"
+    assert nearby.asked.count("-p 2222") == 2
+    assert "-oControlPersist=60" in nearby.asked
+    assert " -- root@pve exec /bin/sh" in nearby.asked
+
+
+def test_words_arrive_as_they_are(shell: Shell) -> None:
+    words = ["a b", "$HOME", "'", '"', "\n", "*", "ä", ""]
+    assert shell.run(["printf", "%s|", *words]).stdout.decode() == "|".join(words) + "|"
+
+
+def test_what_ssh_and_start_files_say_is_not_the_commands(shell: Shell, nearby: Nearby) -> None:
+    nearby.says("perl: warning: Setting locale failed.\nmux_client_request_session: refused\n")
+    done = shell.run(["sh", "-c", "printf own >&2; exit 3"])
+    assert (done.returncode, done.stderr) == (3, b"own")
+
+
+def test_exit_code_255_is_a_commands_right(shell: Shell) -> None:
+    assert shell.run(["sh", "-c", "exit 255"]).returncode == 255
+
+
+def test_an_ssh_that_fails_is_no_command_that_fails(shell: Shell, nearby: Nearby) -> None:
+    nearby.says("ssh: connect to host pve port 2222: Connection refused\n")
+    nearby.fails(255)
+    with pytest.raises(UnavailableError, match="Unable to reach root@pve:2222 by ssh"):
+        shell.run(["true"])
+
+
+def test_a_command_whose_end_is_unknown_is_an_error(shell: Shell) -> None:
+    with pytest.raises(ProviderError, match="Unable to tell how sh on root@pve:2222 ended"):
+        shell.run(["sh", "-c", "kill -KILL $PPID"])
+
+
+def test_a_missing_pct_is_not_a_commands_127(shell: Shell, nearby: Nearby) -> None:
+    (nearby.folder / "pct").unlink()
+    with pytest.raises(ProviderError, match="Unable to run pct on") as caught:
+        shell.run(["pct", "list"])
+    assert "Proxmox VE node" in caught.value.resolution
+    assert shell.run(["sh", "-c", "exit 127"]).returncode == 127
+
+
+def test_input_is_streamed_and_a_failing_source_is_an_error(shell: Shell) -> None:
+    assert shell.run(["cat"], stdin=iter([b"a", b"b"])).stdout == b"ab"
+    assert shell.run(["true"], stdin=b"x" * 1_000_000).returncode == 0, "nobody has to read it"
+
+    def broken() -> object:
+        yield b"a"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        shell.run(["cat"], stdin=broken())  # type: ignore[arg-type]
+
+
+def test_a_command_has_a_time_limit(shell: Shell, tmp_path: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(CommandTimeoutError, match="Unable to wait for sh") as caught:
+        shell.run(["sh", "-c", "exec sleep 70201"], timeout_s=0.3, before_kill=lambda: told.append("first"))
+    assert told == ["first"]
+    assert "killed" in caught.value.details
+    assert tmp_path
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("No ED25519 host key is known for [pve]:2222 and you have requested strict checking.", "ssh-keyscan -p 2222"),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "ssh-keygen -R"),
+        ("root@pve: Permission denied (publickey,password).", "ssh-copy-id -p 2222 root@pve"),
+        ("ssh: connect to host pve port 2222: Connection refused", "port 2222"),
+        ("ssh: connect to host pve port 2222: Connection timed out", "switched on"),
+        ("ssh: connect to host pve port 2222: No route to host", "switched on"),
+        ("ssh: Could not resolve hostname pve: Name or service not known", "leads nowhere"),
+        ("something new", ""),
+    ],
+)
+def test_each_failure_of_ssh_says_what_to_do(said: str, advice: str) -> None:
+    error = unreachable(NODE, said)
+    assert advice in error.resolution
+    assert error.details == said
+
+
+def test_a_frame_takes_out_what_it_put_in() -> None:
+    frame = Frame("m" * 32)
+    done = subprocess.run(
+        ["sh", "-c", frame.command(["sh", "-c", "printf x >&2; exit 4"])], capture_output=True, check=False
+    )
+    late = done.stderr + b"late"
+    outcome = frame.outcome(b"noise\n" + late)
+    assert (outcome.code, outcome.stderr, outcome.noise, outcome.is_missing) == (4, b"xlate", b"noise\n", False)
+    assert done.returncode == 0
+    assert Frame().outcome(late).pid is None, "another frame's words are not ours"
+
+
+def test_the_sockets_folder_is_ours_alone_and_its_path_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    folder = tmp_path / "provision"
+    if len(os.fsencode(folder)) + 17 <= ssh_socket.SOCKET_PATH_BYTES:
+        assert ssh_socket.folder() == folder
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o755)
+        with pytest.raises(UnavailableError, match="Unable to use folder"):
+            ssh_socket.folder()
+    long = tmp_path / ("x" * 120)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    assert len(os.fsencode(ssh_socket.folder() / ("x" * 16))) <= ssh_socket.SOCKET_PATH_BYTES
