@@ -137,8 +137,8 @@ case ${names%%$'\n'*} in
   ./) ;;
   backup/index.yaml)  # as Incus exports a volume: its files lie below backup/volume
     mkdir tree
-    unpacked "$file" | tar -x -p -f - --numeric-owner -C tree --strip-components=2 backup/volume
-    tar -c -f - --numeric-owner -C tree . | gzip -1 -c >again.new
+    unpacked "$file" | tar -x -p -f - --numeric-owner -C tree --strip-components=1 backup/volume
+    tar -c -f - --numeric-owner -C tree/volume . | gzip -1 -c >again.new
     rm -rf -- tree "$file"
     file=content.tar.gz
     settled again.new "$file" ;;

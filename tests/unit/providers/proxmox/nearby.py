@@ -1,4 +1,4 @@
-"""A node that is this machine: an ``ssh`` that runs what it is told here, and a ``pct`` whose containers are this, too."""
+"""A node that is this machine: an ``ssh`` that runs its command here, and a ``pct`` whose containers are this, too."""
 
 from __future__ import annotations
 

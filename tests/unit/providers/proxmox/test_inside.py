@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 __all__ = ["nearby", "shell"]  # fixtures
 
 CANARY = "canary-4713"
+UID, GID = os.getuid(), os.getgid()
 
 
 def test_command_environment_and_input_are_no_arguments(shell: Shell, nearby: Nearby) -> None:
@@ -70,12 +72,12 @@ def test_a_file_appears_whole_with_its_mode(shell: Shell, tmp_path: Path) -> Non
     target = tmp_path / "a b"
     target.write_bytes(b"before")
     target.chmod(0o644)
-    inside.push(shell, 105, b"after", str(target), mode=0o640)
+    inside.push(shell, 105, b"after", str(target), mode=0o640, uid=UID, gid=GID)
     assert target.read_bytes() == b"after"
     assert target.stat().st_mode & 0o7777 == 0o640
     link = tmp_path / "link"
     link.symlink_to(target)
-    inside.push(shell, 105, b"other", str(link))
+    inside.push(shell, 105, b"other", str(link), uid=UID, gid=GID)
     assert not link.is_symlink(), "what a link leads to is not written"
     assert target.read_bytes() == b"after"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a b", "bin", "link"]
