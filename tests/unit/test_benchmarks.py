@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, memory, noop
+from benchmarks import changed, memory, noop, proxmox
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -83,8 +84,21 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured = {"noop": _noop_rows(monkeypatch), "changed": _changed_rows(monkeypatch)}
     monkeypatch.setattr(memory, "_peak", lambda *_: 100.0)
     measured["memory"] = memory.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
+    measured["proxmox"] = _proxmox_rows(monkeypatch)
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
+
+
+def _proxmox_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """With a plan that takes a second, and one more for each hundred of ours."""
+    monkeypatch.setattr(proxmox, "_world", lambda *_: nullcontext(Path()))
+    monkeypatch.setattr(proxmox, "_planned", lambda _folder, owned: Cost(1 + owned / 100, 0.5))
+    return proxmox.rows(cast(Labs, SimpleNamespace()), 5)
+
+
+def test_what_is_linear_in_ours_has_a_ratio_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratio = next(row for row in _proxmox_rows(monkeypatch) if "last 50" in row.what)
+    assert ratio.median == pytest.approx(1.0)
 
 
 def test_memory_is_that_of_the_whole_tree_of_processes() -> None:
