@@ -40,9 +40,12 @@ class Session:
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
         """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
         from provisioner.cli.effects import providers_of
+        from provisioner.events import ApplyProgress
         from provisioner.workflow.effects import Effects
 
         providers = (self.open_providers or providers_of)(lab)
+        for provider in providers.values():
+            provider.on_progress = lambda name, message: self.console.emit(ApplyProgress(name, message))
         return Effects(providers, self.playbooks(lab.folder), self.console.emit, confirm)
 
     def playbooks(self, folder: Path) -> RunPlaybook:

@@ -50,6 +50,12 @@ def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None
     assert "No changes: the containers, and what was put into them, are as the file says." in world.command("up").out
 
 
+def test_what_a_host_is_doing_is_told(world: World) -> None:
+    events = world.command("up", "--yes", "--json").events
+    told = {one["message"] for one in events if one["type"] == "apply_progress" and one["target"] == "llama"}
+    assert "unpack image debian/12" in told
+
+
 def test_only_the_named_container_is_made(world: World) -> None:
     assert world.command("up", "homelab.yml", "llama", "--yes").code == 0
     assert running(world) == {"llama"}

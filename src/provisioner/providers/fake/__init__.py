@@ -80,6 +80,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             if instance.image not in self.images:
                 there = ", ".join(sorted(self.images)) or "none"
                 raise ProviderError(f"{what}: image {instance.image} not found", details=f"Images there: {there}")
+            self.on_progress(instance.name, f"unpack image {instance.image}")
             self._require_room(instance.name, what)
             self._require_volumes(instance, what)
             altered = replace(instance, **self.alters)  # type: ignore[arg-type]
