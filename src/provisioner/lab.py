@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner import paths
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.errors import InputError
+from provisioner.gguf import Header
 from provisioner.loader import Loaded, load
-from provisioner.model_files import local_models, missing_files
+from provisioner.model_files import local_models, missing_files, read_headers
 from provisioner.resolve import desired_fleet, host_of, problems
-from provisioner.resolve.engines import model_of, services_of
+from provisioner.resolve.engine_options import option_problems, option_warnings
+from provisioner.resolve.engines import models_of, services_of
 from provisioner.spec import Spec
 from provisioner.state import Fleet, Problem
 
@@ -23,6 +25,8 @@ class Lab:
 
     loaded: Loaded
     catalog: Catalog
+    headers: Mapping[str, Header] = field(default_factory=dict)
+    """What the models' files on the controller say of themselves."""
 
     @property
     def spec(self) -> Spec:
@@ -41,7 +45,7 @@ class Lab:
 
     def fleet(self, architectures: Mapping[str, str] | None = None) -> Fleet:
         """What the file asks for; reads and hashes the models' files."""
-        used = {model_of(service, page) for _, service, page in services_of(self.spec, self.catalog)}
+        used = {name for _, service, page in services_of(self.spec, self.catalog) for name in models_of(service, page)}
         models = {name: model for name, model in self.spec.models.items() if name in used}
         files = local_models(models)
         return desired_fleet(self.spec, self.catalog, files, architectures)
@@ -67,9 +71,14 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: boo
     Without ``needs_secrets`` a secret may have no value: what stops or deletes uses none.
     """
     catalog = load_catalog()
+    headers: dict[str, Header] = {}
 
     def rules(spec: Spec) -> list[Problem]:
-        return [*problems(spec, catalog), *missing_files(spec.models)]
+        found, broken = read_headers(spec.models)
+        headers.update(found)
+        options = option_problems(spec, catalog, headers)
+        return [*problems(spec, catalog), *missing_files(spec.models), *broken, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs_secrets=needs_secrets, rules=rules)
-    return Lab(loaded, catalog)
+    warnings = (*loaded.warnings, *option_warnings(loaded.spec, catalog, headers))
+    return Lab(replace(loaded, warnings=warnings), catalog, headers)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from provisioner import paths
+from provisioner.gguf import GgufError, Header, read_header
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.state import Problem
@@ -28,6 +29,32 @@ def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
     for name, model in models.items():
         if model.source.startswith("file:") and not _path(model).is_file():
             yield Problem(("models", name, "source"), f"no file {_path(model)}")
+
+
+def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[Problem]]:
+    """What each model's file that is here says of itself, and a problem for each that cannot be read. Writes nothing."""
+    headers: dict[str, Header] = {}
+    broken: list[Problem] = []
+    for name, model in models.items():
+        try:
+            header = _header_of(model)
+        except (GgufError, OSError) as error:
+            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            hint = "Fetch the file again, and compare its sha256 with its makers'."
+            broken.append(Problem(("models", name, "source"), f"{_path(model)} is no usable GGUF file: {said}", hint))
+        else:
+            headers |= {name: header} if header else {}
+    return headers, broken
+
+
+def _header_of(model: Model) -> Header | None:
+    if model.source == BUILTIN_TINY:
+        from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS
+
+        return Header("llama", LAYERS, CONTEXT, EMBEDDING // HEADS, EMBEDDING // HEADS)
+    if model.source.startswith("file:") and _path(model).is_file():
+        return read_header(_path(model))
+    return None
 
 
 def _file_of(model: Model) -> ModelFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,18 @@ def write_overlay(folder: Path) -> bool:
         file.write_bytes(TEXT.encode())
     except OSError as error:
         raise PreflightError(f"Unable to write the overlay into {folder}", details=str(error)) from error
+    return True
+
+
+def remove_overlay(folder: Path) -> bool:
+    """Remove the overlay that ``write_overlay`` made, and nothing else; whether there was one."""
+    if not folder.is_dir():
+        return False
+    try:
+        _refuse_unfit(folder)
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise PreflightError(f"Unable to remove the overlay {folder}", details=str(error)) from error
     return True
 
 

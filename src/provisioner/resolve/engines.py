@@ -37,11 +37,14 @@ def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec
 
 
 def model_of(service: ServiceSpec, page: ServiceType) -> str | None:
-    """The name of the model that the service's options refer to, if any."""
-    for option, reference in page.references.items():
-        if reference.kind == "model" and isinstance(service.options.get(option), str):
-            return str(service.options[option])
-    return None
+    """The name of the model that the service answers with, if any."""
+    return next(iter(models_of(service, page)), None)
+
+
+def models_of(service: ServiceSpec, page: ServiceType) -> tuple[str, ...]:
+    """The names of all models that the service's options refer to; the first one answers, others help it."""
+    named = [service.options.get(option) for option, one in page.references.items() if one.kind == "model"]
+    return tuple(name for name in named if isinstance(name, str))
 
 
 def engines_of(spec: Spec, catalog: Catalog) -> tuple[Engine, ...]:

@@ -214,8 +214,9 @@ def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, opti
     model = str(service.options[option])
     filled: dict[str, Any] = {option: f"{MODELS_PATH}/{model}/{context.models[model].filename}"}
     name_to = page.references[option].name_to
-    if name_to:
-        filled[name_to] = service.options.get(name_to, model)
+    if name_to is None:  # it helps the one that gives its name
+        return filled, set()
+    filled[name_to] = service.options.get(name_to, model)
     window = context.spec.models[model].context
     if window is not None and CONTEXT_OPTION in page.options:
         filled[CONTEXT_OPTION] = service.options.get(CONTEXT_OPTION, window)
