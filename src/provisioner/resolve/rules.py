@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from provisioner.catalog import Catalog
 from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
 from provisioner.resolve.hosts import host_of, hosts_of
-from provisioner.spec import ProxmoxHost, Spec
+from provisioner.spec import ProxmoxHost, Spec, filename_of, is_part
 from provisioner.state import Problem
 
 RESERVED_PREFIX = "provision-"
@@ -79,11 +79,16 @@ def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
-    """A model's source is of a kind that this version can fetch."""
+    """What is downloaded is one file, and its hash is known before."""
     for name, model in spec.models.items():
-        if not model.source.startswith(("builtin:", "file:")):
-            hint = "Download the file and write source: file:PATH; downloads come with a later version."
-            yield Problem(("models", name, "source"), f"this version cannot fetch {model.source}", hint)
+        if not model.source.startswith("https:"):
+            continue
+        if model.sha256 is None:
+            hint = "Its page may tell it; else download the file and run: sha256sum FILE"
+            yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
+        if is_part(filename_of(model.source)):
+            hint = "Take another quantisation, or join the parts with llama-gguf-split --merge and write file:PATH.gguf"
+            yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
 
 
 def gpus(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:

@@ -66,7 +66,7 @@ def https_address(value: str) -> str:
     return value
 
 
-_TAG_HINT = "lower-case letters, digits, dashes; those that begin with provisioner are our own"
+_TAG_HINT = "no capitals; those that begin with provisioner are our own"
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
 _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a letter or digit; at most 63 characters"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -28,7 +29,9 @@ from provisioner.spec.suggestion import did_you_mean
 
 BUILTIN_MODELS = ("tiny",)
 _HUB = re.compile(r"hf:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", re.ASCII)
-_SOURCE_PATTERN = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+)$"
+_SOURCE_PATTERN = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+|https://[^\s@#]+\.gguf(\?[^\s#]*)?)$"
+_URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
+_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
 
 
 def _incus(value: str) -> str:
@@ -47,9 +50,24 @@ def _source(value: str) -> str:
         raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
     if kind == "hf" and not _HUB.fullmatch(value):
         raise refusal("not a model of Hugging Face", 'write "hf:ORGANISATION/REPOSITORY:QUANTISATION"')
-    if kind not in ("builtin", "file", "hf"):
-        raise refusal("not a source of a model", 'write "hf:ORG/REPO:QUANT", "file:PATH.gguf" or "builtin:tiny"')
+    if kind == "http":
+        raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
+    if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
+        raise refusal("not the address of a model file", 'write "https://HOST/PATH/NAME.gguf", without user and password')
+    if kind not in ("builtin", "file", "hf", "https"):
+        hint = 'write "hf:ORG/REPO:QUANT", "https://HOST/PATH.gguf", "file:PATH.gguf" or "builtin:tiny"'
+        raise refusal("not a source of a model", hint)
     return value
+
+
+def filename_of(url: str) -> str:
+    """The name that a file has at its address."""
+    return unquote(urlsplit(url).path.rpartition("/")[2])
+
+
+def is_plain_filename(name: str) -> bool:
+    """Whether a model's file can bear the name everywhere: in a manifest, in a unit and on a command line."""
+    return _FILENAME.fullmatch(name) is not None
 
 
 class IncusHost(Part):
@@ -71,7 +89,7 @@ class IncusHost(Part):
 
 
 class Model(Part):
-    """Weights: where they come from (``builtin:tiny``, ``file:PATH``, ``hf:ORG/REPO:QUANT``) and what they hash to."""
+    """Weights: where they come from (``builtin:tiny``, ``file:``, ``hf:ORG/REPO:QUANT``, ``https:``) and their hash."""
 
     source: Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": _SOURCE_PATTERN})]
     sha256: Sha256 | None = None
