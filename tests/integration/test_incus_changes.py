@@ -43,7 +43,7 @@ def publication(listen: str) -> Device:
     return Device("web", "publish", {"listen": listen, "connect": "127.0.0.1:80"})
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Return once it is so."""
     deadline = time.monotonic() + timeout_s
     while not condition():

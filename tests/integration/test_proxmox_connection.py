@@ -58,7 +58,13 @@ def test_a_playbook_runs_and_changes_nothing_twice(play: Play) -> None:
 
 def test_what_a_task_is_told_is_no_argument_on_the_node(play: Play, pve_host: PveHost) -> None:
     told = {"environment": {"SECRET": CANARY}}
-    done = play({"ansible.builtin.command": {"cmd": "printenv SECRET", "stdin": CANARY}, "changed_when": False, **told})
+    done = play(
+        {
+            "ansible.builtin.command": {"argv": ["sh", "-c", "cat; printenv SECRET"], "stdin": CANARY},
+            "changed_when": False,
+            **told,
+        }
+    )
     succeeded(done)
     assert CANARY not in str(pve_host.pct.asked)
 

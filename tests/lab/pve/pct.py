@@ -23,6 +23,7 @@ from tests.lab.pve.incus_containers import IncusContainers
 FAILED = 255
 NODE = "pve1"
 LXC = Path("/var/lib/lxc")
+ROOT = Path(__file__).resolve().parents[3]
 
 PCT = """#!{python} -IS
 import json, os, socket, sys
@@ -152,11 +153,18 @@ class Pct:
             words.pop(0)
         if not words:
             raise PctError("missing command")
-        mode = ["--mode", "interactive" if asked.terminal else "non-interactive"]
-        kept = [f"--env={name}={value}" for name, value in asked.environment.items() if keep]
-        name = self._containers.name(vmid)
-        becomes = ["incus", "exec", *mode, *kept, name, "--", *words]
-        return Answer(becomes=becomes, environment={"INCUS_DIR": str(self._containers.lab.state)})
+        name, state = self._containers.name(vmid), str(self._containers.lab.state)
+        environment = dict(asked.environment) if keep else {}
+        if asked.terminal:
+            kept = [f"--env={key}={value}" for key, value in environment.items()]
+            return Answer(
+                becomes=["incus", "exec", "--mode", "interactive", *kept, name, "--", *words],
+                environment={"INCUS_DIR": state},
+            )
+        return Answer(
+            becomes=[sys.executable, "-m", "tests.lab.pve.incus_exec", name, *words],
+            environment={"INCUS_DIR": state, "PYTHONPATH": str(ROOT), "PCT_ENVIRONMENT": json.dumps(environment)},
+        )
 
     def _config(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
