@@ -11,7 +11,9 @@ from provisioner.catalog import Catalog, load_catalog
 from provisioner.errors import InputError
 from provisioner.gguf import Header
 from provisioner.loader import Loaded, load
-from provisioner.model_files import local_models, missing_files, read_headers
+from provisioner.lockfile import lock_file, read_pins, write_pins
+from provisioner.model_files import Found, find_models, missing_files
+from provisioner.model_headers import read_headers
 from provisioner.resolve import desired_fleet, host_of, problems
 from provisioner.resolve.engine_options import option_problems, option_warnings
 from provisioner.resolve.engines import models_of, services_of
@@ -27,6 +29,7 @@ class Lab:
     catalog: Catalog
     headers: Mapping[str, Header] = field(default_factory=dict)
     """What the models' files on the controller say of themselves."""
+    _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def spec(self) -> Spec:
@@ -44,11 +47,33 @@ class Lab:
         return paths.lab_folder(self.loaded.path)
 
     def fleet(self, architectures: Mapping[str, str] | None = None) -> Fleet:
-        """What the file asks for; reads and hashes the models' files."""
-        used = {name for _, service, page in services_of(self.spec, self.catalog) for name in models_of(service, page)}
-        models = {name: model for name, model in self.spec.models.items() if name in used}
-        files = local_models(models)
-        return desired_fleet(self.spec, self.catalog, files, architectures)
+        """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells."""
+        return desired_fleet(self.spec, self.catalog, self.models().files, architectures)
+
+    def models(self) -> Found:
+        """The files behind the models that services use; found once, so that a run makes and pins what it planned."""
+        if not self._found:
+            services = services_of(self.spec, self.catalog)
+            used = {name for _, service, page in services for name in models_of(service, page)}
+            models = {name: model for name, model in self.spec.models.items() if name in used}
+            found = find_models(models, read_pins(self.lock_file))
+            if found.problems:
+                raise self.loaded.error(found.problems)
+            self._found.append(found)
+        return self._found[0]
+
+    @property
+    def lock_file(self) -> Path:
+        """What the file leaves open, as it was found: beside the file."""
+        return lock_file(self.loaded.path)
+
+    def pin(self) -> None:
+        """Note in the lock file what the models were found to be; nothing is written where it says so already."""
+        there = read_pins(self.lock_file)
+        sources = {name: model.source for name, model in self.spec.models.items()}
+        kept = {name: pin for name, pin in there.items() if sources.get(name) == pin.source} | self.models().pins
+        if kept != there:
+            write_pins(self.lock_file, kept)
 
     def used_hosts(self) -> tuple[str, ...]:
         """The hosts of the file; those that hold no container may still hold orphans."""

@@ -1,27 +1,47 @@
-"""The files behind the models that a lab's services use: found, or written (``builtin:``), on the controller."""
+"""The files behind the models that a lab's services use: on the controller, at an address, or in a hub's repository."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from provisioner import paths
-from provisioner.gguf import GgufError, Header, read_header
+from provisioner.errors import UnavailableError
+from provisioner.lockfile import Pin
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
-from provisioner.state import Problem
+from provisioner.spec.sources import filename_of, hub_place
+from provisioner.state import Problem, Secret
 
 BUILTIN_TINY = "builtin:tiny"
 
 
-def local_models(models: Mapping[str, Model]) -> dict[str, ModelFile]:
+@dataclass
+class Found:
+    """The models' files; ``pins`` are those of hubs, ``notes`` say which of them the lock file does not hold yet."""
+
+    files: dict[str, ModelFile] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
     """A ``ModelFile`` for each model; ``file:`` sources are absolute by now. Writes only into the cache.
 
-    Sources that ``missing_files`` names must not be asked for.
+    A hub is asked only for what ``pins`` do not tell. Sources that ``missing_files`` names must not be asked for.
     """
-    return {name: _file_of(model) for name, model in models.items()}
+    found = Found()
+    for name, model in models.items():
+        if model.source.startswith("hf:"):
+            _add_hub_file(name, model, pins, found)
+        else:
+            found.files[name] = _file_of(model)
+    return found
 
 
 def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
@@ -31,30 +51,16 @@ def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
             yield Problem(("models", name, "source"), f"no file {_path(model)}")
 
 
-def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[Problem]]:
-    """What each model's file that is here says of itself, and a problem for each that cannot be read. Writes nothing."""
-    headers: dict[str, Header] = {}
-    broken: list[Problem] = []
-    for name, model in models.items():
-        try:
-            header = _header_of(model)
-        except (GgufError, OSError) as error:
-            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            hint = "Fetch the file again, and compare its sha256 with its makers'."
-            broken.append(Problem(("models", name, "source"), f"{_path(model)} is no usable GGUF file: {said}", hint))
-        else:
-            headers |= {name: header} if header else {}
-    return headers, broken
+def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> None:
+    from provisioner.hub import HubError, UnreachableHubError
 
-
-def _header_of(model: Model) -> Header | None:
-    if model.source == BUILTIN_TINY:
-        from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS
-
-        return Header("llama", LAYERS, CONTEXT, EMBEDDING // HEADS, EMBEDDING // HEADS)
-    if model.source.startswith("file:") and _path(model).is_file():
-        return read_header(_path(model))
-    return None
+    try:
+        found.files[name] = _hub_file(name, model, pins, found)
+    except UnreachableHubError as error:
+        what = f"Unable to find out which file model {name} is ({model.source})"
+        raise UnavailableError(what, details=error.message, resolution=error.hint) from error
+    except HubError as error:
+        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
 
 
 def _file_of(model: Model) -> ModelFile:
@@ -63,8 +69,38 @@ def _file_of(model: Model) -> ModelFile:
 
         file = ensure_tiny_model(paths.cache() / "models")
         return ModelFile(str(file), file.name, SHA256)
+    if model.source.startswith("https:"):
+        return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
     return ModelFile(str(file), file.name, model.sha256 or _sha256(file))
+
+
+def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
+    from provisioner.hub import HubError, find_file, hub_of_environment
+
+    hub, (repository, quantisation) = hub_of_environment(), hub_place(model.source)
+    pin = pins.get(name)
+    if pin is None or pin.source != model.source or model.sha256 not in (None, pin.sha256):
+        seen = find_file(hub, repository, quantisation)
+        pin = Pin(model.source, seen.revision, seen.file, seen.sha256, seen.size)
+        size = f"{pin.size / 1e9:.2f} GB"
+        found.notes.append(f"Model {name} is {pin.file} ({size}) of {repository}, commit {pin.revision[:12]}")
+    if model.sha256 not in (None, pin.sha256):
+        hint = "Correct sha256, or leave it out: the lock file holds what was found."
+        raise HubError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
+    found.pins[name] = pin
+    address = hub.address(repository, pin.revision, pin.file)
+    return ModelFile(address, pin.file.rpartition("/")[2], pin.sha256, pin.size, _access("hub", hub.token))
+
+
+def _access(kind: str, token: Secret | None) -> Secret | None:
+    """What a download needs to know and nobody else: the token, and the proxies, whose addresses may hold passwords."""
+    from provisioner.hub import proxies_of
+
+    proxies = proxies_of(os.environ)
+    if token is None and not proxies:
+        return None
+    return Secret(f"{kind}:access", json.dumps({"token": token.reveal() if token else None, "proxies": proxies}))
 
 
 def _path(model: Model) -> Path:

@@ -21,6 +21,7 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.errors import PlaybookError
+from provisioner.hub import TOKEN_NAMES
 from provisioner.state import Secret
 
 KEPT_LOGS = 20
@@ -114,7 +115,7 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
     plugins = paths.plugins()
     environment = {
         # ansible-runner writes the environment down: the caller's own secrets must not be in it
-        **{name: "" for name in os.environ if name.startswith("PROVISION_SECRET_")},
+        **{name: "" for name in os.environ if name.startswith("PROVISION_SECRET_") or name in TOKEN_NAMES},
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
         "PYTHONPATH": os.pathsep.join([str(paths.PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "ANSIBLE_ROLES_PATH": str(paths.roles()),
@@ -166,9 +167,15 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
         host=str(data.get("host") or data.get("remote_addr") or "localhost"),
         role=str(data.get("role") or ""),
         task=str(data.get("task") or ""),
-        message=_failure_words(result) if status in {"failed", "unreachable"} else "",
+        message=_words(status, result),
         elapsed_s=float(data.get("duration") or 0.0),
     )
+
+
+def _words(status: str, result: Mapping[str, Any]) -> str:
+    if status == "retry" and not result.get("failed"):  # not a failure: the task is called again to go on
+        return str(result.get("msg") or "")
+    return _failure_words(result) if status in {"failed", "unreachable"} else ""
 
 
 def _failure_words(result: Mapping[str, Any]) -> str:

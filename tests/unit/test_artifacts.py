@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,28 @@ def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path
 def test_one_content_under_two_names_is_built_side_by_side(box: FakeProvider, tmp_path: Path) -> None:
     _ensure(box, [MODEL, SAME_MODEL], Builds(box), tmp_path)
     assert {name for name, volume in box.volumes.items() if volume.ready} == {MODEL.volume, SAME_MODEL.volume}
+
+
+def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: FakeProvider, tmp_path: Path) -> None:
+    given: list[Secret] = []
+
+    class Downloads(Builds):
+        def __call__(
+            self,
+            playbook: str,
+            inventory: str,
+            *,
+            on_task: Callable[[TaskEvent], None],
+            secrets: Sequence[Secret] = (),
+        ) -> PlaybookResult:
+            given.extend(secrets)
+            assert "canary" not in inventory
+            assert "hub%3Aaccess" in inventory
+            on_task(TaskEvent("retry", MODEL.builder, "model_store", "Download", "1 of 2 GB have come"))
+            return super().__call__(playbook, inventory, on_task=on_task)
+
+    secret = Secret("hub:access", "canary")
+    model = replace(MODEL, variables={"model_store_access": secret})
+    events = _ensure(box, [model], Downloads(box), tmp_path)
+    assert given == [secret]
+    assert ApplyProgress("model-tiny", "1 of 2 GB have come") in events

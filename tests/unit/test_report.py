@@ -10,7 +10,7 @@ import pytest
 from provisioner.errors import PreflightError
 from provisioner.events import ApplyProgress, Check, Diagnostic, PlannedChange, Summary
 from provisioner.plan import Change, Plan
-from provisioner.report.client import CLIENTS, Gateway, client_text
+from provisioner.report.client import CLIENTS, Gateway, Served, client_text
 from provisioner.report.lines import event_line, json_line, plain_value, version_line
 from provisioner.report.messages import check_text, error_text, findings_text, summary_text
 from provisioner.report.plan import count_line, plan_text
@@ -232,7 +232,8 @@ def test_no_secret_in_any_output() -> None:
     assert "********" in outputs[0]
 
 
-GATEWAY = Gateway("homelab", "http://10.88.0.7:4000/v1", "PROVISION_SECRET_LITELLM_KEY", {"fast": 131072, "big": None})
+MODELS = {"fast": Served(131072), "eye": Served(16384, vision=True), "big": Served()}
+GATEWAY = Gateway("homelab", "http://10.88.0.7:4000/v1", "PROVISION_SECRET_LITELLM_KEY", MODELS)
 
 
 def test_opencode_snippet_is_valid_json_that_names_the_key() -> None:
@@ -243,8 +244,25 @@ def test_opencode_snippet_is_valid_json_that_names_the_key() -> None:
     assert provider["options"] == {"baseURL": GATEWAY.url, "apiKey": "{env:PROVISION_SECRET_LITELLM_KEY}"}
     assert provider["models"] == {
         "fast": {"name": "fast", "limit": {"context": 131072, "output": 8192}},
+        "eye": {
+            "name": "eye",
+            "limit": {"context": 16384, "output": 4096},
+            "attachment": True,
+            "modalities": {"input": ["text", "image"], "output": ["text"]},
+        },
         "big": {"name": "big"},
     }
+
+
+def test_openais_variables_come_with_each_models_limits() -> None:
+    lines = client_text("openai", GATEWAY).splitlines()
+    assert lines[:4] == [
+        "# models: fast, eye, big",
+        "# fast: text, 131072 tokens of context, 8192 of them for the answer",
+        "# eye: text and images, 16384 tokens of context, 4096 of them for the answer",
+        "# big: text",
+    ]
+    assert lines[4] == f"export OPENAI_BASE_URL={GATEWAY.url}"
 
 
 @pytest.mark.parametrize("client", CLIENTS)

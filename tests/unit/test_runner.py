@@ -118,3 +118,16 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     run_playbook(playbook, INVENTORY, folder=lab).raise_for_failure("run the test")
     assert not gone.exists()
     assert alive.exists()
+
+
+def test_the_hubs_token_is_not_in_the_environment_that_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", CANARY)
+    monkeypatch.setenv("HUGGING_FACE_HUB_TOKEN", CANARY)
+    assert CANARY not in ansible_environment().values()
+
+
+@pytest.mark.parametrize(("result", "words"), [({"msg": "1 of 2 GB have come"}, "1 of 2 GB have come"), ({}, "")])
+def test_a_task_that_is_called_again_tells_how_far_it_is(result: dict[str, str], words: str) -> None:
+    event = task_event({"event": "runner_retry", "event_data": {"task": "Download", "host": "a", "res": result}})
+    assert event is not None
+    assert (event.status, event.message) == ("retry", words)

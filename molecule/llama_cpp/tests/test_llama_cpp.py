@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -14,12 +16,17 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from provisioner.tiny_model import EMBEDDING
+from tests.gguf_bytes import projector_bytes
+from tests.llama_server_help import objections
+
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "llama-server.service"
 KEY = "molecule-canary-$HOME-%h"
 KEY_FILE = "/etc/llama-server.api-key"
 MODEL = "/srv/models/tiny/tiny.gguf"
 MANIFESTS = ("/opt/llama_cpp/MANIFEST.sha256", "/srv/models/tiny/MANIFEST.sha256")
+PROJECTOR = "/srv/eye.gguf"
 STATE = "/var/lib/llama-server"
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 STRANGER = "stranger.service"
@@ -30,6 +37,9 @@ print(http.urlopen(request).read().decode())
 """
 FAILS_WITHIN_S = 60
 """Far less than the role would wait for a big model: a server that ends is noticed, not waited for."""
+
+pytestmark = pytest.mark.usefixtures("host")
+"""Tests with and without it would be put apart: they run in the order of this page."""
 
 
 def run_playbook(name: str, *arguments: str, **variables: Any) -> subprocess.CompletedProcess[str]:
@@ -188,19 +198,62 @@ def test_its_own_folder_is_given_back_to_the_server(host: Host) -> None:
 
 def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> None:
     started = time.monotonic()
-    answer = run_playbook("converge.yml", extra_arguments=["--no-such-argument"])
+    answer = run_playbook("converge.yml", extra_arguments=["--lora", "/no/such.gguf"])
     assert time.monotonic() - started < FAILS_WITHIN_S
-    assert_refused(answer, "invalid argument: --no-such-argument")
+    assert_refused(answer, "/no/such.gguf")
     assert run_playbook("converge.yml").returncode == 0
     assert host.service(UNIT).is_running
 
 
+def test_the_program_takes_all_that_the_role_can_write(host: Host) -> None:
+    assert objections(host.check_output("/opt/llama_cpp/bin/llama-server --help")) == []
+
+
+def test_every_option_reaches_the_server(host: Host) -> None:
+    options = {"kv_offload": False, "jinja": False, "reasoning": "off", "n_cpu_moe": 1, "gpu_layers": 0}
+    template = ["--chat-template", "chatml"]  # the model's own one is written in Jinja
+    answer = run_playbook("converge.yml", load_mode="mlock", extra_arguments=template, **options)
+    assert answer.returncode == 0, answer.stdout
+    words = host.process.get(comm="llama-server").args
+    for said in ("--no-kv-offload", "--no-jinja", "--reasoning off", "--n-cpu-moe 1", "--gpu-layers 0", "mode mlock"):
+        assert said in words
+    locked = host.check_output("grep VmLck: /proc/$(systemctl show --value -p MainPID %s)/status", UNIT)
+    assert int(locked.split()[1]) > 0
+
+
+def test_a_model_that_cannot_be_locked_is_refused(host: Host) -> None:
+    host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nLimitMEMLOCK=64K\\n' > {DROP_IN}/limit.conf")
+    host.check_output("systemctl daemon-reload")
+    answer = run_playbook("converge.yml", load_mode="mlock", threads=1)
+    host.check_output(f"rm -r {DROP_IN} && systemctl daemon-reload")
+    assert_refused(answer, "Unable to keep tiny in memory")
+
+
+def test_images_are_taken_by_a_model_with_a_projector_only(host: Host) -> None:
+    content = base64.b64encode(gzip.compress(projector_bytes(EMBEDDING))).decode()
+    host.check_output(f"echo {content} | base64 --decode | gunzip > {PROJECTOR}")
+    assert run_playbook("converge.yml").returncode == 0
+    assert_refused(run_playbook("verify_only.yml", mmproj=PROJECTOR), r"images should be\s+taken and\s+are not")
+    answer = run_playbook("converge.yml", mmproj=PROJECTOR)  # its proof shows the model an image
+    assert answer.returncode == 0, answer.stdout
+    assert_refused(run_playbook("verify_only.yml"), r"images should not be\s+taken and\s+are")
+
+
+def test_a_model_is_no_projector() -> None:
+    assert_refused(run_playbook("converge.yml", mmproj=MODEL), "failed to load multimodal model")
+
+
+# What follows is refused before anything is written, whatever the tests above have left behind.
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"ubatch": 4096}, "Make it smaller or equal"),
         ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "need flash attention"),
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
+        ({"extra_arguments": ["--ctx_size", "9"]}, r"\(--ctx-size\)"),
+        ({"extra_arguments": ["--mlock", "--seed", "-1", "--no_such"]}, r"--mlock\s+and no argument\s+--no-such"),
+        ({"gpu_layers": "all"}, "`gpu_layers` is all"),
+        ({"mmproj": "/no/such.gguf"}, "/no/such.gguf"),
         ({"kv_cache": {"k": "q9"}}, "q9"),
         ({"api_key": "two\nkeys"}, "`api_key` holds"),
         ({"api_key": "line\n"}, "`api_key` holds"),

@@ -19,7 +19,7 @@ from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, Apply
 from provisioner.inventory import render_builders
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret
+from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, secrets_of
 
 Emit = Callable[[Event], None]
 
@@ -108,7 +108,8 @@ class _Build:
             opened.result()
         connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
         inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
-        result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task)
+        secrets = tuple(secrets_of([one.variables for one in self.artifacts]).values())
+        result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task, secrets=secrets)
         failed = {event.host: event.message for event in result.failures}
         for one in self.artifacts:
             if one.builder in failed:
@@ -143,7 +144,7 @@ class _Build:
 
     def _on_task(self, event: TaskEvent) -> None:
         names = {one.builder: one.name for one in self.artifacts}
-        message = event.task if event.status == "start" else ""
+        message = {"start": event.task, "retry": event.message}.get(event.status, "")
         self.emit(ApplyProgress(names.get(event.host, event.host), message))
 
     def _provider(self, artifact: Artifact) -> Provider:

@@ -41,7 +41,7 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:
-    entrance = entrance_of(lab.spec, lab.catalog)
+    entrance = entrance_of(lab.spec, lab.catalog, lab.headers)
     if entrance is None:
         raise InputError(
             f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",

@@ -13,13 +13,26 @@ _OUTPUT_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """What a model takes: tokens of one request with its answer (None when nobody here knows), and perhaps images."""
+
+    context: int | None = None
+    vision: bool = False
+
+    @property
+    def output(self) -> int | None:
+        """How many of the tokens a client should leave for the answer."""
+        return min(self.context // _OUTPUT_SHARE, _OUTPUT_TOKENS) if self.context else None
+
+
+@dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a lab answers: its OpenAI URL, the variable that holds its key ("" for none), model → context (or None)."""
+    """Where a lab answers: its OpenAI URL, the variable that holds its key ("" for none), its models by their names."""
 
     lab: str
     url: str
     key_variable: str
-    models: Mapping[str, int | None] = field(default_factory=dict)
+    models: Mapping[str, Served] = field(default_factory=dict)
 
 
 def client_text(client: str, gateway: Gateway) -> str:
@@ -36,21 +49,33 @@ def _opencode(gateway: Gateway) -> str:
         "npm": "@ai-sdk/openai-compatible",
         "name": gateway.lab,
         "options": options,
-        "models": {name: _opencode_model(name, context) for name, context in gateway.models.items()},
+        "models": {name: _opencode_model(name, served) for name, served in gateway.models.items()},
     }
     return json.dumps({"$schema": "https://opencode.ai/config.json", "provider": {gateway.lab: provider}}, indent=2)
 
 
-def _opencode_model(name: str, context: int | None) -> dict[str, Any]:
-    if context is None:
-        return {"name": name}
-    return {"name": name, "limit": {"context": context, "output": min(context // _OUTPUT_SHARE, _OUTPUT_TOKENS)}}
+def _opencode_model(name: str, served: Served) -> dict[str, Any]:
+    """As models.dev describes a model: without ``modalities`` opencode leaves images out of what it sends."""
+    model: dict[str, Any] = {"name": name}
+    if served.context is not None:
+        model["limit"] = {"context": served.context, "output": served.output}
+    if served.vision:
+        model |= {"attachment": True, "modalities": {"input": ["text", "image"], "output": ["text"]}}
+    return model
 
 
 def _openai(gateway: Gateway) -> str:
-    lines = [f"# models: {', '.join(gateway.models) or 'ask /v1/models'}", f"export OPENAI_BASE_URL={gateway.url}"]
+    lines = [f"# models: {', '.join(gateway.models) or 'ask /v1/models'}"]
+    lines += [f"# {name}: {_in_words(served)}" for name, served in gateway.models.items()]
     key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
-    return "\n".join([*lines, f"export OPENAI_API_KEY={key}"])
+    return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
+
+
+def _in_words(served: Served) -> str:
+    taken = "text and images" if served.vision else "text"
+    if served.context is None:
+        return taken
+    return f"{taken}, {served.context} tokens of context, {served.output} of them for the answer"
 
 
 def _openwebui(gateway: Gateway) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.catalog import Catalog, ServiceType
+from provisioner.gguf import Header
 from provisioner.loader import environment_name
-from provisioner.resolve.engines import flatten, model_of, port_of, services_of
+from provisioner.report.client import Served
+from provisioner.resolve.engine_options import request_context, takes_images
+from provisioner.resolve.engines import Engine, engines_of, find_engines, flatten, model_of, port_of, services_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Secret
 
 PROTOCOL = "openai"
 ORDER = ("gateway", "engine")
+
+Headers = Mapping[str, Header]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Entrance:
     port: int
     is_on_lan: bool
     key_variable: str
-    models: Mapping[str, int | None]
+    models: Mapping[str, Served]
 
     @property
     def address(self) -> str:
@@ -31,8 +36,11 @@ class Entrance:
         return f"{self.container}:{self.port}"
 
 
-def entrance_of(spec: Spec, catalog: Catalog) -> Entrance | None:
-    """The lab's first gateway, else its first engine that speaks OpenAI's protocol, else None."""
+def entrance_of(spec: Spec, catalog: Catalog, headers: Headers) -> Entrance | None:
+    """The lab's first gateway, else its first engine that speaks OpenAI's protocol, else None.
+
+    ``headers`` tells of the models whose files are known what they were trained with.
+    """
     found = [
         (ORDER.index(page.stage), container, service, page)
         for container, service, page in services_of(spec, catalog)
@@ -46,7 +54,7 @@ def entrance_of(spec: Spec, catalog: Catalog) -> Entrance | None:
         port_of(service, page) or 0,
         service.expose == "lan",
         _key_variable(service, page),
-        _models(spec, service, page),
+        _models(spec, catalog, service, page, headers),
     )
 
 
@@ -59,19 +67,31 @@ def _key_variable(service: ServiceSpec, page: ServiceType) -> str:
     return environment_name(option if "." in key.name else key.name)
 
 
-def _models(spec: Spec, service: ServiceSpec, page: ServiceType) -> dict[str, int | None]:
+def _models(
+    spec: Spec, catalog: Catalog, service: ServiceSpec, page: ServiceType, headers: Headers
+) -> dict[str, Served]:
     served = model_of(service, page)
     if served is not None:
-        return {str(service.options.get("alias") or served): spec.models[served].context}
+        engine = _limits(spec, service, page, headers)
+        return {str(service.options.get("alias") or served): engine}
+    known = engines_of(spec, catalog)
     for option, reference in page.references.items():
         if reference.kind == "aliases":
             aliases = service.options.get(option, {})
-            return {alias: _context(spec, flatten(aliases, alias)) for alias in aliases}
+            return {alias: _behind(spec, known, flatten(aliases, alias), headers) for alias in aliases}
     return {}
 
 
-def _context(spec: Spec, engines: tuple[str, ...]) -> int | None:
-    """The smallest context behind an alias: whichever of them answers must be able to hold it."""
-    contexts = [spec.models[name].context for name in engines if name in spec.models]
-    known = [one for one in contexts if one is not None]
-    return min(known) if known and len(known) == len(contexts) else None
+def _behind(spec: Spec, known: Sequence[Engine], names: Iterable[str], headers: Headers) -> Served:
+    """The least of all that an alias stands for: whichever of them answers must be able to hold the request."""
+    each: list[Served] = []
+    for name in names:
+        found = [_limits(spec, one.service, one.type, headers) for one in find_engines(known, name)]
+        each += found or [Served()]  # an upstream, which tells nobody
+    contexts = [one.context for one in each if one.context is not None]
+    return Served(min(contexts) if each and len(contexts) == len(each) else None, all(one.vision for one in each))
+
+
+def _limits(spec: Spec, service: ServiceSpec, page: ServiceType, headers: Headers) -> Served:
+    header = headers.get(model_of(service, page) or "")
+    return Served(request_context(spec, service, page, header), takes_images(service))

@@ -15,7 +15,7 @@ from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
 from provisioner.spec import Container, ProxmoxHost, ServiceSpec, Spec
-from provisioner.state import Artifact, Device, Fleet, Instance, Service
+from provisioner.state import Artifact, Device, Fleet, Instance, Secret, Service
 
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"
@@ -28,11 +28,16 @@ CONTEXT_OPTION = "context"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model's file on the controller: where it is, what it is called in the container, and its content's sha256."""
+    """A model's file: where it is, what it is called in the container, and its content's sha256.
+
+    ``path`` is a file of the controller or an address; ``access`` what only the download may know.
+    """
 
     path: str
     filename: str
     sha256: str
+    size: int | None = None
+    access: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +149,14 @@ def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType
 def _model(context: _Context, name: str, model: str) -> Artifact:
     file = context.models[model]
     path = f"{MODELS_PATH}/{model}"
-    variables = {
+    variables: dict[str, Any] = {
         f"{MODEL_ROLE}_source": file.path,
         f"{MODEL_ROLE}_sha256": file.sha256,
         f"{MODEL_ROLE}_path": path,
         f"{MODEL_ROLE}_filename": file.filename,
     }
+    more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access}
+    variables |= {name: value for name, value in more.items() if value is not None}
     image = _image(context, context.spec.containers[name])
     digest = _digest(file.sha256, file.filename)
     return Artifact(f"model-{model}", _host(context, name), digest, MODEL_ROLE, path, image, variables, cacheable=False)

@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from provisioner.catalog import Catalog
 from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
 from provisioner.resolve.hosts import host_of, hosts_of
-from provisioner.spec import ProxmoxHost, Spec, filename_of, is_part
+from provisioner.spec import ProxmoxHost, Spec
+from provisioner.spec.sources import filename_of, part_count
 from provisioner.state import Problem
 
 RESERVED_PREFIX = "provision-"
@@ -86,7 +87,7 @@ def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
         if model.sha256 is None:
             hint = "Its page may tell it; else download the file and run: sha256sum FILE"
             yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
-        if is_part(filename_of(model.source)):
+        if part_count(filename_of(model.source)) > 1:
             hint = "Take another quantisation, or join the parts with llama-gguf-split --merge and write file:PATH.gguf"
             yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -25,13 +23,7 @@ from provisioner.spec.fields import (
 from provisioner.spec.part import Part
 from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost
 from provisioner.spec.refusal import refusal
-from provisioner.spec.suggestion import did_you_mean
-
-BUILTIN_MODELS = ("tiny",)
-_HUB = re.compile(r"hf:[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+:[A-Za-z0-9._-]+", re.ASCII)
-_SOURCE_PATTERN = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+|https://[^\s@#]+\.gguf(\?[^\s#]*)?)$"
-_URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
-_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
+from provisioner.spec.sources import SOURCE, model_source
 
 
 def _incus(value: str) -> str:
@@ -40,34 +32,6 @@ def _incus(value: str) -> str:
     if value.startswith(("http://", "https://")):
         return https_address(value)
     raise refusal("not an Incus", 'write "local" for the one on this machine, or an address: "https://box:8443"')
-
-
-def _source(value: str) -> str:
-    kind, _, rest = value.partition(":")
-    if kind == "builtin" and rest not in BUILTIN_MODELS:
-        raise refusal("not a built-in model", did_you_mean(rest, BUILTIN_MODELS, always=True))
-    if kind == "file" and not rest.endswith(".gguf"):
-        raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
-    if kind == "hf" and not _HUB.fullmatch(value):
-        raise refusal("not a model of Hugging Face", 'write "hf:ORGANISATION/REPOSITORY:QUANTISATION"')
-    if kind == "http":
-        raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
-    if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
-        raise refusal("not the address of a model file", 'write "https://HOST/PATH/NAME.gguf", without user and password')
-    if kind not in ("builtin", "file", "hf", "https"):
-        hint = 'write "hf:ORG/REPO:QUANT", "https://HOST/PATH.gguf", "file:PATH.gguf" or "builtin:tiny"'
-        raise refusal("not a source of a model", hint)
-    return value
-
-
-def filename_of(url: str) -> str:
-    """The name that a file has at its address."""
-    return unquote(urlsplit(url).path.rpartition("/")[2])
-
-
-def is_plain_filename(name: str) -> bool:
-    """Whether a model's file can bear the name everywhere: in a manifest, in a unit and on a command line."""
-    return _FILENAME.fullmatch(name) is not None
 
 
 class IncusHost(Part):
@@ -91,7 +55,7 @@ class IncusHost(Part):
 class Model(Part):
     """Weights: where they come from (``builtin:tiny``, ``file:``, ``hf:ORG/REPO:QUANT``, ``https:``) and their hash."""
 
-    source: Annotated[str, AfterValidator(_source), WithJsonSchema({"type": "string", "pattern": _SOURCE_PATTERN})]
+    source: Annotated[str, AfterValidator(model_source), WithJsonSchema({"type": "string", "pattern": SOURCE})]
     sha256: Sha256 | None = None
     context: Count | None = Field(default=None, description="Tokens of context that the model is used with")
 

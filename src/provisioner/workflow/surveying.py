@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from provisioner.errors import VerificationError
+from provisioner.events import Diagnostic
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe
@@ -72,6 +73,8 @@ def survey(
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
     actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
     desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
+    for note in lab.models().notes:
+        effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
     running = [one for one in wanted if is_running(one, actual)]

@@ -40,6 +40,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         keep = lab.spec.snapshots.keep if how.rollback else 0
         if made.is_empty:
             effects.confirm(made)
+            lab.pin()
             if before:
                 with recording(lab.folder, "up", effects.emit):
                     pass  # the interrupted run has been told, and there was nothing left of it to do
@@ -52,6 +53,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         keeping.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
+        lab.pin()
         with recording(lab.folder, "up", effects.emit) as emit:
             carrying.Run(lab, replace(effects, emit=emit), lease, seen, made, keep).carry_out()
     return Outcome(made, applied=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.gguf_bytes import projector_bytes
 from tests.unit.cli.conftest import FILE, World
 
 VARIABLES = ("PROVISION_SECRET_ENGINE_KEY", "PROVISION_SECRET_GATEWAY_KEY")
@@ -159,6 +160,20 @@ def test_client_settings_have_the_gateways_address_and_name_its_key(world: World
     assert 'export OPENAI_API_KEY="$PROVISION_SECRET_GATEWAY_KEY"' in said
     snippet = json.loads(world.command("show", "--client", "opencode").out)
     assert snippet["provider"]["homelab"]["models"]["fast"]["limit"]["context"] == 4096
+
+
+def test_clients_are_told_of_images_and_of_each_requests_share(world: World, lab: Path) -> None:
+    (lab.parent / "eye.gguf").write_bytes(projector_bytes(64))
+    engine = "{ model: tiny, mmproj: eye, parallel: 2, api_key: !secret engine_key }"
+    text = FILE.replace("{ model: tiny, api_key: !secret engine_key }", engine)
+    lab.write_text(text.replace("containers:", '  eye: { source: "file:eye.gguf" }\ncontainers:'))
+    assert world.command("up", "--yes").code == 0
+    snippet = json.loads(world.command("show", "--client", "opencode").out)
+    model = snippet["provider"]["homelab"]["models"]["fast"]
+    assert model["limit"] == {"context": 2048, "output": 512}
+    assert model["modalities"]["input"] == ["text", "image"]
+    said = world.command("show", "--client", "openai").out
+    assert "# fast: text and images, 2048 tokens of context, 512 of them for the answer\n" in said
 
 
 def test_clients_talk_to_the_engine_where_there_is_no_gateway(world: World, lab: Path) -> None:

@@ -1,0 +1,203 @@
+"""The hub of models: which file of a repository is meant, and what it hashes to. Asks Hugging Face's API, or its like.
+
+One request tells all: ``GET /api/models/ORG/REPO/revision/main?blobs=true`` gives the commit (``sha``) and of each file
+(``siblings``) its name (``rfilename``), ``size`` and, as what is large lies in LFS, ``lfs.sha256`` of its content.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from provisioner.spec.sources import is_plain_filename, part_count, whole_stem
+from provisioner.state import Secret
+
+ENDPOINT = "https://huggingface.co"
+REVISION = "main"
+TIMEOUT_S = 30.0
+MAX_BYTES = 50_000_000
+TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_DENIED, _MISSING = (401, 403), 404
+_LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+
+
+class HubError(Exception):
+    """What was asked for cannot be had from the hub; ``hint`` is what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UnreachableHubError(HubError):
+    """The hub gave no answer; another time it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of a repository, of one commit: the same for ever."""
+
+    revision: str
+    file: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the hub is, and who asks."""
+
+    endpoint: str = ENDPOINT
+    token: Secret | None = None
+
+    def address(self, repository: str, revision: str, file: str) -> str:
+        """Where the file is downloaded."""
+        return f"{self.endpoint}/{repository}/resolve/{revision}/{quote(file)}"
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """A renamed repository is elsewhere on the same server; the token goes there, and nowhere else."""
+
+    def redirect_request(self, req: urllib.request.Request, *rest: Any) -> urllib.request.Request | None:
+        there = super().redirect_request(req, *rest)
+        if there is not None and there.type not in {"https", req.type}:
+            raise HubError(f"{req.host} leads to {there.type}://{there.host}, where nothing is encrypted")
+        if there is not None and (there.type, there.host) == (req.type, req.host):
+            there.unredirected_hdrs.update(req.unredirected_hdrs)
+        return there
+
+
+def hub_of_environment() -> Hub:
+    """The hub that ``HF_ENDPOINT`` names, and the token that its own client would use; raises ``HubError``."""
+    endpoint = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    parts = urlsplit(endpoint)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.query:
+        raise HubError("HF_ENDPOINT is not the address of a hub", f"Write one such as {ENDPOINT}, or unset it.")
+    token = _token()
+    if token and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        hint = "Write an https address, or unset the token."
+        raise HubError(f"HF_ENDPOINT is {endpoint}, where anybody could read the token on its way", hint)
+    return Hub(endpoint, token)
+
+
+def _token() -> Secret | None:
+    values = [os.environ.get(name, "") for name in TOKEN_NAMES]
+    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    file = Path(os.path.expandvars(os.environ.get("HF_TOKEN_PATH") or f"{home}/token")).expanduser()
+    if not any(values) and file.is_file():
+        try:
+            values.append(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise HubError(f"the token of the hub in {file} cannot be read: {error}") from error
+    value = next((one.strip() for one in values if one.strip()), "")
+    if value and not (value.isascii() and value.isprintable() and " " not in value):
+        raise HubError("the token of the hub holds what no token holds", "Set HF_TOKEN to the token alone.")
+    return Secret("hub:token", value) if value else None
+
+
+def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
+    """The one file of that quantisation as it is now; raises ``HubError``."""
+    page = _page(hub, repository)
+    revision, files = str(page.get("sha")), [one for one in page.get("siblings") or () if isinstance(one, Mapping)]
+    names = sorted(name for name in (str(one.get("rfilename")) for one in files) if _is_model(name))
+    name = _chosen(names, repository, quantisation)
+    entry = next(one for one in files if one.get("rfilename") == name)
+    content = entry.get("lfs") or {}
+    sha256, size = str(content.get("sha256")), content.get("size", entry.get("size"))
+    if not _SHA256.fullmatch(sha256) or not _COMMIT.fullmatch(revision) or not isinstance(size, int):
+        raise HubError(f"the hub does not say what {name} of {repository} hashes to", "Use https: with a sha256.")
+    return HubFile(revision, name, sha256, size)
+
+
+def _is_model(name: str) -> bool:
+    base = name.rpartition("/")[2]
+    return is_plain_filename(base) and not base.lower().startswith("mmproj") and "imatrix" not in base.lower()
+
+
+def _chosen(names: list[str], repository: str, quantisation: str) -> str:
+    wanted = quantisation.casefold()
+    found = [name for name in names if label_of(name).casefold() == wanted]
+    found = found or [name for name in names if _stem(name).casefold().endswith((f"-{wanted}", f".{wanted}"))]
+    there = f"there: {', '.join(sorted({label_of(name) for name in names}))}" if names else "it holds no GGUF at all"
+    if not found:
+        raise HubError(f"no {quantisation} in {repository}", there)
+    if any(part_count(name) > 1 for name in found):
+        one = sorted({label_of(name) for name in names if part_count(name) == 1})
+        hint = f"in one file: {', '.join(one)}" if one else "nothing there is in one file"
+        count = part_count(found[0])
+        raise HubError(f"{quantisation} of {repository} is in {count} files, and a model here is one file", hint)
+    if len(found) > 1:
+        hint = f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
+        raise HubError(f"several files of {repository} are {quantisation}: {', '.join(found)}", hint)
+    return found[0]
+
+
+def label_of(name: str) -> str:
+    """The quantisation of a file by its name, "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf"; else the name itself."""
+    found = _LABEL.search(_stem(name))
+    return found[1] if found else _stem(name)
+
+
+def _stem(name: str) -> str:
+    return whole_stem(name.rpartition("/")[2])
+
+
+def _page(hub: Hub, repository: str) -> Mapping[str, Any]:
+    url = f"{hub.endpoint}/api/models/{repository}/revision/{REVISION}?blobs=true"
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310  # checked above
+    if hub.token:
+        request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
+    try:
+        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as answer:
+            page = json.loads(answer.read(MAX_BYTES))
+    except urllib.error.HTTPError as error:
+        raise _judged(error, hub, repository) from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        hint = "Is this machine online? HF_ENDPOINT, HTTPS_PROXY and NO_PROXY say how the hub is reached."
+        raise UnreachableHubError(f"{hub.endpoint} gives no answer: {reason}", hint) from error
+    except ValueError as error:
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub: {error}") from error
+    if not isinstance(page, dict):
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub")
+    return page
+
+
+def _judged(error: urllib.error.HTTPError, hub: Hub, repository: str) -> HubError:
+    said = f"{hub.endpoint} answers {error.code} {error.headers.get('X-Error-Message') or error.reason}"
+    page = f"{hub.endpoint}/{repository}"
+    if error.code in _DENIED:  # without a token also for what does not exist
+        what = f"the hub does not show {repository}: {said}"
+        if hub.token:
+            return HubError(what, f"Is the name right, and may the token's account read it? Accept its terms on {page}")
+        return HubError(what, f"Is the name right? If so: accept its terms on {page} and set HF_TOKEN")
+    if error.code == _MISSING:
+        return HubError(f"the hub has no repository {repository}: {said}", "Correct the name.")
+    return UnreachableHubError(said, "Try again later.")
+
+
+def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The proxies by scheme ("no": who is asked directly), but for those on this machine: a container has its own."""
+    found: dict[str, str] = {}
+    for name, value in sorted(environment.items()):  # upper case first: urllib prefers the lower
+        scheme, _, kind = name.lower().partition("_")
+        if kind == "proxy" and scheme in {"http", "https", "all", "no"} and value:
+            found[scheme] = value
+    return {scheme: one for scheme, one in found.items() if scheme == "no" or not _is_here(one)}
+
+
+def _is_here(proxy: str) -> bool:
+    return urlsplit(proxy if "://" in proxy else f"//{proxy}").hostname in LOOPBACK

@@ -1,0 +1,39 @@
+"""What the models' files on the controller say of themselves, read when a lab's file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from provisioner.gguf import GgufError, Header, read_header
+from provisioner.spec import Model
+from provisioner.state import Problem
+
+BUILTIN_TINY = "builtin:tiny"
+
+
+def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[Problem]]:
+    """What each file that is here says of its model, and a problem for each that cannot be read. Writes nothing."""
+    headers: dict[str, Header] = {}
+    broken: list[Problem] = []
+    for name, model in models.items():
+        file = Path(model.source.removeprefix("file:"))
+        try:
+            header = _header_of(model, file)
+        except (GgufError, OSError) as error:
+            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            hint = "Fetch the file again, and compare its sha256 with its makers'."
+            broken.append(Problem(("models", name, "source"), f"{file} is no usable GGUF file: {said}", hint))
+        else:
+            headers |= {name: header} if header else {}
+    return headers, broken
+
+
+def _header_of(model: Model, file: Path) -> Header | None:
+    if model.source == BUILTIN_TINY:
+        from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS
+
+        return Header("llama", LAYERS, CONTEXT, EMBEDDING // HEADS, EMBEDDING // HEADS)
+    if model.source.startswith("file:") and file.is_file():
+        return read_header(file)
+    return None

@@ -1,0 +1,152 @@
+"""What a llama.cpp server's options say against each other, against its model's file and this version. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.catalog import Catalog, ServiceType
+from provisioner.gguf import Header
+from provisioner.resolve.engines import model_of, services_of
+from provisioner.spec import ServiceSpec, Spec
+from provisioner.state import Problem
+
+ROLE = "llama_cpp"
+PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
+BLOCK = 32
+"""Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
+BLURRED_KEYS = "q4_0"
+LEAST = {"context": 0, "parallel": 1, "threads": 0, "batch": 1, "ubatch": 1, "n_cpu_moe": 0}
+NO_GPU = ("auto", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """One llama.cpp server of the file: its options as they will be, and what the files of its models say."""
+
+    container: str
+    service: ServiceSpec
+    page: ServiceType
+    spec: Spec
+    headers: Mapping[str, Header]
+
+    def option(self, name: str) -> Any:
+        """The option as written, else its default; None where the role has none of that name."""
+        return self.service.options.get(name, _default(self.page, name))
+
+    def cache_type(self, part: str) -> str:
+        """The type of the cached keys ("k") or values ("v")."""
+        return str((self.option("kv_cache") or {}).get(part) or "f16")
+
+    def header(self, option: str = "model") -> Header | None:
+        """What the file behind a reference says; None where it is not known yet."""
+        return self.headers.get(str(self.service.options.get(option, "")))
+
+    def problem(self, words: str, message: str, hint: str) -> Problem:
+        """Something wrong with the option ``words``, dots between its parts."""
+        path = ("containers", self.container, "services", self.service.role, *words.split("."))
+        return Problem(path, message, hint)
+
+
+def option_problems(spec: Spec, catalog: Catalog, headers: Mapping[str, Header]) -> Iterator[Problem]:
+    """What no server could run with. ``headers`` holds the models whose files are there."""
+    for server in _servers(spec, catalog, headers):
+        yield from _numbers(server)
+        yield from _without_gpu(server)
+        yield from _cache(server)
+        yield from _files(server)
+
+
+def option_warnings(spec: Spec, catalog: Catalog, headers: Mapping[str, Header]) -> Iterator[Problem]:
+    """What a server runs with, and its user will not like."""
+    for server in _servers(spec, catalog, headers):
+        if server.cache_type("k") == BLURRED_KEYS:
+            message = f"models lose track of code with keys of {BLURRED_KEYS}: long prompts are remembered too vaguely"
+            yield server.problem("kv_cache.k", message, 'Write "q8_0"; values may be smaller.')
+        header = server.header()
+        if header is None:
+            continue
+        asked = request_context(spec, server.service, server.page)
+        if header.context and asked and asked > header.context:
+            message = f"a request gets {asked} tokens, the model was trained with {header.context}, and gets no more"
+            yield server.problem("context", message, f"Write {header.context * server.option('parallel')} or less.")
+        if not header.experts and (server.option("cpu_moe") or server.option("n_cpu_moe")):
+            name = "cpu_moe" if server.option("cpu_moe") else "n_cpu_moe"
+            yield server.problem(name, "the model has no experts, so that this does nothing", "Leave it out.")
+
+
+def request_context(spec: Spec, service: ServiceSpec, page: ServiceType, header: Header | None = None) -> int | None:
+    """Tokens that one request may fill, as the server divides them; None where only the model's file could tell."""
+    trained = header.context if header else 0
+    model = spec.models.get(model_of(service, page) or "")
+    asked = _first(service.options.get("context"), model.context if model else None, _default(page, "context"), 0)
+    parallel = max(1, _first(service.options.get("parallel"), _default(page, "parallel"), 1))
+    share = (asked or trained) // parallel
+    return (min(share, trained) if trained else share) or None
+
+
+def takes_images(service: ServiceSpec) -> bool:
+    """Whether the server has a projector beside its model."""
+    return service.role == ROLE and bool(service.options.get("mmproj"))
+
+
+def _first(*numbers: int | None) -> int:
+    return next(one for one in numbers if one is not None)
+
+
+def _default(page: ServiceType, name: str) -> Any:
+    return page.options[name].default if name in page.options else None
+
+
+def _servers(spec: Spec, catalog: Catalog, headers: Mapping[str, Header]) -> Iterator[_Server]:
+    for container, service, page in services_of(spec, catalog):
+        if service.role == ROLE:
+            yield _Server(container, service, page, spec, headers)
+
+
+def _numbers(server: _Server) -> Iterator[Problem]:
+    for name, least in LEAST.items():
+        value = server.option(name)
+        if value is not None and value < least:
+            yield server.problem(name, f"{value} is too small", f"Write {least} or more.")
+    batch, ubatch = server.option("batch"), server.option("ubatch")
+    if batch is not None and ubatch is not None and ubatch > batch:
+        yield server.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")
+    if server.option("cpu_moe") and server.option("n_cpu_moe"):
+        yield server.problem("n_cpu_moe", "cpu_moe keeps the experts of every layer already", "Keep one of them.")
+
+
+def _without_gpu(server: _Server) -> Iterator[Problem]:
+    layers = server.option("gpu_layers")
+    is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
+    if layers is not None and not is_count and layers not in ("auto", "all"):
+        yield server.problem("gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number.")
+    elif layers is not None and layers not in NO_GPU:
+        hint = "Leave it out, or write gpu_layers: 0, to compute on the CPU."
+        yield server.problem("gpu_layers", "this version gives no GPU to a container", hint)
+
+
+def _cache(server: _Server) -> Iterator[Problem]:
+    if server.cache_type("v") not in PLAIN_TYPES and server.option("flash_attention") == "off":
+        message = f"values of type {server.cache_type('v')} need flash attention"
+        yield server.problem("kv_cache.v", message, "Leave flash_attention at auto, or write f16.")
+    header = server.header()
+    sizes = {"k": header.key_size, "v": header.value_size} if header else {}
+    for part, size in sizes.items():
+        if server.cache_type(part) not in PLAIN_TYPES and size % BLOCK:
+            message = f"{server.cache_type(part)} packs {BLOCK} numbers together, the model's heads have {size}"
+            yield server.problem(f"kv_cache.{part}", message, "Write f16 or bf16.")
+
+
+def _files(server: _Server) -> Iterator[Problem]:
+    model, projector = server.header("model"), server.header("mmproj")
+    if model and model.is_projector:
+        yield server.problem("model", "it only turns images into tokens", "Name it as mmproj, beside a model.")
+    if projector and not projector.is_projector:
+        message = f"it is a model ({projector.architecture}), not the projector of one"
+        yield server.problem("mmproj", message, "Name the file that its makers call mmproj-….gguf.")
+    for option, header in (("model", model), ("mmproj", projector)):
+        if header and header.parts > 1:
+            hint = "Join them with: llama-gguf-split --merge FIRST.gguf WHOLE.gguf"
+            yield server.problem(option, f"its file is one of {header.parts} parts", hint)

@@ -1,0 +1,64 @@
+"""Where a model's weights come from: ``builtin:``, ``file:``, ``hf:`` and ``https:``, and the names of their files."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from provisioner.spec.refusal import refusal
+from provisioner.spec.suggestion import did_you_mean
+
+BUILTIN_MODELS = ("tiny",)
+SOURCE = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
+_HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
+_URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
+_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
+_HINT = 'write "hf:ORG/REPO:QUANT", "https://HOST/PATH.gguf", "file:PATH.gguf" or "builtin:tiny"'
+
+
+def model_source(value: str) -> str:
+    """A well-formed source, or a refusal in our words."""
+    kind, _, rest = value.partition(":")
+    if kind == "builtin" and rest not in BUILTIN_MODELS:
+        raise refusal("not a built-in model", did_you_mean(rest, BUILTIN_MODELS, always=True))
+    if kind == "file" and not rest.endswith(".gguf"):
+        raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
+    if kind == "hf" and not _HUB.fullmatch(value):
+        raise refusal("not a model of Hugging Face", 'write "hf:ORGANISATION/REPOSITORY:QUANTISATION"')
+    if kind == "http":
+        raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
+    if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
+        raise refusal("not the address of a model's file", 'write "https://HOST/PATH/NAME.gguf", without a user')
+    if kind not in ("builtin", "file", "hf", "https"):
+        raise refusal("not a source of a model", _HINT)
+    return value
+
+
+def hub_place(source: str) -> tuple[str, str]:
+    """Repository and quantisation of an ``hf:`` source."""
+    found = _HUB.fullmatch(source)
+    if found is None:
+        raise ValueError(source)
+    return found[1], found[2]
+
+
+def filename_of(url: str) -> str:
+    """The name that a file has at its address."""
+    return unquote(urlsplit(url).path.rpartition("/")[2])
+
+
+def is_plain_filename(name: str) -> bool:
+    """Whether a model's file can bear the name everywhere: in a manifest, in a unit and on a command line."""
+    return _FILENAME.fullmatch(name) is not None
+
+
+def part_count(filename: str) -> int:
+    """In how many files the model of this one is: 3 of "x-00001-of-00003.gguf", 1 of a name that says nothing."""
+    found = _PART.search(filename)
+    return int(found[2]) if found else 1
+
+
+def whole_stem(filename: str) -> str:
+    """The name without its ending, and without what tells one part from another."""
+    return _PART.sub("", filename).removesuffix(".gguf")

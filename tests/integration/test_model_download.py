@@ -1,0 +1,111 @@
+"""A model comes from a server into a volume of a real host, through a cut connection, and is proved by its role."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.artifacts import ensure_artifacts
+from provisioner.errors import PlaybookError
+from provisioner.events import ApplyProgress, Event
+from provisioner.inventory import render_builders
+from provisioner.paths import inventory_templates
+from provisioner.providers.incus import IncusProvider
+from provisioner.runner import run_playbook
+from provisioner.state import Artifact, Device, Instance, Secret
+from tests.file_server import FileServer, serving
+from tests.lab.incus import Lab
+
+CONTENT = os.urandom(24 << 20)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+TOKEN = "hf_CANARY93ce"
+PLAY = Path(__file__).resolve().parents[2] / "molecule/model_store/part.yml"
+CUT = 5 << 20
+
+
+@pytest.fixture
+def server(provider: IncusProvider) -> Iterator[FileServer]:
+    """A server that the lab's containers reach, slow enough that a download has several slices."""
+    assert provider
+    host = Lab().subnet.partition("/")[0]
+    with serving(FileServer(CONTENT, cuts=[CUT], pace_s=0.008), host) as running:
+        yield running
+
+
+def artifact_of(server: FileServer, sha256: str) -> Artifact:
+    access = Secret("hub:access", json.dumps({"token": TOKEN, "proxies": {}}))
+    variables = {
+        "model_store_source": server.address,
+        "model_store_sha256": sha256,
+        "model_store_path": "/srv/models/tiny",
+        "model_store_filename": "tiny.gguf",
+        "model_store_size": len(CONTENT),
+        "model_store_access": access,
+    }
+    name = f"model-h7{secrets.token_hex(3)}"
+    path = "/srv/models/tiny"
+    return Artifact(name, "box", sha256, "model_store", path, "debian/12", variables, cacheable=False)
+
+
+def texts_of(folder: Path) -> str:
+    return "".join(one.read_text(errors="replace") for one in folder.rglob("*") if one.is_file())
+
+
+def test_it_is_downloaded_through_a_cut_and_proved(provider: IncusProvider, server: FileServer, tmp_path: Path) -> None:
+    artifact = artifact_of(server, SHA256)
+    lab = f"h7{secrets.token_hex(3)}"
+    events: list[Event] = []
+    run = partial(run_playbook, folder=tmp_path / "lab")
+    one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
+    with ExitStack() as undo:
+        undo.callback(provider.delete_volume, artifact.volume)
+        ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=events.append, cache=tmp_path)
+        assert next(filter(None, server.ranges_asked())) == f"bytes={CUT}-"
+        assert len(server.seen) > 2, "one slice did for all"
+        assert {one.headers["Authorization"] for one in server.seen} == {f"Bearer {TOKEN}"}
+        said = [one.message for one in events if isinstance(one, ApplyProgress)]
+        assert any("GB have come" in message for message in said), said
+        assert TOKEN not in texts_of(tmp_path / "lab")
+        undo.callback(provider.delete, one)
+        provider.create(one)
+        provider.start(one)
+        provider.wait_until_ready(one)
+        for part in ("main", "verify"):
+            result = run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part})
+            result.raise_for_failure(f"run {part}")
+
+
+def test_another_hash_leaves_nothing_and_names_both(
+    provider: IncusProvider, server: FileServer, tmp_path: Path
+) -> None:
+    server.cuts, server.pace_s = [], 0.0
+    artifact = artifact_of(server, "0" * 64)
+    run = partial(run_playbook, folder=tmp_path / "lab")
+    with pytest.raises(PlaybookError) as caught:
+        ensure_artifacts([artifact], {"box": provider}, "h7lab", run_playbook=run, emit=lambda _: None, cache=tmp_path)
+    assert f"is {SHA256} and should be {'0' * 64}" in caught.value.details
+    assert TOKEN not in texts_of(tmp_path / "lab") + str(caught.value)
+    assert artifact.volume not in provider.observe("h7lab").hosts["box"].volumes
+
+
+def mounted(artifact: Artifact) -> Device:
+    return Device("model", "volume", {"volume": artifact.volume, "path": artifact.path, "readonly": "true"})
+
+
+def inventory_of(artifact: Artifact, one: Instance, provider: IncusProvider) -> str:
+    """The role's variables for the container that mounts the model."""
+    text = render_builders(
+        [artifact], {artifact.builder: provider.connection_variables(one.name)}, inventory_templates()
+    )
+    page = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # plain strings only
+    variables = page["all"]["children"]["builders"]["hosts"][artifact.builder]
+    return yaml.safe_dump({"all": {"hosts": {one.name: variables}}})

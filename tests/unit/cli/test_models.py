@@ -1,0 +1,187 @@
+"""Models from a hub and from addresses: what validate, plan and up say, and when the lock file is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.file_server import FileServer, serving
+from tests.unit.cli.conftest import World
+from tests.unit.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
+
+TOKEN = "hf_CANARY0b1c2d"
+SOURCE = f"hf:{REPOSITORY}:Q4_K_M"
+
+
+def write(lab: Path, source: str, more: str = "") -> None:
+    lab.write_text(f"""\
+name: homelab
+hosts: {{ box: {{ incus: local }} }}
+models:
+  small: {{ source: "{source}"{more} }}
+containers:
+  llama:
+    services:
+      llama_cpp: {{ model: small }}
+""")
+
+
+def holds(hub: FileServer, *numbers: int) -> None:
+    """The repository's only file now hashes to one that bears the number."""
+    body = json.dumps(page_of(*(sibling("Small-Q4_K_M.gguf", number) for number in numbers))).encode()
+    hub.pages[PAGE] = lambda _seen: (200, {}, body)
+
+
+@pytest.fixture
+def hub(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A hub on this machine, and a file that takes a model from it."""
+    write(lab, SOURCE)
+    with serving(FileServer()) as server:
+        holds(server, 1)
+        monkeypatch.setenv("HF_ENDPOINT", server.address.rpartition("/models")[0])
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("no_proxy", "*")
+        yield server
+
+
+def pins(lab: Path) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = yaml.safe_load(lab.with_suffix(".lock").read_text())["models"]
+    return found
+
+
+def test_validate_asks_nobody(world: World, hub: FileServer) -> None:
+    assert world.command("validate").code == 0
+    assert hub.seen == []
+
+
+def test_plan_says_what_it_found_and_writes_nothing(world: World, hub: FileServer, lab: Path) -> None:
+    answer = world.command("plan")
+    assert answer.code == 0, answer.err
+    said = answer.out + answer.err
+    assert f"Model small is Small-Q4_K_M.gguf (5.00 GB) of {REPOSITORY}, commit {COMMIT[:12]}" in " ".join(said.split())
+    assert "homelab.lock" in said
+    assert TOKEN not in said
+    assert len(hub.seen) == 1
+    assert not lab.with_suffix(".lock").exists()
+
+
+def test_up_pins_it_and_the_next_run_asks_nobody(world: World, hub: FileServer, lab: Path) -> None:
+    assert world.command("up", "--yes").code == 0
+    assert pins(lab)["small"] == {
+        "source": SOURCE,
+        "revision": COMMIT,
+        "file": "Small-Q4_K_M.gguf",
+        "sha256": f"{1:064x}",
+        "size": 5_000_000_000,
+    }
+    assert TOKEN not in lab.with_suffix(".lock").read_text()
+    holds(hub, 2)
+    before = lab.with_suffix(".lock").read_bytes()
+    answer = world.command("plan", "--detailed-exitcode")
+    assert answer.code == 0, answer.out + answer.err
+    assert world.command("up", "--yes").code == 0
+    assert lab.with_suffix(".lock").read_bytes() == before
+    assert len(hub.seen) == 1
+
+
+def test_a_pin_that_was_removed_is_found_anew(world: World, hub: FileServer, lab: Path) -> None:
+    world.command("up", "--yes")
+    holds(hub, 2)
+    lab.with_suffix(".lock").unlink()
+    assert world.command("plan", "--detailed-exitcode").code == 2
+    assert world.command("up", "--yes").code == 0
+    assert pins(lab)["small"]["sha256"] == f"{2:064x}"
+
+
+def test_a_lock_file_that_was_lost_is_written_though_nothing_changes(world: World, hub: FileServer, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.with_suffix(".lock").unlink()
+    assert hub.seen
+    assert world.command("up", "--yes").code == 0
+    assert set(pins(lab)) == {"small"}
+
+
+def test_another_source_is_found_anew_and_a_former_models_pin_goes(world: World, hub: FileServer, lab: Path) -> None:
+    world.command("up", "--yes")
+    write(lab, f"hf:{REPOSITORY}:q4_k_m")
+    assert world.command("up", "--yes").code == 0
+    assert pins(lab)["small"]["source"] == f"hf:{REPOSITORY}:q4_k_m"
+    assert len(hub.seen) == 2
+    write(lab, "builtin:tiny")
+    assert world.command("up", "--yes").code == 0
+    assert pins(lab) == {}
+
+
+def test_a_hash_in_the_file_must_be_the_hubs(world: World, hub: FileServer, lab: Path) -> None:
+    write(lab, SOURCE, f', sha256: "{"c" * 64}"')
+    answer = world.command("plan")
+    assert answer.code == 64
+    assert f"Small-Q4_K_M.gguf hashes to {1:064x} there, and sha256 is {'c' * 64}" in answer.err
+    assert len(hub.seen) == 1
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["up", "--yes"], ["status"], ["show", "--expanded"]])
+def test_a_quantisation_that_is_not_there_names_its_line(
+    world: World, hub: FileServer, lab: Path, verb: list[str]
+) -> None:
+    write(lab, f"hf:{REPOSITORY}:Q9_K")
+    answer = world.command(*verb)
+    assert answer.code == 64
+    assert f"homelab.yml:4: models.small.source: no Q9_K in {REPOSITORY}; there: Q4_K_M" in answer.err
+    assert len(hub.seen) == 1
+    assert not lab.with_suffix(".lock").exists()
+    assert world.host.containers == {}
+
+
+def test_a_hub_that_does_not_answer_refuses_before_anything_is_touched(
+    world: World, hub: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hub.address
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    answer = world.command("up", "--yes")
+    assert answer.code == 4
+    assert f"Unable to find out which file model small is ({SOURCE})" in answer.err
+    assert "Is this machine online?" in answer.err
+    assert world.host.containers == {}
+
+
+def test_a_damaged_lock_file_is_refused(world: World, hub: FileServer, lab: Path) -> None:
+    lab.with_suffix(".lock").write_text("version: 7\n")
+    answer = world.command("up", "--yes")
+    assert answer.code == 64
+    assert "homelab.lock" in answer.err
+    assert hub.seen == []
+
+
+def test_verbs_that_need_no_model_ask_nobody(world: World, hub: FileServer) -> None:
+    world.command("up", "--yes")
+    count = len(hub.seen)
+    for verb in (["down", "--yes"], ["destroy", "--yes", "--lab", "homelab"], ["graph"]):
+        assert world.command(*verb).code == 0, verb
+    assert len(hub.seen) == count
+
+
+def test_the_token_is_shown_nowhere(world: World, hub: FileServer) -> None:
+    for verb in (["plan", "--json"], ["show", "--expanded"], ["up", "--yes", "--json"], ["status", "--json"]):
+        answer = world.command(*verb)
+        assert answer.code == 0, answer.err
+        assert TOKEN not in answer.out + answer.err
+    assert hub.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_an_address_without_a_hash_is_refused_with_how_to_get_it(world: World, lab: Path) -> None:
+    write(lab, "https://host/a.gguf")
+    answer = world.command("validate")
+    assert answer.code == 64
+    assert "homelab.yml:4: models.small.source: what is downloaded from an address needs its sha256" in answer.err
+    assert "sha256sum FILE" in answer.err
+
+
+def test_an_address_with_its_hash_needs_no_hub_and_no_lock_file(world: World, lab: Path) -> None:
+    write(lab, "https://host/a.gguf", f', sha256: "{"a" * 64}"')
+    assert world.command("up", "--yes").code == 0
+    assert not lab.with_suffix(".lock").exists()

@@ -1,0 +1,218 @@
+"""Options of llama.cpp's server against each other, against the model's file, and against what this version can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.errors import InputError
+from provisioner.gguf import Header
+from provisioner.lab import Lab, open_lab
+from provisioner.report.client import Served
+from provisioner.report.gateway import entrance_of
+from provisioner.resolve.engine_options import option_problems, option_warnings
+from provisioner.spec import Spec, parse_spec
+from provisioner.state import Secret
+from tests.gguf_bytes import gguf_bytes, model_bytes
+
+MODEL = Header("llama", layers=2, context=4096, key_size=128, value_size=128)
+NARROW = Header("llama", layers=2, context=4096, key_size=80, value_size=80)
+HEADS_OF_TWO_SIZES = Header("deepseek2", layers=2, context=4096, key_size=192, value_size=80)
+EXPERTS = Header("llama", layers=2, context=4096, key_size=128, value_size=128, experts=8)
+PART = Header("llama", context=4096, key_size=128, value_size=128, parts=3)
+EYE = Header("clip")
+
+
+def lab_of(model: Mapping[str, Any] | None = None, **options: Any) -> Spec:
+    models = {"m": {"source": "builtin:tiny", **(model or {})}, "eye": {"source": "builtin:tiny"}}
+    services = {"llama_cpp": {"model": "m", **options}}
+    file = {"name": "lab", "models": models, "containers": {"a": {"services": services}}}
+    parsed = parse_spec(file, load_catalog())
+    assert parsed.problems == ()
+    assert parsed.spec is not None
+    return parsed.spec
+
+
+def told(problems: Any) -> list[tuple[str, str]]:
+    prefix = ("containers", "a", "services", "llama_cpp")
+    assert all(one.path[:4] == prefix and one.hint for one in problems)
+    return [(".".join(map(str, one.path[4:])), one.message) for one in problems]
+
+
+def problems_of(header: Header | None, eye: Header = EYE, **options: Any) -> list[tuple[str, str]]:
+    headers = {"m": header, "eye": eye} if header else {}
+    return told(list(option_problems(lab_of(**options), load_catalog(), headers)))
+
+
+def warnings_of(header: Header | None, model: Mapping[str, Any] | None = None, **options: Any) -> list[tuple[str, str]]:
+    headers = {"m": header} if header else {}
+    return told(list(option_warnings(lab_of(model, **options), load_catalog(), headers)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gpu_layers": "auto"},
+        {"gpu_layers": 0},
+        {"context": 0, "threads": 0},
+        {"batch": 512, "ubatch": 512},
+        {"kv_cache": {"k": "q8_0", "v": "q8_0"}, "flash_attention": "on"},
+        {"kv_cache": {"k": "q8_0"}, "flash_attention": "off"},
+        {"kv_cache": {"v": "bf16"}, "flash_attention": "off"},
+        {"mmproj": "eye"},
+        {"n_cpu_moe": 4},
+    ],
+)
+def test_what_goes_together_is_taken(options: dict[str, Any]) -> None:
+    assert problems_of(EXPERTS, **options) == []
+    assert problems_of(None, **options) == []
+    assert warnings_of(EXPERTS, **options) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "words"),
+    [
+        ({"context": -1}, "context", "too small"),
+        ({"parallel": 0}, "parallel", "too small"),
+        ({"batch": 256}, "ubatch", "512 is larger than batch, 256"),
+        ({"gpu_layers": "all"}, "gpu_layers", "no GPU"),
+        ({"gpu_layers": 20}, "gpu_layers", "no GPU"),
+        ({"gpu_layers": -1}, "gpu_layers", "no number of layers"),
+        ({"gpu_layers": "some"}, "gpu_layers", "no number of layers"),
+        ({"gpu_layers": True}, "gpu_layers", "no number of layers"),
+        ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "kv_cache.v", "need flash attention"),
+        ({"cpu_moe": True, "n_cpu_moe": 2}, "n_cpu_moe", "already"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], where: str, words: str) -> None:
+    for header in (EXPERTS, None):
+        ((path, message),) = problems_of(header, **options)
+        assert path == where
+        assert words in message
+
+
+@pytest.mark.parametrize("name", ["q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"])
+def test_a_head_that_a_type_of_the_cache_does_not_divide_is_refused(name: str) -> None:
+    message = f"{name} packs 32 numbers together, the model's heads have 80"
+    assert problems_of(NARROW, kv_cache={"k": name, "v": name}) == [("kv_cache.k", message), ("kv_cache.v", message)]
+    assert problems_of(HEADS_OF_TWO_SIZES, kv_cache={"k": name, "v": name}) == [("kv_cache.v", message)]
+    assert problems_of(MODEL, kv_cache={"k": name, "v": name}) == []
+
+
+@pytest.mark.parametrize("name", ["f32", "f16", "bf16"])
+def test_a_type_of_single_numbers_takes_every_head(name: str) -> None:
+    assert problems_of(NARROW, kv_cache={"k": name, "v": name}) == []
+
+
+def test_models_and_projectors_stand_in_their_own_places() -> None:
+    assert problems_of(EYE) == [("model", "it only turns images into tokens")]
+    assert problems_of(MODEL, eye=MODEL, mmproj="eye") == [
+        ("mmproj", "it is a model (llama), not the projector of one")
+    ]
+    assert problems_of(PART) == [("model", "its file is one of 3 parts")]
+
+
+def test_keys_of_four_bits_are_warned_of_and_values_are_not() -> None:
+    ((where, message),) = warnings_of(MODEL, kv_cache={"k": "q4_0", "v": "q4_0"})
+    assert where == "kv_cache.k"
+    assert "lose track of code" in message
+    assert warnings_of(MODEL, kv_cache={"k": "q8_0", "v": "q4_0"}) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "warned"),
+    [
+        ({}, {"context": 4096}, False),
+        ({}, {"context": 4097}, True),
+        ({}, {"context": 8192, "parallel": 2}, False),
+        ({}, {"context": 8194, "parallel": 2}, True),
+        ({}, {"context": 0}, False),
+        ({"context": 8192}, {}, True),
+        ({"context": 8192}, {"context": 4096}, False),
+    ],
+)
+def test_more_context_than_was_trained_is_warned_of(model: Any, options: Any, warned: bool) -> None:
+    found = warnings_of(MODEL, model, **options)
+    assert [where for where, _ in found] == (["context"] if warned else [])
+    assert warnings_of(None, model, **options) == []
+
+
+def test_experts_that_are_not_there_are_warned_of() -> None:
+    assert [where for where, _ in warnings_of(MODEL, cpu_moe=True)] == ["cpu_moe"]
+    assert [where for where, _ in warnings_of(MODEL, n_cpu_moe=1)] == ["n_cpu_moe"]
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "context"),
+    [
+        (None, {}, 4096),
+        (None, {"context": 9000, "parallel": 2}, 4500),
+        (None, {"context": 0}, None),
+        (MODEL, {"context": 0, "parallel": 2}, 2048),
+        (MODEL, {"context": 131072}, 4096),
+        (MODEL, {"context": 2048}, 2048),
+    ],
+)
+def test_clients_are_told_what_one_request_can_fill(header: Any, options: Any, context: int | None) -> None:
+    entrance = entrance_of(lab_of(**options), load_catalog(), {"m": header} if header else {})
+    assert entrance is not None
+    assert entrance.models == {"m": Served(context)}
+
+
+def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
+    engines = {
+        "seeing": {"services": {"llama_cpp": {"model": "m", "mmproj": "eye", "context": 8192}}},
+        "blind": {"services": {"llama_cpp": {"model": "n", "context": 2048}}},
+        "gate": {
+            "services": {
+                "litellm": {
+                    "master_key": Secret("gate", "sk-gate"),
+                    "aliases": {"eyes": ["m"], "both": ["m", "n"], "cloud": ["m", "up"], "way": ["both"]},
+                }
+            }
+        },
+    }
+    models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "eye")}
+    upstreams = {"up": {"model": "openai/large"}}
+    parsed = parse_spec(
+        {"name": "lab", "models": models, "upstreams": upstreams, "containers": engines}, load_catalog()
+    )
+    assert parsed.spec is not None, parsed.problems
+    entrance = entrance_of(parsed.spec, load_catalog(), {})
+    assert entrance is not None
+    assert entrance.models == {
+        "eyes": Served(8192, vision=True),
+        "both": Served(2048),
+        "cloud": Served(),
+        "way": Served(2048),
+    }
+
+
+def opened(folder: Path, model: bytes, service: str) -> Lab:
+    (folder / "model.gguf").write_bytes(model)
+    (folder / "eye.gguf").write_bytes(gguf_bytes({"general.architecture": "clip"}))
+    file = folder / "lab.yml"
+    models = "{ m: { source: 'file:model.gguf' }, eye: { source: 'file:eye.gguf' } }"
+    file.write_text(f"name: lab\nmodels: {models}\ncontainers:\n  a:\n    services:\n      llama_cpp: {service}\n")
+    return open_lab(file)
+
+
+def test_a_labs_file_is_held_against_its_models_files(tmp_path: Path) -> None:
+    lab = opened(tmp_path, model_bytes(attention__key_length=80), "{ model: m, mmproj: eye, context: 8192 }")
+    assert [one.path[-1] for one in lab.loaded.warnings] == ["context"]
+    mounts = {one.name: one.path for one in lab.fleet().artifacts}
+    assert (mounts["model-m"], mounts["model-eye"]) == ("/srv/models/m", "/srv/models/eye")
+    with pytest.raises(InputError, match=r"lab\.yml:6: .*kv_cache.k: q8_0 packs 32 numbers together"):
+        opened(tmp_path, model_bytes(attention__key_length=80), "{ model: m, kv_cache: { k: q8_0 } }")
+
+
+def test_a_file_that_was_cut_off_is_refused_when_the_lab_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"lab\.yml:2: models.m.source: .* is no usable GGUF file: it ends after 100 b"
+    ):
+        opened(tmp_path, model_bytes()[:100], "{ model: m }")

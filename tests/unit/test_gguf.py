@@ -1,0 +1,127 @@
+"""A GGUF file's head is read, and whatever is wrong with one is told in words, wherever the file ends or is damaged."""
+
+from __future__ import annotations
+
+import random
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from provisioner.gguf import GgufError, Header, read_header
+from provisioner.model_headers import read_headers
+from provisioner.spec import Model
+from provisioner.tiny_model import tiny_model
+from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
+
+
+def read(folder: Path, content: bytes) -> Header:
+    file = folder / "model.gguf"
+    file.write_bytes(content)
+    return read_header(file)
+
+
+def refused(folder: Path, content: bytes) -> str:
+    with pytest.raises(GgufError) as caught:
+        read(folder, content)
+    return str(caught.value)
+
+
+def test_the_built_in_model_is_what_its_module_says(tmp_path: Path) -> None:
+    known, broken = read_headers({"tiny": Model(source="builtin:tiny")})
+    assert broken == []
+    assert read(tmp_path, tiny_model()) == known["tiny"] == Header("llama", 2, 4096, 32, 32)
+
+
+def test_head_sizes_are_written_or_follow_from_the_heads(tmp_path: Path) -> None:
+    assert read(tmp_path, model_bytes()).key_size == 32
+    written = read(tmp_path, model_bytes(attention__key_length=192, attention__value_length=128, expert_count=8))
+    assert (written.key_size, written.value_size, written.experts) == (192, 128, 8)
+
+
+def test_layers_that_differ_are_read_by_the_first_that_has_heads(tmp_path: Path) -> None:
+    assert read(tmp_path, model_bytes(attention__head_count=[0, 4, 4])).key_size == 16
+
+
+def test_a_model_without_heads_has_no_head_size(tmp_path: Path) -> None:
+    found = read(tmp_path, gguf_bytes({"general.architecture": "mamba", "mamba.embedding_length": 64}))
+    assert found == Header("mamba")
+
+
+def test_a_projector_is_told_from_a_model(tmp_path: Path) -> None:
+    assert read(tmp_path, projector_bytes(64)).is_projector
+    assert not read(tmp_path, model_bytes()).is_projector
+
+
+def test_a_part_of_a_model_knows_of_the_others(tmp_path: Path) -> None:
+    assert read(tmp_path, gguf_bytes({"general.architecture": "llama", "split.count": 3})).parts == 3
+
+
+def test_gguf_files_of_the_librarys_writer_are_read(tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf", reason="the library gguf is not installed")
+    numpy = pytest.importorskip("numpy", reason="the library numpy is not installed")
+    writer = gguf.GGUFWriter(tmp_path / "written.gguf", "qwen3")
+    writer.add_context_length(32768)
+    writer.add_block_count(4)
+    writer.add_key_length(80)
+    writer.add_token_list([f"token {number}" for number in range(5000)])
+    writer.add_token_scores([0.0] * 5000)
+    writer.add_tensor("token_embd.weight", numpy.zeros((8, 8), dtype=numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert read_header(tmp_path / "written.gguf") == Header("qwen3", 4, 32768, 80)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "empty"),
+        (b"PK\x03\x04 a zip", "begins with b'PK\\x03\\x04'"),
+        (b"GG", "begins with b'GG'"),
+        (b"GGUF", "ends after 4 bytes"),
+        (gguf_bytes({}, version=1), "version 1"),
+        (struct.pack(">4sIQQ", b"GGUF", 3, 0, 0), "version 50331648"),
+        (gguf_bytes({}), "does not name its architecture"),
+        (gguf_bytes({"general.architecture": 7}), "does not name its architecture"),
+        (gguf_bytes({"general.architecture": "llama", "general.alignment": 0}), "alignment is 0"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**63), "in the middle of its head"),
+        (struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 2**64 - 1), "in the middle of its head"),
+        (struct.pack("<4sIQQQ1sI", b"GGUF", 3, 0, 1, 1, b"x", 99), "type 99"),
+        (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 9, 1), "no list can hold"),
+        (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 4, 2**62), "in the middle of its head"),
+        (struct.pack("<4sIQQQ1s", b"GGUF", 3, 0, 1, 1, b"\xff"), "no UTF-8"),
+    ],
+)
+def test_what_is_no_gguf_is_told_in_words(tmp_path: Path, content: bytes, words: str) -> None:
+    assert words in refused(tmp_path, content)
+
+
+def test_a_file_that_was_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:
+    whole = model_bytes()
+    assert read(tmp_path, whole)
+    for length in range(len(whole) - 32 + 1):  # the last tensor is as long as that
+        assert "ends after" in refused(tmp_path, whole[:length]) or length < len(b"GGUF")
+
+
+def test_damaged_bytes_give_an_answer_or_the_one_error_never_another(tmp_path: Path) -> None:
+    chance = random.Random(5)  # noqa: S311  # the same damage at each run
+    whole = model_bytes()
+    for _ in range(3000):
+        content = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        with suppress(GgufError):
+            assert isinstance(read(tmp_path, bytes(content)), Header)
+
+
+def test_a_broken_file_is_a_problem_of_its_model(tmp_path: Path) -> None:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(model_bytes()[:100])
+    models = {"broken": Model(source=f"file:{file}"), "absent": Model(source=f"file:{tmp_path}/absent.gguf")}
+    headers, problems = read_headers(models)
+    assert headers == {}
+    assert [one.path for one in problems] == [("models", "broken", "source")]
+    assert problems[0].message == f"{file} is no usable GGUF file: it ends after 100 bytes, in the middle of its head"

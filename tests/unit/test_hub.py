@@ -1,0 +1,269 @@
+"""Which file of a repository is meant, asked of a stand-in for the hub, whose answers have the shape of the real one's.
+
+The shape is the one that huggingface_hub reads (``ModelInfo``: ``sha``, ``siblings`` of ``rfilename``, ``size``,
+``blobId`` and ``lfs: {sha256, size, pointerSize}``); refusals bear ``X-Error-Code`` and ``X-Error-Message``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.hub import (
+    ENDPOINT,
+    Hub,
+    HubError,
+    HubFile,
+    UnreachableHubError,
+    find_file,
+    hub_of_environment,
+    label_of,
+    proxies_of,
+)
+from provisioner.state import Secret
+from tests.file_server import FileServer, Seen, serving
+
+TOKEN = "hf_CANARY77aa"
+COMMIT = "5f" * 20
+REPOSITORY = "acme/Small-GGUF"
+PAGE = f"/api/models/{REPOSITORY}/revision/main"
+FILES = (
+    "README.md",
+    "Small-Q4_K_M.gguf",
+    "Small-UD-Q4_K_XL.gguf",
+    "Small-IQ4_XS.gguf",
+    "BF16/Small-BF16-00001-of-00002.gguf",
+    "BF16/Small-BF16-00002-of-00002.gguf",
+    "small.Q8_0.gguf",
+    "other.Q8_0.gguf",
+    "mmproj-F16.gguf",
+    "imatrix_unsloth.gguf",
+    "bad name-Q2_K.gguf",
+)
+
+
+def sibling(name: str, number: int = 1, **more: Any) -> dict[str, Any]:
+    """One file as the hub tells it."""
+    digest = f"{number:064x}"
+    lfs = {"sha256": digest, "size": 5_000_000_000, "pointerSize": 135}
+    return {"rfilename": name, "blobId": "b" * 40, "size": 5_000_000_000, "lfs": lfs, **more}
+
+
+def page_of(*files: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": REPOSITORY, "sha": COMMIT, "gated": False, "private": False, "siblings": list(files), **more}
+
+
+class StandIn:
+    """A hub of one repository."""
+
+    def __init__(self, server: FileServer) -> None:
+        self.server = server
+        self.say(200, page_of(*(sibling(name, number) for number, name in enumerate(FILES))))
+        self.hub = Hub(server.address.rpartition("/models")[0])
+
+    def say(self, status: int, content: Any, **headers: str) -> None:
+        """What it answers from now on."""
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.server.pages[PAGE] = lambda _seen: (status, headers, body)
+
+
+@pytest.fixture
+def standin(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    monkeypatch.setenv("no_proxy", "*")
+    with serving(FileServer()) as server:
+        yield StandIn(server)
+
+
+def refusal(standin: StandIn, quantisation: str = "Q4_K_M", token: Secret | None = None) -> HubError:
+    with pytest.raises(HubError) as caught:
+        find_file(Hub(standin.hub.endpoint, token), REPOSITORY, quantisation)
+    assert TOKEN not in f"{caught.value.message} {caught.value.hint}"
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "file"),
+    [
+        ("Q4_K_M", "Small-Q4_K_M.gguf"),
+        ("q4_k_m", "Small-Q4_K_M.gguf"),
+        ("UD-Q4_K_XL", "Small-UD-Q4_K_XL.gguf"),
+        ("Q4_K_XL", "Small-UD-Q4_K_XL.gguf"),
+        ("IQ4_XS", "Small-IQ4_XS.gguf"),
+    ],
+)
+def test_a_quantisation_is_one_file_of_one_commit(standin: StandIn, quantisation: str, file: str) -> None:
+    found = find_file(standin.hub, REPOSITORY, quantisation)
+    assert found == HubFile(COMMIT, file, f"{FILES.index(file):064x}", 5_000_000_000)
+    assert standin.server.seen[-1].path == f"{PAGE}?blobs=true"
+    assert "Authorization" not in standin.server.seen[-1].headers
+
+
+def test_the_plain_one_is_meant_where_both_are_there(standin: StandIn) -> None:
+    standin.say(200, page_of(sibling("a-UD-Q4_K_XL.gguf", 1), sibling("a-Q4_K_XL.gguf", 2)))
+    assert find_file(standin.hub, REPOSITORY, "Q4_K_XL").file == "a-Q4_K_XL.gguf"
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "message", "hint"),
+    [
+        ("Q5_K_M", "no Q5_K_M in acme/Small-GGUF", "there: BF16, IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_XL"),
+        ("K_M", "no K_M in", "there: "),
+        ("Q8_0", "several files of acme/Small-GGUF are Q8_0: other.Q8_0.gguf, small.Q8_0.gguf", "by its address"),
+        ("BF16", "is in 2 files, and a model here is one file", "in one file: IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_XL"),
+        ("Q2_K", "no Q2_K in", "there: "),
+    ],
+)
+def test_what_is_not_one_file_is_told_with_what_there_is(
+    standin: StandIn, quantisation: str, message: str, hint: str
+) -> None:
+    told = refusal(standin, quantisation)
+    assert message in told.message
+    assert hint in told.hint
+
+
+def test_a_repository_without_any_says_so(standin: StandIn) -> None:
+    standin.say(200, page_of(sibling("model.safetensors")))
+    assert refusal(standin).hint == "it holds no GGUF at all"
+
+
+@pytest.mark.parametrize(
+    "more", [{"lfs": None}, {"lfs": {"sha256": "x", "size": 1}}, {"lfs": {"sha256": "a" * 64, "size": "1"}}]
+)
+def test_a_file_without_a_hash_is_refused(standin: StandIn, more: Mapping[str, Any]) -> None:
+    standin.say(200, page_of(sibling("a-Q4_K_M.gguf", **more)))
+    assert "does not say what a-Q4_K_M.gguf" in refusal(standin).message
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b"\xff\xfe"])
+def test_what_is_no_page_of_a_hub_is_told(standin: StandIn, body: bytes) -> None:
+    standin.say(200, body)
+    told = refusal(standin)
+    assert isinstance(told, UnreachableHubError)
+    assert "no page of a hub" in told.message
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "hint"),
+    [(401, False, "set HF_TOKEN"), (403, True, "may the token's account read it"), (404, False, "Correct the name")],
+)
+def test_a_gated_private_or_missing_repository_says_what_to_do(
+    standin: StandIn, status: int, token: bool, hint: str
+) -> None:
+    standin.say(status, {"error": "x"}, **{"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted."})
+    told = refusal(standin, token=Secret("t", TOKEN) if token else None)
+    assert f"answers {status} Access is restricted." in told.message
+    assert hint in told.hint
+    assert not isinstance(told, UnreachableHubError)
+
+
+def test_a_hub_in_need_and_one_that_is_not_there(standin: StandIn) -> None:
+    standin.say(503, {})
+    assert isinstance(refusal(standin), UnreachableHubError)
+    with serving(FileServer()) as gone:
+        hub = Hub(gone.address.rpartition("/models")[0])
+    with pytest.raises(UnreachableHubError, match=r"gives no answer: .*refused"):
+        find_file(hub, REPOSITORY, "Q4_K_M")
+
+
+def test_the_token_goes_to_the_hub_alone(standin: StandIn) -> None:
+    hub = Hub(standin.hub.endpoint, Secret("t", TOKEN))
+    with serving(FileServer()) as other:
+        there = other.address.rpartition("/models")[0] + PAGE
+        other.pages[PAGE] = lambda _seen: (200, {}, json.dumps(page_of(sibling("a-Q4_K_M.gguf"))).encode())
+        standin.server.pages[PAGE] = lambda _seen: (302, {"Location": there}, b"")
+        assert find_file(hub, REPOSITORY, "Q4_K_M").file == "a-Q4_K_M.gguf"
+        assert standin.server.seen[0].headers["Authorization"] == f"Bearer {TOKEN}"
+        assert [one for one in other.seen if "Authorization" in one.headers] == []
+
+
+def test_a_renamed_repository_is_asked_with_the_token(standin: StandIn) -> None:
+    def renamed(_seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, json.dumps(page_of(sibling("a-Q4_K_M.gguf"))).encode()
+
+    standin.server.pages["/new"] = renamed
+    standin.server.pages[PAGE] = lambda _seen: (307, {"Location": "/new"}, b"")
+    find_file(Hub(standin.hub.endpoint, Secret("t", TOKEN)), REPOSITORY, "Q4_K_M")
+    assert standin.server.seen[1].headers["Authorization"] == f"Bearer {TOKEN}"
+
+
+def test_the_file_is_downloaded_by_its_commit() -> None:
+    address = Hub("https://hub.example").address(REPOSITORY, COMMIT, "a b/c.gguf")
+    assert address == f"https://hub.example/{REPOSITORY}/resolve/{COMMIT}/a%20b/c.gguf"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "HF_ENDPOINT", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_word_it_is_hugging_face_and_nobody(home: Path) -> None:
+    assert home.is_dir()
+    assert hub_of_environment() == Hub(ENDPOINT, None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "file"),
+    [
+        ({"HF_TOKEN": f" {TOKEN}\n", "HUGGING_FACE_HUB_TOKEN": "other"}, ".cache/huggingface/token"),
+        ({"HUGGING_FACE_HUB_TOKEN": TOKEN}, ".cache/huggingface/token"),
+        ({}, ".cache/huggingface/token"),
+        ({"HF_HOME": "~/hf"}, "hf/token"),
+        ({"XDG_CACHE_HOME": "$HOME/xdg"}, "xdg/huggingface/token"),
+        ({"HF_TOKEN_PATH": "~/my-token"}, "my-token"),
+    ],
+)
+def test_the_token_is_found_where_the_hubs_own_client_finds_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str], file: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (home / file).parent.mkdir(parents=True, exist_ok=True)
+    (home / file).write_text(
+        "hf_of_the_file\n" if any("TOKEN" in name for name in variables) and file[0] == "." else TOKEN
+    )
+    token = hub_of_environment().token
+    assert token is not None
+    assert token.reveal() == TOKEN
+    assert TOKEN not in repr(hub_of_environment())
+
+
+@pytest.mark.parametrize("endpoint", ["ftp://hub", "hub.example", "https://me:pw@hub", "https://hub/?a=b", "https://"])
+def test_an_endpoint_that_is_no_address_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    assert home.is_dir()
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(HubError, match="HF_ENDPOINT is not the address of a hub"):
+        hub_of_environment()
+
+
+@pytest.mark.parametrize("token", ["two words", "line\nbreak", "smile\u263a"])
+def test_a_token_that_could_not_be_sent_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    assert home.is_dir()
+    monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(HubError, match="what no token holds"):
+        hub_of_environment()
+
+
+def test_no_token_is_sent_in_clear(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert home.is_dir()
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.lan/")
+    assert hub_of_environment() == Hub("http://hub.lan", None)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with pytest.raises(HubError, match="anybody could read the token"):
+        hub_of_environment()
+
+
+def test_a_name_that_says_nothing_is_its_own_label() -> None:
+    assert [label_of(one) for one in ("a.gguf", "x/b-F16.gguf", "c.mxfp4_moe.gguf")] == ["a", "F16", "mxfp4_moe"]
+
+
+def test_proxies_on_this_machine_are_not_for_a_container() -> None:
+    environment = {"HTTPS_PROXY": "http://u:p@proxy:3128", "http_proxy": "localhost:3128", "NO_PROXY": "a", "PATH": "/"}
+    assert proxies_of(environment) == {"https": "http://u:p@proxy:3128", "no": "a"}
+    assert proxies_of({"HTTP_PROXY": "http://a", "http_proxy": "http://b", "all_proxy": ""}) == {"http": "http://b"}

@@ -1,0 +1,98 @@
+"""The options of role ``llama_cpp`` are those of the built program, and the gate fails where one of them is gone.
+
+Molecule's scenario asks the program in its container; here the one in the cache, where this machine can run it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from provisioner import paths
+from provisioner.artifacts.cache import cached_file, is_intact
+from provisioner.lab import open_lab
+from tests.llama_server_help import known_arguments, objections, values_of, written_arguments
+
+LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"
+PROGRAM = "backup/volume/bin/llama-server"
+HELP = """\
+-m,    --model FNAME                    model path to load
+                                        (env: LLAMA_ARG_MODEL)
+-lm,   --load-mode MODE                 model loading mode (default: auto)
+                                        - auto: mmap, unless a device does not support it
+                                        - mmap+mlock: both, see --no-such and - word: in the middle
+-fa,   --flash-attn [on|off|auto]       set Flash Attention use ('on', 'off', or 'auto', default: 'auto')
+-hf,   -hfr, --hf-repo <user>/<model>[:quant]
+                                        --no-mmproj
+                                        example: ggml-org/GLM-4.7-Flash-GGUF:Q4_K_M
+-ctk,  --cache-type-k TYPE              KV cache data type for K
+                                        allowed values: f32, f16, iq4_nl
+                                        (default: f16)
+--metrics                               enable prometheus compatible metrics endpoint (default: disabled)
+"""
+
+
+def whole_help() -> str:
+    """A help text to which the gate has no objection, made of what the role writes."""
+    own = {"--model": "-m, ", "--flash-attn": "-fa, "}
+    lines = [f"{own.get(name, '')}{name} X" for name in sorted(written_arguments())]
+    lists = {
+        "--cache-type-[kv] X": "\n  allowed values: f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0, q5_1",
+        "--flash-attn X|--reasoning X": " [on|off|auto]",
+        "--load-mode X": "".join(f"\n  - {one}: x" for one in ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio")),
+    }
+    text = "\n".join(lines)
+    for name, values in lists.items():
+        text = re.sub(rf"({name})$", rf"\1{values}", text, flags=re.MULTILINE)
+    return text + "\n"
+
+
+def test_arguments_and_their_values_are_read_from_the_help() -> None:
+    assert {"-hf", "-hfr", "--hf-repo"} in known_arguments(HELP)
+    assert {name for each in known_arguments(HELP) for name in each}.isdisjoint({"--no-such", "--no-mmproj"})
+    assert values_of(HELP, "--flash-attn") == {"on", "off", "auto"}
+    assert values_of(HELP, "--cache-type-k") == {"f32", "f16", "iq4_nl"}
+    assert values_of(HELP, "--load-mode") == {"auto", "mmap+mlock"}
+    assert values_of(HELP, "--metrics") == values_of(HELP, "--absent") == set()
+
+
+def test_the_unit_gets_what_every_option_says() -> None:
+    assert {"--threads", "--mmproj", "--n-cpu-moe", "--no-kv-offload", "--no-jinja"} <= written_arguments()
+
+
+def test_a_whole_help_is_not_objected_to() -> None:
+    assert objections(whole_help()) == []
+
+
+@pytest.mark.parametrize("argument", sorted(written_arguments()))
+def test_an_argument_that_is_gone_fails_the_gate(argument: str) -> None:
+    shorter = re.sub(rf"^(-\w+, )?{argument} ", "--renamed ", whole_help(), flags=re.MULTILINE)
+    assert f"{argument} is gone" in objections(shorter)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "objection"),
+    [
+        ("q4_1, iq4_nl", "q4_1", "--cache-type-k does not take iq4_nl"),
+        ("[on|off|auto]", "", "--flash-attn does not take auto"),
+        ("- mlock: x", "", "--load-mode does not take mlock"),
+        ("-m, --model", "-m, --model, --weights", "--weights is a spelling of --model that extra_arguments could hold"),
+    ],
+)
+def test_a_value_or_a_spelling_that_changed_fails_the_gate(before: str, after: str, objection: str) -> None:
+    assert objection in objections(whole_help().replace(before, after))
+
+
+def test_the_built_program_takes_all_that_the_role_writes(tmp_path: Path) -> None:
+    artifact = next(one for one in open_lab(LAB).fleet().artifacts if one.name == "llama_cpp")
+    file = cached_file(paths.cache() / "artifacts", artifact, "tar")
+    if not is_intact(file):
+        pytest.skip(f"no built llama-server in the cache ({file.name}); Molecule's scenario llama_cpp makes it")
+    subprocess.run(["tar", "--extract", "--file", file, "--directory", tmp_path, PROGRAM], check=True)
+    answer = subprocess.run([tmp_path / PROGRAM, "--help"], capture_output=True, text=True, check=False)
+    if answer.returncode:
+        pytest.skip(f"this machine cannot run it: {answer.stderr or answer.returncode}")
+    assert objections(answer.stdout) == []

@@ -1,0 +1,80 @@
+"""The lock file is written as it is read, keeps what others wrote into it, and is refused when it is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import InputError, ProvisionError
+from provisioner.lockfile import Pin, lock_file, read_pins, write_pins
+
+PIN = Pin("hf:acme/Small-GGUF:Q4_K_M", "1e10" * 10, "Small-Q4_K_M.gguf", "1" * 64, 5)
+GOOD = f"""version: 1
+models:
+  small:
+    source: {PIN.source}
+    revision: "{PIN.revision}"
+    file: {PIN.file}
+    sha256: "{PIN.sha256}"
+    size: 5
+"""
+
+
+def test_it_lies_beside_the_file() -> None:
+    assert lock_file(Path("lab/homelab.yml")) == Path("lab/homelab.lock")
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    assert read_pins(lock) == {}
+    write_pins(lock, {"small": PIN})
+    assert read_pins(lock) == {"small": PIN}
+    assert "To take what a repository of models holds now" in lock.read_text()
+    assert [one.name for one in tmp_path.iterdir()] == ["homelab.lock"]
+    assert lock.stat().st_mode & 0o777 == 0o644
+    before = lock.read_bytes()
+    write_pins(lock, read_pins(lock))
+    assert lock.read_bytes() == before
+
+
+def test_what_is_not_of_models_stays(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    lock.write_text(GOOD + "stacks: { exl3: [a] }\n")
+    write_pins(lock, {})
+    assert "exl3" in lock.read_text()
+    assert read_pins(lock) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "version is None"),
+        ("version: 2\n", "version is 2"),
+        ("- a\n", "version is None"),
+        ("a: [", "while parsing"),
+        ("version: 1\nmodels: [a]\n", ""),
+        ("version: 1\nmodels: { a: b }\n", "A model there has"),
+        (GOOD.replace("    size: 5\n", ""), "A model there has"),
+        (GOOD.replace("size: 5", "size: five"), "no text, or a size no number"),
+        (GOOD.replace("size: 5", "size: true"), "no text, or a size no number"),
+        (GOOD.replace('"' + "1" * 64 + '"', "1" * 64), "no text, or a size no number"),
+        (GOOD.replace("1" * 64, "xyz"), "xyz is no sha256"),
+        (GOOD.replace(PIN.revision, "../main"), "../main is no commit"),
+        (GOOD.replace(PIN.file, "sub/.."), "or sub/.. no model's file"),
+        ("version: !!python/object:os.system {}\n", "could not determine a constructor"),
+    ],
+)
+def test_a_damaged_one_is_refused_and_named(tmp_path: Path, text: str, words: str) -> None:
+    lock = tmp_path / "homelab.lock"
+    lock.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_pins(lock)
+    assert str(caught.value).startswith(f"Unable to use {lock}")
+    assert words in caught.value.details
+    assert "Restore it" in caught.value.resolution
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ProvisionError, match="Unable to write"):
+        write_pins(tmp_path / "missing" / "homelab.lock", {"small": PIN})
