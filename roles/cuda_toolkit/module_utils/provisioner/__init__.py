@@ -1,0 +1,12 @@
+"""What our modules for CUDA need of this package: links to its files, which Ansible sends along to the container."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+sys.modules["provisioner"] = sys.modules[__name__]  # the name by which they know each other
+
+if TYPE_CHECKING:  # never imported: Ansible reads these lines to know what to send
+    from ansible.module_utils.provisioner import errors  # noqa: F401
+    from ansible.module_utils.provisioner.cuda import glibc, headers, look, overlay, places, probe, toolkit  # noqa: F401

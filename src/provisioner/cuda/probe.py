@@ -1,0 +1,113 @@
+"""Whether a toolkit compiles here, and which of the known failures stops it: two small files decide, not tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from provisioner.errors import PreflightError
+
+Problem = Literal["", "compiler", "conflict", "edited", "other"]
+"""Nothing; GCC is too new; glibc's declarations differ; somebody edited the headers; anything else."""
+
+_CALLS = "rsqrt(x) + sinpi(x) + cospi(x) + rsqrtf(y) + sinpif(y) + cospif(y)"
+MATHS = f"""\
+#include <cmath>
+__global__ void device(double *r, double x, float y) {{ *r = {_CALLS}; }}
+double host(double x, float y) {{ return {_CALLS}; }}
+int main() {{ return host(4, 4) > 9; }}
+"""
+SOURCES = {"empty": "", "maths": MATHS}
+"""The empty one fails as well where headers conflict; the other one is linked, which proves the libraries, too."""
+DEFAULT_COMPILER = "g++"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TIMEOUT_S = 600
+
+_SIGNS: tuple[tuple[Problem, re.Pattern[str]], ...] = (
+    ("compiler", re.compile(r"#error -- unsupported GNU version")),
+    ("conflict", re.compile(r"error: exception specification is incompatible with that of previous function \"\w+\"")),
+    ("edited", re.compile(r"math_functions\.hp{0,2}:\d+:\d+: error: declaration of .* different exception specifier")),
+)
+_LIMIT = re.compile(r"gcc versions later than (\d+) are not supported")
+_VERSIONED = re.compile(r"g\+\+-(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What came of it: the known ``problem`` ("" when all compiles), and what the compilers ``said``."""
+
+    problem: Problem
+    said: str = ""
+
+    @property
+    def gcc_limit(self) -> int | None:
+        """The newest GCC that the toolkit takes, where it said so."""
+        found = _LIMIT.search(self.said)
+        return int(found[1]) if found else None
+
+
+def problem_of(said: str) -> Problem:
+    """Which failure the words of a compiler tell of; GCC's version comes first, as it stops nvcc before the headers."""
+    return next((problem for problem, sign in _SIGNS if sign.search(said)), "other")
+
+
+def supported_compilers(packages: Iterable[str], limit: int) -> tuple[str, ...]:
+    """Those of ``packages`` that are a g++ up to the version ``limit``, the newest first."""
+    versions = {int(found[1]) for one in packages if (found := _VERSIONED.fullmatch(one))}
+    return tuple(f"g++-{version}" for version in sorted(versions, reverse=True) if version <= limit)
+
+
+def probe(root: Path, environment: Mapping[str, str]) -> Probe:
+    """Compile both sources with the toolkit's nvcc; ``PreflightError`` when it or the compiler is not there."""
+    nvcc = root / "bin/nvcc"
+    if not os.access(nvcc, os.X_OK):
+        raise PreflightError(
+            f"Unable to find a CUDA toolkit in {root}: there is no program bin/nvcc",
+            resolution="Name the root of a whole toolkit, such as /usr/local/cuda.",
+        )
+    given = {"PATH": PATH, "LC_ALL": "C.UTF-8", **environment}
+    compiler = given.get("NVCC_CCBIN", DEFAULT_COMPILER)
+    if shutil.which(compiler, path=given["PATH"]) is None:
+        raise PreflightError(
+            f"Unable to compile with the CUDA toolkit in {root}: there is no compiler {compiler}",
+            resolution="Install it (on Debian: apt-get install g++), or name another one.",
+        )
+    with tempfile.TemporaryDirectory(prefix="provision-cuda-") as folder:
+        for name in SOURCES:
+            said = _compile(nvcc, name, Path(folder), given)
+            if said:
+                return Probe(problem_of(said), said)
+    return Probe("")
+
+
+def environment_of(text: str) -> dict[str, str]:
+    """The variables of an environment file: lines of ``NAME=value``, comments left out."""
+    lines = (line.strip() for line in text.splitlines())
+    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+
+
+def _compile(nvcc: Path, name: str, folder: Path, environment: Mapping[str, str]) -> str:
+    """What is said when it fails; empty when it compiles."""
+    source = folder / f"{name}.cu"
+    source.write_text(SOURCES[name], encoding="ascii")
+    flags = ["-c"] if not SOURCES[name] else []
+    done = subprocess.run(
+        [nvcc, *flags, source, "-o", folder / f"{name}.out"],
+        env={**environment, "TMPDIR": str(folder)},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    said = (done.stdout + done.stderr).strip()
+    return (said or f"nvcc ended with {done.returncode} and said nothing") if done.returncode else ""

@@ -1,0 +1,263 @@
+"""Role `cuda_toolkit` on a real conflict: Debian sid, whose glibc declares what CUDA 13.0 and 13.1 declare, and GCC 16.
+
+The container is made once from Debian's ordinary mirror, our image of Debian 13 with sid's libraries and compilers,
+and kept in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner import paths
+from provisioner.providers.incus import IncusProvider
+from provisioner.state import Instance
+from tests.ansible_environment import ansible_environment
+from tests.lab.incus import Lab
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+ALIAS = "provision-test/sid"
+TIMEOUT_S = 1800
+UPGRADE = """
+set -e
+mirror=$(cat /etc/apt/sources.list.d/* | grep -oE 'https?://[^ ]+' | grep -v security | head -n 1)
+test -n "$mirror"
+rm -f /etc/apt/sources.list.d/*
+echo "deb $mirror sid main" > /etc/apt/sources.list
+# sid's lists are valid for a week, and a mirror may be further behind; their signature is checked in any case
+echo 'Acquire::Check-Valid-Until "false";' > /etc/apt/apt.conf.d/90behind
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+# what the tests are about, and what that depends on: the newest systemd does not run on every machine
+apt-get -qq -y --no-install-recommends install libc6 libc6-dev g++ python3 python3-pip ca-certificates
+apt-get clean
+"""
+MAKE_REPOSITORY = r"""
+set -e
+here=/srv/repository/debian13/x86_64 sources=etc/apt/sources.list.d/cuda.list
+rm -rf /srv/repository && mkdir -p $here && cd $here
+deb() {
+  mkdir -p "$1/DEBIAN"
+  about='Version: 1\nArchitecture: all\nMaintainer: a <a@localhost>\nDescription: test\n'
+  printf "Package: %s\n$about" "$1" > "$1/DEBIAN/control"
+  dpkg-deb --root-owner-group -Znone --build "$1" "$1.deb"
+  rm -r "$1"
+  { dpkg-deb --field "$1.deb"; echo "Filename: ./$1.deb"; stat -c 'Size: %s' "$1.deb"; } >> Packages
+  printf 'SHA256: %s\n\n' "$(sha256sum "$1.deb" | cut -d' ' -f1)" >> Packages
+}
+mkdir -p cuda-nvcc-13-0/usr/local
+mv /srv/cuda cuda-nvcc-13-0/usr/local/cuda-13.0
+deb cuda-nvcc-13-0
+deb cuda-cudart-dev-13-0
+mkdir -p cuda-keyring/${sources%/*}
+echo "deb [trusted=yes] file:$here ./" > cuda-keyring/$sources
+deb cuda-keyring
+mv cuda-keyring.deb cuda-keyring_1.1-1_all.deb
+"""
+"""What NVIDIA's repository has, as far as the role asks, around the toolkit in /srv/cuda; nobody signs it."""
+HEADERS = ("math_functions.h", "math_functions.hpp")
+CONFLICT = r"mathcalls.h\(\d+\): error: exception specification is incompatible .* \\*\"rsqrt\\*\""
+UNCHANGED = r"changed=0 .*failed=0"
+
+
+@dataclass
+class Sid:
+    """A running container of Debian sid, and the role run in it."""
+
+    provider: IncusProvider
+    name: str
+    folder: Path
+    version: str = "13.0"
+
+    @property
+    def home(self) -> str:
+        """Where the toolkit is."""
+        return f"/opt/cuda-{self.version}"
+
+    def role(self, **options: str) -> str:
+        """What the run says; its last line is its exit code."""
+        given = {"version": self.version} | options
+        variables = {f"cuda_toolkit_{name}": value for name, value in given.items()}
+        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
+        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
+        play = {"hosts": "all", "gather_facts": False, "roles": ["base", "cuda_toolkit"]}
+        playbook.write_text(yaml.safe_dump([play]))
+        program = Path(sys.executable).parent / "ansible-playbook"
+        done = subprocess.run(
+            [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables)],
+            env=os.environ | ansible_environment(ROOT),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
+
+    def run(self, script: str) -> str:
+        """What the shell prints in the container."""
+        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    def headers(self) -> str:
+        """The digests of the two math headers."""
+        return self.run(f"cd {self.home}/include/crt && sha256sum {' '.join(HEADERS)}")
+
+    def environment(self) -> str:
+        """What the role wrote for builds."""
+        return self.run(f"cat {self.home}/provision.env")
+
+    def assert_works(self, **options: str) -> None:
+        """The role passes, a second run changes nothing, and a build with its environment compiles."""
+        said = self.role(**options)
+        assert "failed=0" in said, said
+        assert said.endswith("rc=0"), said
+        assert re.search(UNCHANGED, again := self.role(**options)), again
+        build = f"set -a; . {self.home}/provision.env; echo '#include <cmath>' > /tmp/one.cu; "
+        self.run(f"{build} $CUDACXX -c /tmp/one.cu -o /tmp/one.o")
+
+
+def incus(lab: Lab, *arguments: str | Path) -> None:
+    """Run the client on the lab."""
+    environment: Mapping[str, str] = os.environ | lab.environment
+    subprocess.run(["incus", *arguments], env=environment, check=True, capture_output=True, timeout=TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def image(incus_lab: Lab) -> str:
+    """Debian sid as an image of the lab: from the cache, or made now."""
+    provider = IncusProvider("box")
+    cached = paths.cache() / "images/debian-sid-toolchain.tar.gz"
+    if ALIAS in provider.observe("none").hosts["box"].images:
+        return ALIAS
+    if not cached.is_file():
+        one = Instance(f"t{secrets.token_hex(4)}-sid", "box", "sid", "debian/13")
+        provider.create(one)
+        try:
+            provider.start(one)
+            provider.wait_until_ready(one)
+            done = provider.execute(one.name, ["bash", "-c", UPGRADE], timeout_s=TIMEOUT_S)
+            assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+            provider.stop(one)
+            incus(incus_lab, "publish", one.name, "--alias", ALIAS)
+        finally:
+            provider.delete(one)
+        incus(incus_lab, "image", "export", ALIAS, cached.with_suffix("").with_suffix(".partial"))
+        cached.with_suffix("").with_suffix(".partial.tar.gz").replace(cached)
+        return ALIAS
+    incus(incus_lab, "image", "import", cached, "--alias", ALIAS)
+    return ALIAS
+
+
+@pytest.fixture(scope="module")
+def container(image: str) -> Iterator[tuple[IncusProvider, str]]:
+    """A running container of it, with the wheels that were downloaded before."""
+    provider = IncusProvider("box")
+    one = Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)
+    provider.create(one)
+    try:
+        provider.start(one)
+        provider.wait_until_ready(one)
+        pip = "mkdir -p /srv/wheels && printf '[global]\\nfind-links = /srv/wheels\\n' > /etc/pip.conf"
+        assert provider.execute(one.name, ["bash", "-c", pip]).returncode == 0
+        for wheel in sorted((paths.cache() / "cuda-wheels").glob("*-13.*/*.whl")):
+            provider.push(one.name, wheel, f"/srv/wheels/{wheel.name}")
+        yield provider, one.name
+    finally:
+        provider.delete(one)
+
+
+@pytest.fixture
+def sid(container: tuple[IncusProvider, str], tmp_path: Path) -> Sid:
+    """The container, without any toolkit."""
+    provider, name = container
+    one = Sid(provider, name, tmp_path)
+    one.run("rm -rf /opt/cuda-*")
+    return one
+
+
+def test_what_conflicts_is_mended_either_way_and_put_back_byte_for_byte(sid: Sid) -> None:
+    refused = sid.role(header_fix="none")
+    assert re.search(CONFLICT, refused), refused
+    assert "Set `header_fix` to auto" in refused
+    before = sid.headers()
+    sid.assert_works(header_fix="auto")
+    assert f"NVCC_PREPEND_FLAGS=-I{sid.home}/glibc-overlay\n" in sid.environment()
+    assert "NVCC_CCBIN=g++-15\n" in sid.environment(), "the system's GCC 16 is too new for CUDA 13.0"
+    assert sid.headers() == before
+    sid.assert_works(header_fix="patch")
+    assert "NVCC_PREPEND_FLAGS" not in sid.environment()
+    assert sid.headers() != before
+    sid.run(f"! test -e {sid.home}/glibc-overlay")
+    again = sid.role(header_fix="none")
+    assert re.search(CONFLICT, again), "without the edit it fails as it did"
+    assert sid.headers() == before
+    assert "failed=0" in sid.role(state="absent")
+    sid.run(f"! test -e {sid.home}")
+    assert re.search(UNCHANGED, sid.role(state="absent"))
+
+
+@pytest.mark.parametrize(
+    ("version", "compiler", "overlay"), [("13.1", "g++-15", True), ("13.2", "g++-15", False), ("13.5", "", False)]
+)
+def test_each_version_gets_what_it_needs_and_no_more(sid: Sid, version: str, compiler: str, *, overlay: bool) -> None:
+    sid.version = version
+    sid.assert_works()
+    environment = sid.environment()
+    assert ("NVCC_PREPEND_FLAGS" in environment) is overlay
+    assert (f"NVCC_CCBIN={compiler}\n" in environment) if compiler else ("NVCC_CCBIN" not in environment)
+
+
+def test_a_compiler_that_the_toolkit_does_not_take_is_told_apart(sid: Sid) -> None:
+    refused = sid.role(compiler="g++-16")
+    assert "Its headers take no GCC later than 15" in refused
+    assert "-allow-unsupported-compiler" in refused
+    assert "exception specification" not in refused
+
+
+@pytest.fixture
+def directory(sid: Sid) -> Iterator[str]:
+    """The toolkit of the wheels, in a directory that is somebody else's."""
+    sid.assert_works()
+    sid.run(f"rm -rf /srv/cuda && mv {sid.home} /srv/cuda && rm /srv/cuda/provision.env")
+    yield "/srv/cuda"
+    sid.run("if mountpoint -q /srv/cuda; then umount /srv/cuda; fi; rm -rf /srv/cuda")
+
+
+def test_a_read_only_toolkit_takes_no_edit_and_needs_none(sid: Sid, directory: str) -> None:
+    sid.run(f"mount --bind {directory} {directory} && mount -o remount,ro,bind {directory}")
+    refused = sid.role(source="directory", directory=directory, header_fix="patch")
+    assert "Unable to write the headers in" in refused
+    assert "Read-only file system" in refused
+    sid.assert_works(source="directory", directory=directory)
+    assert f"CUDA_HOME={directory}\n" in sid.environment()
+    assert "failed=0" in sid.role(source="directory", directory=directory, state="absent")
+    sid.run(f"test -x {directory}/bin/nvcc && ! test -e {sid.home}")
+
+
+def test_an_apt_repository_is_used_and_left_again(sid: Sid, directory: str) -> None:
+    assert directory == "/srv/cuda"
+    sid.run(MAKE_REPOSITORY)
+    given = {"source": "repository", "repository": "file:///srv/repository"}
+    assert "Unable to fetch file:///srv/repository/debian13/x86_64/cuda-keyring" in sid.role(**given)
+    keyring = sid.run("sha256sum /srv/repository/debian13/x86_64/cuda-keyring_1.1-1_all.deb").split()[0]
+    given["repository_keyring_sha256"] = keyring
+    sid.assert_works(**given)
+    assert "CUDA_HOME=/usr/local/cuda-13.0\n" in sid.environment()
+    assert "failed=0" in sid.role(**given, state="absent")
+    sid.run(
+        f"! test -e /usr/local/cuda-13.0/bin && ! test -e {sid.home} && ! test -e /etc/apt/sources.list.d/cuda.list"
+    )
