@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.spec.sources import is_plain_filename, part_count, whole_stem
+from provisioner.spec.sources import TOKEN_NAMES, is_plain_filename, part_count, whole_stem
 from provisioner.state import Secret
 
 ENDPOINT = "https://huggingface.co"
 REVISION = "main"
 TIMEOUT_S = 30.0
 MAX_BYTES = 50_000_000
-TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DENIED, _MISSING = (401, 403), 404
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)

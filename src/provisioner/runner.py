@@ -21,7 +21,7 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.errors import PlaybookError
-from provisioner.hub import TOKEN_NAMES
+from provisioner.spec.sources import TOKEN_NAMES
 from provisioner.state import Secret
 
 KEPT_LOGS = 20

@@ -9,6 +9,8 @@ from provisioner.spec.refusal import refusal
 from provisioner.spec.suggestion import did_you_mean
 
 BUILTIN_MODELS = ("tiny",)
+TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""The variables in which the hub's own client looks for a token."""
 SOURCE = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
 _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
 _URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)

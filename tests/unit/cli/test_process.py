@@ -141,6 +141,20 @@ def test_help_of_the_whole_imports_no_verb() -> None:
     )
 
 
+def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none() -> None:
+    program = (
+        "import sys\n"
+        "import provisioner.cli.life, provisioner.lab, provisioner.providers.incus, provisioner.workflow.up\n"
+        "print(*sorted(sys.modules))\n"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert "provisioner.workflow.surveying" in imported
+    assert imported.isdisjoint(
+        {"ansible", "ansible_runner", "jinja2", "proxmoxer", "pylxd", "requests", "rich", "urllib.request"}
+    )
+
+
 def test_secrets_of_the_environment_are_not_in_what_it_prints(lab: Path) -> None:
     for arguments in (("show",), ("show", "--expanded", "--json"), ("validate", "-v")):
         done = provision(*arguments, folder=lab.parent)
