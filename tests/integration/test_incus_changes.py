@@ -147,6 +147,14 @@ def test_limits_count_at_once_and_the_disk_grows(box: Box) -> None:
     box.sh("head -c 1500000000 /dev/zero > /root/large && sync && rm /root/large")
 
 
+def test_processors_count_each_time_they_are_changed_beside_another_limit(box: Box) -> None:
+    """Incus spreads them by what it has written down, which may still be the old number."""
+    one = box.start(memory=GIB)
+    for cpu, memory in ((1, 2), (2, 1)) * 3:
+        box.provider.update(replace(one, cpu=cpu, memory=memory * GIB))
+        until(lambda cpu=cpu: box.sh("nproc") == str(cpu))  # type: ignore[misc]
+
+
 def test_nesting_counts_from_the_next_start(box: Box) -> None:
     one = box.start()
     wanted = replace(one, nesting=True)

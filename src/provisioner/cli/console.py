@@ -50,6 +50,7 @@ class Console:
         self._progress: Progress | None = None
         self._counts: Counter[str] = Counter()
         self._stream_open = False
+        self._closed = False
         self._hidden: tuple[str, ...] = ()
 
     def expect(self, arguments: Sequence[str]) -> None:
@@ -75,6 +76,8 @@ class Console:
     def emit(self, event: Event) -> None:
         """Say one event in the form that was asked for."""
         with self._lock:
+            if self._closed:  # a host that goes on talking has nobody to talk to, and no display comes back for it
+                return
             if isinstance(event, ApplyComplete):
                 self._counts[event.action] += 1
             if self.json:
@@ -137,6 +140,7 @@ class Console:
         if not self.verb and not code:
             return code
         self.stop_progress()
+        self._closed = True
         summary = Summary(self.verb, code, dict(self._counts), round(self._clock() - self._started, 3))
         if self.json:
             self._line(lines.event_line(summary))

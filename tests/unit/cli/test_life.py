@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,13 @@ def test_what_a_host_is_doing_is_told(world: World) -> None:
     events = world.command("up", "--yes", "--json").events
     told = {one["message"] for one in events if one["type"] == "apply_progress" and one["target"] == "llama"}
     assert "unpack image debian/12" in told
+
+
+def test_a_host_that_goes_on_talking_opens_no_display_again(world: World) -> None:
+    assert world.command("up", "--yes").code == 0
+    before = threading.active_count()
+    world.host.on_progress("llama", "unpack image debian/12")
+    assert threading.active_count() == before
 
 
 def test_only_the_named_container_is_made(world: World) -> None:

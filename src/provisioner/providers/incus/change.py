@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
@@ -22,6 +23,7 @@ SPARE_BYTES = 64 * 2**20
 """What a container may write between the trial of a smaller disk and the change."""
 _WRITABLE = ("architecture", "config", "description", "devices", "ephemeral", "profiles", "stateful")
 _QUOTA = "quota"
+_CPU = "limits.cpu"
 
 
 def change(client: Client, name: str, changed: Changed, root: Mapping[str, str]) -> None:
@@ -36,14 +38,37 @@ def change(client: Client, name: str, changed: Changed, root: Mapping[str, str])
     if found["status"] == "Stopped" or before["config"] == after["config"]:
         _put(client, name, changed)
         return
-    # A limit that a running container cannot keep fails after its devices were changed, and Incus forgets about them:
-    # so they go first, and can be taken back.
-    _put(client, name, lambda body: {**body, "devices": changed(deepcopy(body))["devices"]})
+    reached = before
     try:
-        _put(client, name, changed)
+        for step in _steps(before, after):
+            _put(client, name, partial(_with_changes, before=before, after=step))
+            reached = step
     except WireError:
-        _put(client, name, lambda body: {**body, "devices": before["devices"]})
+        _put(client, name, partial(_with_changes, before=reached, after=before))
         raise
+
+
+def _steps(before: Body, after: Body) -> Iterator[Body]:
+    """What a running container is made of one after the other.
+
+    A limit that it cannot keep fails after its devices were changed, and Incus forgets about them: so these go first,
+    and can be taken back. Incus spreads containers over processors when it hears of ``limits.cpu``, which may be
+    before it has written it down, and then goes by the old one: so that goes last, with nothing to wait for.
+    """
+    yield {**before, "devices": after["devices"]}
+    late = {key: one for key, one in before["config"].items() if key == _CPU}
+    yield {**after, "config": {key: one for key, one in after["config"].items() if key != _CPU} | late}
+    yield after
+
+
+def _with_changes(body: Body, *, before: Body, after: Body) -> Body:
+    """``body`` with what differs between the two others, and nothing else."""
+    made = dict(body)
+    for part in ("config", "devices"):
+        gone = before[part].keys() - after[part].keys()
+        new = {key: one for key, one in after[part].items() if before[part].get(key) != one}
+        made[part] = {key: one for key, one in body[part].items() if key not in gone} | new
+    return made | {key: one for key, one in after.items() if key not in ("config", "devices") and before[key] != one}
 
 
 def _body(found: Mapping[str, Any]) -> Body:
