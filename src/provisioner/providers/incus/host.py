@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
-from provisioner.providers.incus import failures
+from provisioner.providers.incus import failures, stopping
 from provisioner.providers.incus.client import Client, default_endpoint
 from provisioner.providers.incus.translate import LAB, instance_of, is_root
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Instance
 
 PROFILE = "default"
-_STOP_BY_FORCE_S = 30
 _JUST_CHANGING = "Invalid PID"
 
 
@@ -36,12 +35,7 @@ class IncusHost:
         self._client.change("put", "instances", name, "state", body={"action": action, **options})
 
     def _stop_by_force(self, name: str) -> None:
-        try:
-            self._change_state(name, "stop", force=True, timeout=_STOP_BY_FORCE_S)
-        except WireError:
-            # Stopping what has just stopped by itself is an error to Incus; to us it is what was wanted.
-            if (self._client.find("instances", name) or {"status": "Stopped"})["status"] != "Stopped":
-                raise
+        stopping.by_force(self._client, name)
 
     def _read(self, name: str) -> Instance:
         return instance_of(self._whole(name) or self._client.get("instances", name), self.host)
