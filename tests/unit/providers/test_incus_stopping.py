@@ -21,9 +21,11 @@ class Stopping:
         self.states = list(states)
 
     def change(self, *_path: str, **_body: Any) -> None:
+        """Refuse."""
         raise WireError(400, self.words)
 
     def find(self, *_path: str) -> dict[str, str] | None:
+        """The next state; without one it is gone."""
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         return {"status": state} if state else None
 
