@@ -11,6 +11,7 @@ import yaml
 
 from provisioner import paths
 from provisioner.catalog.pages import read_pages
+from provisioner.errors import ProvisionError
 
 ROLES = sorted(page.parents[1] for page in paths.roles().glob("*/vars/build.yml"))
 
@@ -25,6 +26,13 @@ def test_a_build_with_variables_of_its_own_uses_no_others(role: Path) -> None:
     assert "ansible.builtin.template" not in "".join(texts)
 
 
+def copied(folder: Path) -> Path:
+    """A copy of the role beside one of the role that it includes."""
+    for name in ("cuda_toolkit", "llama_cpp"):
+        shutil.copytree(paths.roles() / name, folder / name)
+    return folder / "llama_cpp"
+
+
 @pytest.mark.parametrize(
     ("file", "counts"),
     [
@@ -37,9 +45,31 @@ def test_a_build_with_variables_of_its_own_uses_no_others(role: Path) -> None:
     ],
 )
 def test_what_a_build_uses_changes_its_digest_and_nothing_else_does(tmp_path: Path, file: str, counts: bool) -> None:
-    role = tmp_path / "llama_cpp"
-    shutil.copytree(paths.roles() / "llama_cpp", role)
+    role = copied(tmp_path)
     before = read_pages(role)["source_digest"]
     with (role / file).open("a", encoding="utf-8") as page:
         page.write("# changed\n")
     assert (read_pages(role)["source_digest"] != before) is counts
+
+
+@pytest.mark.parametrize(("backend", "counts"), [("cpu", False), ("vulkan", False), ("cuda", True)])
+def test_a_role_that_the_build_includes_counts_where_it_is_included(tmp_path: Path, backend: str, counts: bool) -> None:
+    role = copied(tmp_path)
+
+    def included() -> str | None:
+        pages = read_pages(role)
+        name = pages["service"]["artifact"]["includes"]["backend"].get(backend)
+        digest: str | None = pages["included_digests"].get(name)
+        return digest
+
+    before = included()
+    with (tmp_path / "cuda_toolkit/vars/wheels.yml").open("a", encoding="utf-8") as page:
+        page.write("# changed\n")
+    assert (included() != before) is counts
+
+
+def test_an_included_role_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    role = copied(tmp_path)
+    shutil.rmtree(tmp_path / "cuda_toolkit")
+    with pytest.raises(ProvisionError, match="includes role cuda_toolkit"):
+        read_pages(role)

@@ -23,7 +23,7 @@ PROJECT = '[build-system]\nrequires = ["scikit-build-core"]\nbuild-backend = "sc
 
 def download_task() -> Any:
     """The role's task that downloads the source distribution."""
-    tasks = yaml.safe_load((ROLE / "tasks/build.yml").read_text(encoding="utf-8"))
+    tasks = yaml.safe_load((ROLE / "tasks/build_pypi.yml").read_text(encoding="utf-8"))
     return next(task for task in tasks if task["name"].endswith("Download the source distribution"))
 
 

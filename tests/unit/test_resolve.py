@@ -96,6 +96,20 @@ def test_an_artifact_is_another_one_when_what_it_is_made_of_changes() -> None:
     assert {one["model-m"] for one in [first, *changed]} == {first["model-m"]}
 
 
+def test_a_build_for_cuda_is_another_one_for_each_toolkit_and_card() -> None:
+    options: tuple[dict[str, Any], ...] = (
+        {},
+        {"backend": "vulkan"},
+        {"backend": "cuda", "cuda_architectures": ["86"]},
+        {"backend": "cuda", "cuda_architectures": ["86", "89"]},
+        {"backend": "cuda", "cuda_architectures": ["86"], "cuda_version": "13.0"},
+    )
+    made = [
+        _digests({**ENGINE, "containers": {"a": {"services": {"llama_cpp": {"model": "m", **one}}}}}) for one in options
+    ]
+    assert len({one["llama_cpp"] for one in made}) == len(options)
+
+
 def test_an_artifact_stays_when_only_the_service_changes() -> None:
     other_port = {"llama_cpp": {"model": "m", "port": 9999}}
     assert _digests({**ENGINE, "containers": {"a": {"services": other_port}}}) == _digests(ENGINE)

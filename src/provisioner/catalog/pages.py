@@ -25,9 +25,8 @@ LEFT_OUT = frozenset({"README.md", "__pycache__"})
 
 def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
     """``digest`` of the role's files and of the modules that all roles use (``plugins``), and ``managed``."""
-    files = sorted(one for one in role.rglob("*") if one.is_file() and not LEFT_OUT.intersection(one.parts))
     page = role / "meta" / "managed.yml"
-    digest = hashlib.sha256(f"{plugins} {digest_of(files, role)}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{plugins} {digest_of(_files(role), role)}".encode()).hexdigest()
     return {"digest": digest, "managed": _read_yaml(page) if page.is_file() else {}}
 
 
@@ -41,7 +40,7 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
 
 
 def read_pages(role: Path, plugins: str = "") -> dict[str, Any]:
-    """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, ``source_digest``; all JSON."""
+    """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, its sources' digests; all JSON."""
     service = _read_yaml(role / "meta" / "service.yml")
     specs = _read_yaml(role / "meta" / "argument_specs.yml")
     try:
@@ -53,7 +52,19 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any]:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")
         pages["source_digest"] = digest_of(_build_sources(role), role)
+        included = {one for roles in service["artifact"].get("includes", {}).values() for one in roles.values()}
+        pages["included_digests"] = {one: _whole_digest(role.parent / one, role) for one in sorted(included)}
     return pages
+
+
+def _whole_digest(included: Path, role: Path) -> str:
+    if not included.is_dir():
+        raise page_error(role.name, f"service.yml includes role {included.name}, and there is none")
+    return digest_of(_files(included), included)
+
+
+def _files(role: Path) -> list[Path]:
+    return sorted(one for one in role.rglob("*") if one.is_file() and not LEFT_OUT.intersection(one.parts))
 
 
 def _read_yaml(page: Path) -> Any:

@@ -52,7 +52,12 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
     page = pages["service"].get("artifact")
     if page is None:
         return None
-    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"])
+    digests = pages.get("included_digests", {})
+    includes = {
+        option: {value: digests[role] for value, role in roles.items()}
+        for option, roles in page.get("includes", {}).items()
+    }
+    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"], includes)
 
 
 def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:

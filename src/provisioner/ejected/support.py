@@ -11,6 +11,7 @@ SUPPORT = {
         "providers/incus/failures",
         "providers/incus/files",
         "providers/incus/host",
+        "providers/incus/stopping",
         "providers/incus/inside",
         "providers/incus/translate",
         "providers/incus/websocket",

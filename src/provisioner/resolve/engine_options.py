@@ -17,8 +17,7 @@ PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32
 """Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
 BLURRED_KEYS = "q4_0"
-LEAST = {"context": 0, "parallel": 1, "threads": 0, "batch": 1, "ubatch": 1, "n_cpu_moe": 0}
-NO_GPU = ("auto", 0)
+LEAST = {"context": 0, "parallel": 1, "threads": 0, "batch": 0, "ubatch": 0, "n_cpu_moe": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ def option_problems(spec: Spec, catalog: Catalog, headers: Mapping[str, Header])
     """What no server could run with. ``headers`` holds the models whose files are there."""
     for server in _servers(spec, catalog, headers):
         yield from _numbers(server)
-        yield from _without_gpu(server)
         yield from _cache(server)
         yield from _files(server)
 
@@ -111,20 +109,10 @@ def _numbers(server: _Server) -> Iterator[Problem]:
         if value is not None and value < least:
             yield server.problem(name, f"{value} is too small", f"Write {least} or more.")
     batch, ubatch = server.option("batch"), server.option("ubatch")
-    if batch is not None and ubatch is not None and ubatch > batch:
+    if batch and ubatch and ubatch > batch:
         yield server.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")
     if server.option("cpu_moe") and server.option("n_cpu_moe"):
         yield server.problem("n_cpu_moe", "cpu_moe keeps the experts of every layer already", "Keep one of them.")
-
-
-def _without_gpu(server: _Server) -> Iterator[Problem]:
-    layers = server.option("gpu_layers")
-    is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
-    if layers is not None and not is_count and layers not in ("auto", "all"):
-        yield server.problem("gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number.")
-    elif layers is not None and layers not in NO_GPU:
-        hint = "Leave it out, or write gpu_layers: 0, to compute on the CPU."
-        yield server.problem("gpu_layers", "this version gives no GPU to a container", hint)
 
 
 def _cache(server: _Server) -> Iterator[Problem]:

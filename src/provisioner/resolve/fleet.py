@@ -142,7 +142,11 @@ def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType
     }
     host, image = _host(context, name), _image(context, context.spec.containers[name])
     architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
-    digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture)
+    values = {option: variables[f"{page.role}_{option}"] for option in artifact.includes}
+    included = [
+        artifact.includes[option][value] for option, value in values.items() if value in artifact.includes[option]
+    ]
+    digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
     return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables)
 
 

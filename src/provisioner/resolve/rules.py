@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
 from provisioner.catalog import Catalog
+from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
 from provisioner.resolve.hosts import host_of, hosts_of
 from provisioner.spec import ProxmoxHost, Spec
@@ -188,6 +189,7 @@ RULES: tuple[Rule, ...] = (
     model_references,
     model_sources,
     gpus,
+    engine_builds,
     service_references,
     alias_names,
     same_host,

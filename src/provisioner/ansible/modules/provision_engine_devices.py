@@ -1,0 +1,240 @@
+"""Ansible module: asks an engine of the llama.cpp family for its devices, and says why a wanted one is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: provision_engine_devices
+short_description: Find the devices that an engine computes with
+description:
+  - Looks at the libraries of the program and of its backends, at the devices that it lists and, with CUDA, the driver.
+  - The program's own exit code says nothing, as it goes on with the CPU. Changes nothing, in check mode neither.
+options:
+  program: {type: path, required: true, description: [The engine, which knows C(--list-devices).]}
+  backend: {type: str, required: true, choices: [cuda, vulkan], description: [What it has to compute with.]}
+  devices: {type: list, elements: str, required: true, description: ["Those that have to be there, such as CUDA0."]}
+  cuda_version: {type: str, default: "", description: [The toolkit that the program was built with.]}
+  environment: {type: dict, default: {}, description: [Variables of the engine's environment.]}
+author: [provisioner]
+"""
+EXAMPLES = r"""
+- name: verify | Find the card
+  provision_engine_devices:
+    program: /opt/llama_cpp/bin/llama-server
+    backend: cuda
+    devices: [CUDA0]
+"""
+RETURN = r"""
+problem: {type: str, returned: always, description: Why a device is not there; empty when all are.}
+advice: {type: str, returned: always, description: What to do about it.}
+said: {type: str, returned: always, description: What the program said.}
+found: {type: list, returned: always, description: "The devices by name, description and memory in MiB."}
+memory_mib: {type: int, returned: always, description: The memory of the smallest wanted device; 0 when not known.}
+"""
+
+TIMEOUT_S = 120
+CLOSEST = {"cuda": ("libcudart.so", "libcuda.so"), "vulkan": ("libvulkan.so",)}
+"""Libraries by which a program or one of its backends is known to have been built for the backend."""
+DRIVER = {"cuda": "libcuda.so", "vulkan": "libvulkan.so"}
+PLUGINS = {"cuda": "libggml-cuda.so", "vulkan": "libggml-vulkan.so"}
+PLUGIN_FOLDERS = (".", "backends*")
+GIVE = "Give the container its GPU and the host its driver."
+ANSWERS = {
+    34: (
+        "libcuda.so.1 is the toolkit's stand-in, with which programs are linked, and no driver",
+        "Take it out of the library path (LD_LIBRARY_PATH, ld.so.conf), and give the container its GPU.",
+    ),
+    100: ("the driver finds no card", "Give the container its GPU; see nvidia-smi on the host."),
+    803: (
+        "the driver's library in the container is of another version than the host's kernel module",
+        "Reboot the host after an update of its driver, and restart the container.",
+    ),
+}
+"""By the number of ``CUDA_ERROR_STUB_LIBRARY``, ``_NO_DEVICE`` and ``_SYSTEM_DRIVER_MISMATCH`` in cuda.h."""
+ASK_DRIVER = """
+import ctypes, json
+try:
+    driver = ctypes.CDLL("libcuda.so.1")
+except OSError as error:
+    print(json.dumps({"error": str(error)}))
+else:
+    version = ctypes.c_int(0)
+    code = driver.cuInit(0)
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    print(json.dumps({"code": code, "version": version.value}))
+"""
+"""In a process of its own, since a driver may end the one that it is loaded into."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One line of ``--list-devices``; the memory is 0 where the line does not say it."""
+
+    name: str
+    description: str
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was found: libraries by name with whether they are there, what the program said, what the driver answers."""
+
+    libraries: Mapping[str, bool]
+    plugins: tuple[str, ...]
+    said: str
+    driver: Mapping[str, Any]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that the program lists."""
+        return devices_in(self.said)
+
+
+def main() -> None:
+    """Look and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "program": {"type": "path", "required": True},
+            "backend": {"type": "str", "required": True, "choices": list(DRIVER)},
+            "devices": {"type": "list", "elements": "str", "required": True},
+            "cuda_version": {"type": "str", "default": ""},
+            "environment": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    program = Path(wanted["program"])
+    if not os.access(program, os.X_OK):
+        module.fail_json(msg=f"Unable to ask {program} for its devices: it is no program. Run: provision up")
+    seen = look(program, wanted["backend"], wanted["environment"])
+    problem, advice = judge(seen, wanted["backend"], wanted["devices"], wanted["cuda_version"])
+    sizes = [one.memory_mib for one in seen.devices if one.name in wanted["devices"]]
+    module.exit_json(
+        changed=False,
+        problem=problem,
+        advice=advice,
+        said=seen.said.strip(),
+        found=[vars(one) for one in seen.devices],
+        memory_mib=min(sizes, default=0),
+    )
+
+
+def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -> tuple[str, str]:
+    """Why a device that is wanted is not there, and what to do; two empty strings when all are."""
+    missing = sorted(name for name, is_there in seen.libraries.items() if not is_there)
+    if not has_backend(seen, backend):
+        return (
+            f"the program is built for the CPU only, there is no {backend} in it",
+            'Set `backend` and run "provision up", which builds it; look at `build_options`, too.',
+        )
+    if missing and all(name.startswith(DRIVER[backend]) for name in missing):
+        return (
+            f"there is no driver in the container ({missing[0]})",
+            "Give the container its GPU and the host its driver.",
+        )
+    if missing:
+        return (
+            f"libraries of its backend are missing: {', '.join(missing)}",
+            'Run "provision up", which builds the program with them; what the distribution has, apt installs.',
+        )
+    absent = [name for name in devices if name not in {one.name for one in seen.devices}]
+    if not absent:
+        return "", ""
+    return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent)
+
+
+def has_backend(seen: Seen, backend: str) -> bool:
+    """Whether the program, or a backend that it loads, was built for it."""
+    return bool(seen.plugins) or any(name.startswith(CLOSEST[backend]) for name in seen.libraries)
+
+
+def devices_in(said: str) -> tuple[Device, ...]:
+    """The devices among the lines that ``--list-devices`` prints."""
+    lines = re.finditer(r"^\s+(\w+?\d+): (.*?)(?: \((\d+) MiB, \d+ MiB free\))?\s*$", said, re.MULTILINE)
+    return tuple(Device(one[1], one[2], int(one[3] or 0)) for one in lines)
+
+
+def look(program: Path, backend: str, environment: Mapping[str, Any]) -> Seen:
+    """Ask the loader, the program and the driver."""
+    folder = program.resolve().parent
+    plugins = [one for place in PLUGIN_FOLDERS for one in sorted(folder.glob(f"{place}/{PLUGINS[backend]}*"))]
+    libraries: dict[str, bool] = {}
+    for file in (program, *plugins):
+        libraries |= libraries_in(_output(["ldd", str(file)], environment))
+    said = _output([str(program), "--list-devices"], environment)
+    driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment)) if backend == "cuda" else {}
+    return Seen(libraries, tuple(one.name for one in plugins), said, driver)
+
+
+def answer_in(said: str) -> dict[str, Any]:
+    """What ``ASK_DRIVER`` answers, whatever the driver says before; empty when the driver ended it."""
+    answer: dict[str, Any] = next((json.loads(line) for line in said.splitlines() if line.startswith("{")), {})
+    return answer
+
+
+def libraries_in(listing: str) -> dict[str, bool]:
+    """What ``ldd`` lists: each library's name, and whether it was found."""
+    found = re.finditer(r"^\s+(\S+) => (.+)$", listing, re.MULTILINE)
+    return {one[1]: not one[2].startswith("not found") for one in found}
+
+
+def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, str] | None:
+    if backend != "cuda":
+        return None
+    code, version = seen.driver.get("code"), seen.driver.get("version", 0)
+    if "error" in seen.driver:
+        return f"the driver cannot be loaded: {seen.driver['error']}", GIVE
+    if version and version // 1000 < int(cuda_version.partition(".")[0] or 0):
+        known = f"{version // 1000}.{version % 1000 // 10}"
+        return (
+            f"the host's driver knows CUDA {known}, the program is built with {cuda_version}",
+            "Install a newer driver on the host, or set `cuda_version` to one that the driver knows.",
+        )
+    return (
+        ANSWERS.get(code, (f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."))
+        if code
+        else None
+    )
+
+
+def _absent(seen: Seen, absent: Sequence[str]) -> tuple[str, str]:
+    there = ", ".join(one.name for one in seen.devices) or "none"
+    return (
+        f"there is no {' and no '.join(absent)}, it finds {there}",
+        "Correct `device`, or give the container its GPU.",
+    )
+
+
+def _output(command: Sequence[str], environment: Mapping[str, Any]) -> str:
+    """All that it says; its exit code means nothing here."""
+    variables = os.environ | {key: str(value) for key, value in environment.items()} | {"LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            command,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return f"{' '.join(command)}: no answer after {error.timeout:.0f} s"
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""What a llama.cpp server's options say about the program that is to be built for it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from provisioner.catalog import Catalog, ServiceType
+from provisioner.cuda.architectures import EXAMPLES, architecture_problem
+from provisioner.resolve.engines import services_of
+from provisioner.spec import ServiceSpec, Spec
+from provisioner.state import Problem
+
+ROLE = "llama_cpp"
+CPU, CUDA = "cpu", "cuda"
+WITHOUT_DEVICE = ("auto", 0)
+_VERSION = re.compile(r"\d{1,2}\.\d{1,2}")
+_DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
+_SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+(https|ssh)://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def engine_builds(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """What could not be built, and what would compute on the CPU though a device is asked for."""
+    for container, service, page in services_of(spec, catalog):
+        if service.role == ROLE:
+            for option, message, hint in (*_source(service), *_layers(service, page), *_cuda(service, page)):
+                yield Problem(("containers", container, "services", service.role, option), message, hint)
+
+
+_Found = Iterator[tuple[str, str, str]]
+
+
+def _value(service: ServiceSpec, page: ServiceType, name: str) -> Any:
+    return service.options.get(name, page.options[name].default if name in page.options else None)
+
+
+def _source(service: ServiceSpec) -> _Found:
+    source = service.options.get("source")
+    if source is None:
+        return
+    if not _SOURCE.fullmatch(source):
+        hint = 'Write "git+https://HOST/PATH@COMMIT" (40 digits), "https://….tar.gz" or "pypi:NAME==VERSION".'
+        yield "source", "not a source of llama.cpp", hint
+    elif not source.startswith("git+") and not _SHA256.fullmatch(str(service.options.get("source_sha256", ""))):
+        yield "source", "what is downloaded needs its sha256", "Write `source_sha256`, 64 digits: sha256sum FILE"
+
+
+def _layers(service: ServiceSpec, page: ServiceType) -> _Found:
+    layers, device = _value(service, page, "gpu_layers"), _value(service, page, "device")
+    is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
+    if layers is not None and not is_count and layers not in ("auto", "all"):
+        yield "gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number."
+    elif _value(service, page, "backend") == CPU and (device or layers not in (None, *WITHOUT_DEVICE)):
+        option = "device" if device else "gpu_layers"
+        yield option, "the program is built for the CPU alone", "Write backend: cuda, or backend: vulkan."
+    if device and not _DEVICES.fullmatch(device):
+        yield "device", f"{device!r} names no devices", "Write CUDA0, or CUDA0,CUDA1: llama-server --list-devices"
+
+
+def _cuda(service: ServiceSpec, page: ServiceType) -> _Found:
+    version = _value(service, page, "cuda_version")
+    if version is None or _value(service, page, "backend") != CUDA:
+        return
+    if not _VERSION.fullmatch(version):
+        yield "cuda_version", f"{version!r} is no version of CUDA", 'Write it in quotes, such as "13.2".'
+        return
+    names = _value(service, page, "cuda_architectures") or []
+    if not names:
+        yield (
+            "backend",
+            "a build for CUDA has to know its cards",
+            f"Write cuda_architectures: [N], N one of {EXAMPLES}.",
+        )
+    for name in names:
+        problem = architecture_problem(name, version)
+        if problem:
+            yield "cuda_architectures", f"{name!r}: {problem}", f"Such as {EXAMPLES}."

@@ -1,0 +1,112 @@
+"""Why an engine would compute on the CPU though a device was asked for: each state as it was seen, with its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.ansible.modules.provision_engine_devices import (
+    Seen,
+    answer_in,
+    devices_in,
+    has_backend,
+    judge,
+    libraries_in,
+    look,
+)
+
+NONE = "Available devices:\n  (none)\n"
+FAILED = "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n" + NONE
+TWO = """\
+Available devices:
+  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11800 MiB free)
+  CUDA1: NVIDIA GeForce RTX 3050 (8192 MiB, 8000 MiB free)
+"""
+BUILT = {"libcudart.so.13": True, "libcublas.so.13": True, "libcuda.so.1": True, "libc.so.6": True}
+LISTING = """\
+\tlinux-vdso.so.1 (0x00007ffd0d5f2000)
+\tlibcudart.so.13 => /opt/llama_cpp/bin/libcudart.so.13 (0x00007f1)
+\tlibcublas.so.13 => not found
+\tlibcuda.so.1 => not found
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f2)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f3)
+"""
+
+
+def judged(said: str, libraries: dict[str, bool], *devices: str, plugins: tuple[str, ...] = (), **driver: Any) -> str:
+    problem, advice = judge(Seen(libraries, plugins, said, driver), "cuda", devices or ("CUDA0",), "13.2")
+    assert bool(problem) == bool(advice)
+    return problem
+
+
+def test_a_device_that_is_listed_is_there() -> None:
+    assert judged(TWO, BUILT, "CUDA0", "CUDA1", code=0, version=13020) == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (judged(NONE, {"libc.so.6": True}), "built for the CPU only, there is no cuda in it"),
+        (judged(NONE, BUILT | {"libcublas.so.13": False}), "libraries of its backend are missing: libcublas.so.13"),
+        (
+            judged(NONE, {"libc.so.6": True, "libcublas.so.12": False}, plugins=("libggml-cuda.so",)),
+            "libraries of its backend are missing: libcublas.so.12",
+        ),
+        (judged("", BUILT | {"libcuda.so.1": False}), "there is no driver in the container"),
+        (judged(FAILED, BUILT, code=34, version=0), "stand-in"),
+        (judged(FAILED, BUILT, code=100, version=13020), "finds no card"),
+        (judged(FAILED, BUILT, code=35, version=12040), "knows CUDA 12.4, the program is built with 13.2"),
+        (judged(FAILED, BUILT, code=803, version=13020), "another version than the host's kernel module"),
+        (judged(FAILED, BUILT, code=999, version=13020), "error 999"),
+        (judged(FAILED, BUILT, error="libcuda.so.1: wrong ELF class"), "wrong ELF class"),
+        (judged(TWO, BUILT, "CUDA2", code=0, version=13020), "there is no CUDA2, it finds CUDA0, CUDA1"),
+        (judged(NONE, BUILT, code=0, version=13020), "there is no CUDA0, it finds none"),
+    ],
+)
+def test_each_state_is_told_by_its_own_text(problem: str, words: str) -> None:
+    assert words in problem
+
+
+def test_an_older_driver_of_the_same_major_version_runs_the_program() -> None:
+    assert judged(TWO, BUILT, code=0, version=13000) == ""
+
+
+def test_a_build_for_another_backend_does_not_count() -> None:
+    vulkan = Seen({"libvulkan.so.1": True}, (), NONE, {})
+    assert has_backend(vulkan, "vulkan")
+    assert not has_backend(vulkan, "cuda")
+    assert judge(vulkan, "vulkan", ["Vulkan0"], "")[0] == "there is no Vulkan0, it finds none"
+
+
+def test_devices_are_read_with_their_memory() -> None:
+    assert [(one.name, one.memory_mib) for one in devices_in(TWO)] == [("CUDA0", 12287), ("CUDA1", 8192)]
+    assert devices_in(FAILED) == ()
+    (without,) = devices_in("Available devices:\n  Vulkan0: llvmpipe (LLVM 15.0.6, 256 bits)\n")
+    assert (without.description, without.memory_mib) == ("llvmpipe (LLVM 15.0.6, 256 bits)", 0)
+
+
+def test_libraries_are_read_as_the_loader_lists_them() -> None:
+    assert libraries_in(LISTING) == {
+        "libcudart.so.13": True,
+        "libcublas.so.13": False,
+        "libcuda.so.1": False,
+        "libc.so.6": True,
+    }
+
+
+def test_what_the_driver_says_beside_its_answer_is_skipped() -> None:
+    assert answer_in('NVRM: a word\n{"code": 100, "version": 13020}\n') == {"code": 100, "version": 13020}
+    assert answer_in("Segmentation fault\n") == {}
+
+
+def test_plugins_beside_the_program_are_found(tmp_path: Path) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text("#!/bin/sh\necho 'Available devices:'; echo '  (none)'; echo \"$SEEN\"\n")
+    program.chmod(0o755)
+    (tmp_path / "backends0").mkdir()
+    (tmp_path / "backends0" / "libggml-vulkan.so").touch()
+    seen = look(program, "vulkan", {"SEEN": "a variable"})
+    assert seen.plugins == ("libggml-vulkan.so",)
+    assert "a variable" in seen.said

@@ -1,0 +1,45 @@
+"""Which card a toolkit compiles for, in CMake's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.cuda.architectures import architecture_problem
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("75", "13.2"),
+        ("86", "13.0"),
+        ("89-real", "12.4"),
+        ("90a", "12.4"),
+        ("90a-virtual", "13.5"),
+        ("120", "12.8"),
+        ("120f", "13.2"),
+        ("61", "12.9"),
+        ("all-major", "13.2"),
+    ],
+)
+def test_what_the_toolkit_knows_is_taken(name: str, version: str) -> None:
+    assert architecture_problem(name, version) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "words"),
+    [
+        ("native", "13.2", "no card"),
+        ("61", "13.0", "compiles for 75 and newer; older cards need CUDA 12"),
+        ("37", "12.4", "50 and newer"),
+        ("120", "12.4", "since 12.8"),
+        ("110", "12.9", "since 13.0"),
+        ("8.6", "13.2", "no architecture"),
+        ("sm_86", "13.2", "no architecture"),
+        ("86;89", "13.2", "no architecture"),
+        ("", "13.2", "no architecture"),
+    ],
+)
+def test_what_it_does_not_know_is_refused(name: str, version: str, words: str) -> None:
+    problem = architecture_problem(name, version)
+    assert problem is not None
+    assert words in problem

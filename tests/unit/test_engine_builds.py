@@ -1,0 +1,71 @@
+"""What a file says of the program that computes: where it comes from, what it computes with, for which cards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.resolve.engine_builds import engine_builds
+from provisioner.spec import parse_spec
+
+COMMIT = "0c1e57098" + "0" * 31
+SHA256 = "ab" * 32
+CUDA = {"backend": "cuda", "cuda_architectures": ["86"]}
+
+
+def problems_of(**options: Any) -> list[tuple[str, str]]:
+    services = {"llama_cpp": {"model": "m", **options}}
+    file = {"name": "lab", "models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": services}}}
+    parsed = parse_spec(file, load_catalog())
+    assert parsed.spec is not None, parsed.problems
+    found = list(engine_builds(parsed.spec, load_catalog()))
+    assert all(one.path[:4] == ("containers", "a", "services", "llama_cpp") and one.hint for one in found)
+    return [(str(one.path[4]), one.message) for one in found]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gpu_layers": 0},
+        {"gpu_layers": "auto"},
+        CUDA,
+        CUDA | {"gpu_layers": "all", "device": "CUDA0,CUDA1"},
+        CUDA | {"gpu_layers": 20, "cuda_version": "12.8"},
+        {"backend": "vulkan", "device": "Vulkan1"},
+        {"source": f"git+https://example.org/llama.cpp@{COMMIT}"},
+        {"source": "https://example.org/llama.cpp.tar.gz", "source_sha256": SHA256},
+        {"source": "pypi:llama-cpp-python==0.3.37", "source_sha256": SHA256},
+    ],
+)
+def test_what_can_be_built_is_taken(options: dict[str, Any]) -> None:
+    assert problems_of(**options) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "words"),
+    [
+        ({"gpu_layers": "all"}, "gpu_layers", "for the CPU alone"),
+        ({"gpu_layers": 20}, "gpu_layers", "for the CPU alone"),
+        ({"device": "CUDA0"}, "device", "for the CPU alone"),
+        ({"gpu_layers": -1}, "gpu_layers", "no number of layers"),
+        ({"gpu_layers": "some"}, "gpu_layers", "no number of layers"),
+        ({"gpu_layers": True}, "gpu_layers", "no number of layers"),
+        (CUDA | {"device": "the first one"}, "device", "no devices"),
+        ({"backend": "cuda"}, "backend", "has to know its cards"),
+        (CUDA | {"cuda_architectures": ["native"]}, "cuda_architectures", "no card"),
+        (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "older cards need CUDA 12"),
+        (CUDA | {"cuda_version": "thirteen"}, "cuda_version", "no version of CUDA"),
+        ({"source": "git+https://example.org/llama.cpp@main"}, "source", "not a source"),
+        ({"source": "git+file:///srv/llama.cpp@" + COMMIT}, "source", "not a source"),
+        ({"source": "http://example.org/llama.cpp.tar.gz"}, "source", "not a source"),
+        ({"source": "https://example.org/llama.cpp.tar.gz"}, "source", "needs its sha256"),
+        ({"source": "pypi:llama-cpp-python==0.3.37", "source_sha256": "ab"}, "source", "needs its sha256"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options: dict[str, Any], where: str, words: str) -> None:
+    ((path, message),) = problems_of(**options)
+    assert path == where
+    assert words in message
