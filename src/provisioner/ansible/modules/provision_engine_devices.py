@@ -46,7 +46,7 @@ memory_mib: {type: int, returned: always, description: The memory of the smalles
 TIMEOUT_S = 120
 CLOSEST = {"cuda": ("libcudart.so", "libcuda.so"), "vulkan": ("libvulkan.so",)}
 """Libraries by which a program or one of its backends is known to have been built for the backend."""
-DRIVER = {"cuda": "libcuda.so", "vulkan": "libvulkan.so"}
+DRIVER = "libcuda.so"
 PLUGINS = {"cuda": "libggml-cuda.so", "vulkan": "libggml-vulkan.so"}
 PLUGIN_FOLDERS = (".", "backends*")
 GIVE = "Give the container its GPU and the host its driver."
@@ -106,7 +106,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "program": {"type": "path", "required": True},
-            "backend": {"type": "str", "required": True, "choices": list(DRIVER)},
+            "backend": {"type": "str", "required": True, "choices": list(CLOSEST)},
             "devices": {"type": "list", "elements": "str", "required": True},
             "cuda_version": {"type": "str", "default": ""},
             "environment": {"type": "dict", "default": {}},
@@ -138,7 +138,7 @@ def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -
             f"the program is built for the CPU only, there is no {backend} in it",
             'Set `backend` and run "provision up", which builds it; look at `build_options`, too.',
         )
-    if missing and all(name.startswith(DRIVER[backend]) for name in missing):
+    if missing and all(name.startswith(DRIVER) for name in missing):
         return (
             f"there is no driver in the container ({missing[0]})",
             "Give the container its GPU and the host its driver.",

@@ -1,0 +1,137 @@
+"""Where llama.cpp's sources come from: a commit or an archive, for real in a container, and nothing else than was named."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner import paths
+from provisioner.providers.incus import IncusProvider
+from provisioner.state import Instance
+from tests.ansible_environment import ansible_environment
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 300
+MAKE_SOURCES = """
+set -e
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update && apt-get -qq -y --no-install-recommends install git libarchive-tools > /dev/null
+mkdir /srv/tree && cd /srv/tree
+git init --quiet . && git config user.email a@localhost && git config user.name a
+echo first > CMakeLists.txt && git add . && git commit --quiet -m first
+git rev-parse HEAD
+echo second > CMakeLists.txt && git commit --quiet -am second
+cd /srv && mkdir llama.cpp-1 && echo packed > llama.cpp-1/CMakeLists.txt
+bsdtar -czf tree.tar.gz llama.cpp-1 && bsdtar -a -cf tree.zip llama.cpp-1
+sha256sum tree.tar.gz tree.zip | cut -d ' ' -f 1
+"""
+
+
+@dataclass
+class Builder:
+    """A container that has sources, and the role's tasks run in it."""
+
+    provider: IncusProvider
+    name: str
+    folder: Path
+    commit: str = ""
+    sums: tuple[str, ...] = ()
+
+    def get(self, kind: str, source: str, sha256: str = "") -> str:
+        """Run the tasks that get sources of that kind into an empty folder; what the run says."""
+        self.run("rm -rf /var/tmp/llama_cpp && mkdir -p /var/tmp/llama_cpp/source")
+        return self.again(kind, source, sha256)
+
+    def again(self, kind: str, source: str, sha256: str = "") -> str:
+        """The same, over what is there."""
+        variables = {"llama_cpp_source": source, "llama_cpp_source_sha256": sha256}
+        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
+        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
+        tasks: list[Any] = [
+            {"name": "Take", "ansible.builtin.include_vars": str(paths.roles() / "llama_cpp/vars/build.yml")},
+            {"name": "Check", "ansible.builtin.assert": {"that": f"__llama_cpp_source_kind == '{kind}'"}},
+            {"name": "Get", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": f"build_{kind}"}},
+        ]
+        playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+        done = subprocess.run(
+            [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(variables)],
+            env=os.environ | ansible_environment(ROOT),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
+
+    def run(self, script: str) -> str:
+        """What the shell prints in the container."""
+        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    @property
+    def got(self) -> str:
+        """The file that every tree has."""
+        return self.run("cat /var/tmp/llama_cpp/source/CMakeLists.txt").strip()
+
+
+@pytest.fixture(scope="module")
+def builder(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """A running container with a repository of two commits and two archives."""
+    provider = IncusProvider("local")
+    one = Instance(f"t{secrets.token_hex(4)}-sources", "local", "sources", "debian/12")
+    provider.create(one)
+    try:
+        provider.start(one)
+        provider.wait_until_ready(one)
+        made = Builder(provider, one.name, tmp_path_factory.mktemp("sources"))
+        made.commit, *sums = made.run(MAKE_SOURCES).split()
+        made.sums = tuple(sums)
+        yield made
+    finally:
+        provider.delete(one)
+
+
+def test_the_named_commit_is_taken_and_no_later_one(builder: Builder) -> None:
+    source = f"git+file:///srv/tree@{builder.commit}"
+    said = builder.get("git", source)
+    assert said.endswith("rc=0"), said
+    assert builder.got == "first"
+    assert "changed=0 " in builder.again("git", source)
+
+
+def test_a_commit_that_is_not_there_is_refused(builder: Builder) -> None:
+    said = builder.get("git", f"git+file:///srv/tree@{'ab' * 20}")
+    assert said.endswith("rc=2")
+    assert "ab" * 20 in said
+    assert builder.run("ls /var/tmp/llama_cpp/source") == ""
+
+
+@pytest.mark.parametrize(("kind", "index"), [("tar.gz", 0), ("zip", 1)])
+def test_an_archive_is_unpacked_without_its_outer_folder(builder: Builder, kind: str, index: int) -> None:
+    source = f"file:///srv/tree.{kind}"
+    said = builder.get("archive", source, builder.sums[index])
+    assert said.endswith("rc=0"), said
+    assert builder.got == "packed"
+    assert "changed=0 " in builder.again("archive", source, builder.sums[index])
+
+
+def test_another_archive_than_was_named_is_refused(builder: Builder) -> None:
+    said = builder.get("archive", "file:///srv/tree.tar.gz", builder.sums[1])
+    assert said.endswith("rc=2")
+    assert "checksum" in said
+    assert builder.run("ls /var/tmp/llama_cpp/source") == ""
