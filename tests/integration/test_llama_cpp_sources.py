@@ -1,4 +1,4 @@
-"""Where llama.cpp's sources come from: a commit or an archive, for real in a container, and nothing else than was named."""
+"""Where llama.cpp's sources come from: a commit or an archive, in a real container, and nothing but what was named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from provisioner import paths
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
 from tests.ansible_environment import ansible_environment
-from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -90,10 +89,9 @@ class Builder:
 
 
 @pytest.fixture(scope="module")
-def builder(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+def builder(provider: IncusProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
     """A running container with a repository of two commits and two archives."""
-    provider = IncusProvider("local")
-    one = Instance(f"t{secrets.token_hex(4)}-sources", "local", "sources", "debian/12")
+    one = Instance(f"t{secrets.token_hex(4)}-sources", provider.host, "sources", "debian/12")
     provider.create(one)
     try:
         provider.start(one)
