@@ -10,7 +10,7 @@ from provisioner.catalog import Catalog, ServiceType
 from provisioner.cuda.architectures import EXAMPLES, architecture_problem
 from provisioner.resolve.engines import services_of
 from provisioner.spec import ServiceSpec, Spec
-from provisioner.state import Problem
+from provisioner.state import Problem, Service
 
 ROLE = "llama_cpp"
 CPU, CUDA = "cpu", "cuda"
@@ -27,6 +27,12 @@ def engine_builds(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         if service.role == ROLE:
             for option, message, hint in (*_source(service), *_layers(service, page), *_cuda(service, page)):
                 yield Problem(("containers", container, "services", service.role, option), message, hint)
+
+
+def wants_device(service: Service) -> bool:
+    """Whether the service computes on a device or not at all."""
+    backend, layers = (service.variables.get(f"{ROLE}_{option}") for option in ("backend", "gpu_layers"))
+    return service.role == ROLE and backend not in (None, CPU) and layers != 0
 
 
 _Found = Iterator[tuple[str, str, str]]

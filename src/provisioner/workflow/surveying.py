@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
@@ -12,6 +13,7 @@ from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe
 from provisioner.providers.base import Provider
+from provisioner.resolve.engine_builds import wants_device
 from provisioner.runner import ansible_version
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
@@ -22,6 +24,7 @@ from provisioner.state import (
     Fleet,
     Instance,
     InstanceKind,
+    Service,
     ServiceStatus,
     Status,
 )
@@ -111,22 +114,23 @@ def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str
     there = survey.actual.instance(wanted.name)
     if there is None:
         return ContainerStatus(wanted.name, wanted.host)
-    services = []
-    for one in wanted.services:
-        unit, health = facts.get((one.address, "unit")), facts.get((one.address, "health"))
-        services.append(
-            ServiceStatus(
-                one.role,
-                unit=str(unit.value) if unit else "unknown",
-                healthy=None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE),
-                port=one.port,
-                processor="CPU",
-            )
-        )
+    services = (
+        _service_status(one, facts.get((one.address, "unit")), facts.get((one.address, "health")))
+        for one in wanted.services
+    )
     attributes = differences(there, wanted)
     inside = (f"{role.role}: {why}" for role in wanted.roles for why in survey.inside.reasons.get(role.address, ()))
     return ContainerStatus(
         wanted.name, there.host, there.status, there.address, tuple(services), (*attributes, *inside)
+    )
+
+
+def _service_status(service: Service, unit: Fact | None, health: Fact | None) -> ServiceStatus:
+    healthy = None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE)
+    # An engine that was given a device ends without it: one that answers has it.
+    processor: Literal["CPU", "GPU", ""] = "CPU" if not wants_device(service) else "GPU" if healthy else ""
+    return ServiceStatus(
+        service.role, str(unit.value) if unit else "unknown", healthy=healthy, port=service.port, processor=processor
     )
 
 

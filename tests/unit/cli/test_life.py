@@ -209,6 +209,18 @@ def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     assert "unhealthy" in world.command("status").out
 
 
+@pytest.mark.parametrize(("layers", "health", "shown"), [("auto", 200, "GPU"), ("auto", 503, ""), ("0", 200, "CPU")])
+def test_status_says_gpu_only_of_an_engine_that_answers_with_one(
+    world: World, lab: Path, layers: str, health: int, shown: str
+) -> None:
+    options = f"{{ model: tiny, backend: vulkan, gpu_layers: {layers},"
+    lab.write_text(lab.read_text().replace("{ model: tiny,", options))
+    world.command("up", "--yes")
+    world.health = health
+    seen = {one["name"]: one["services"][0]["processor"] for one in world.command("status", "--json").of("container")}
+    assert seen == {"gateway": "CPU", "llama": shown}
+
+
 def test_status_as_json_has_a_line_for_each_container_and_its_drift(world: World, lab: Path) -> None:
     world.command("up", "--yes")
     lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    cpu: 1\n"))
