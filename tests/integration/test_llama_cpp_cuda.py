@@ -1,0 +1,167 @@
+"""llama.cpp's build for CUDA with the role's own flags, as far as three files tell, and what an engine without a GPU is told.
+
+The program is a small one that is linked with what llama-server is linked with and asks CUDA for its devices as it does;
+the loader, the runtime, cuBLAS and the driver's stub are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.providers.incus import IncusProvider
+from tests.ansible_environment import ansible_environment
+from tests.integration.toolkit_box import ROOT, TIMEOUT_S, running
+from tests.unit.cuda.wheels import CUBLAS_13_0, cached
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+HOME = "/opt/cuda-13.0"
+PROGRAM = r"""
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  if (argc > 2) { cublasHandle_t handle; cublasCreate(&handle); cuInit(0); }  // what makes the linker keep them
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) fprintf(stderr, "ggml_cuda_init: failed to initialize CUDA: %s\n", cudaGetErrorString(error));
+  printf("Available devices:\n");
+  if (count == 0) printf("  (none)\n");
+  for (int i = 0; i < count; i++) printf("  CUDA%d: a card\n", i);
+}
+"""
+FILES = ("norm", "rope", "scale")
+OBJECTS = " ".join(f"ggml/src/ggml-cuda/CMakeFiles/ggml-cuda.dir/{one}.cu.o" for one in FILES)
+COMPILE = f"""
+set -e
+ninja -C build {OBJECTS} > build.log 2>&1 || {{ tail -n 60 build.log >&2; exit 1; }}
+mkdir -p build/bin
+$CUDACXX --cudart shared /srv/program.cu -o build/bin/llama-server -L$CUDA_HOME/lib64 -L$CUDA_HOME/lib64/stubs \
+  -lcublas -lcuda -Xlinker -rpath,'$ORIGIN'
+"""
+
+
+@dataclass
+class Builder:
+    """A container in which the role's build has run, and its look for devices can run."""
+
+    provider: IncusProvider
+    name: str
+    folder: Path
+
+    def play(self, tasks: str, **variables: object) -> str:
+        """Run the role's tasks of that name; what the run says, its exit code last."""
+        given = {f"llama_cpp_{name}": value for name, value in variables.items() if name[0] != "_"}
+        given |= {name: value for name, value in variables.items() if name[0] == "_"}
+        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
+        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
+        task = {"name": "Run it", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": tasks}}
+        play = {"hosts": "all", "gather_facts": False, "roles": ["base"], "tasks": [task]}
+        playbook.write_text(yaml.safe_dump([play]))
+        done = subprocess.run(
+            [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(given)],
+            env=os.environ | ansible_environment(ROOT),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
+
+    def run(self, script: str) -> str:
+        """What the shell prints in the container."""
+        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    def devices(self, **environment: str) -> str:
+        """What the role says of the devices."""
+        return self.play(
+            "device", backend="cuda", cuda_version="13.0", alias="tiny", environment=environment, source="what it is"
+        )
+
+
+@pytest.fixture(scope="module")
+def builder(incus_lab: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """A container of Debian 13 in which the role has built for CUDA 13.0, with another last step than a whole compile."""
+    assert incus_lab
+    with running("debian/13", cached(CUBLAS_13_0)) as (provider, name):
+        one = Builder(provider, name, tmp_path_factory.mktemp("play"))
+        one.run(f"cat > /srv/program.cu <<'END'\n{PROGRAM}\nEND")
+        options = {"backend": "cuda", "cuda_version": "13.0", "cuda_architectures": ["86"]}
+        said = one.play("build", **options, __llama_cpp_compile=COMPILE)
+        assert said.endswith("rc=0"), said
+        yield one
+
+
+def test_the_role_s_flags_compile_for_the_named_card_only(builder: Builder) -> None:
+    log = builder.run("cat /var/tmp/llama_cpp/build.log")
+    assert re.search(r"\[\d+/\d+\] Building CUDA object", log)
+    objects = f"cd /var/tmp/llama_cpp/build && for one in {OBJECTS}; do strings -n 4 $one | grep -o 'sm_[0-9]*'; done"
+    assert set(builder.run(f"apt-get -qq -y install binutils > /dev/null; {objects}").split()) == {"sm_86"}
+
+
+def test_what_it_links_with_lies_beside_it_and_the_driver_does_not(builder: Builder) -> None:
+    names = builder.run("cd /opt/llama_cpp/bin && ls && grep -c . ../MANIFEST.sha256").split()
+    assert {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13", "llama-server"} <= set(names)
+    assert not [name for name in names if name.startswith("libcuda.so")]
+    found = builder.run("ldd /opt/llama_cpp/bin/llama-server")
+    assert "libcublas.so.13 => /opt/llama_cpp/bin/libcublas.so.13" in found
+
+
+def test_an_engine_without_a_driver_is_refused(builder: Builder) -> None:
+    said = builder.devices()
+    assert said.endswith("rc=2")
+    assert "Unable to serve tiny by CUDA0: there is no driver in the container (libcuda.so.1)" in said
+
+
+def test_a_stub_is_no_driver(builder: Builder) -> None:
+    said = builder.devices(LD_LIBRARY_PATH=f"{HOME}/lib64/stubs")
+    assert said.endswith("rc=2")
+    assert "libcuda.so.1 is the toolkit's stand-in" in said
+    assert "failed to initialize CUDA: " in said
+
+
+def test_a_library_that_was_removed_is_named(builder: Builder) -> None:
+    builder.run("mv /opt/llama_cpp/bin/libcublas.so.13 /srv/")
+    try:
+        said = builder.devices(LD_LIBRARY_PATH=f"{HOME}/lib64/stubs")
+    finally:
+        builder.run("mv /srv/libcublas.so.13 /opt/llama_cpp/bin/")
+    assert said.endswith("rc=2")
+    assert "libraries of its backend are missing: libcublas.so.13" in said
+
+
+def test_a_program_for_the_cpu_is_refused(builder: Builder) -> None:
+    builder.run("mv /opt/llama_cpp/bin/llama-server /srv/ && cp /bin/true /opt/llama_cpp/bin/llama-server")
+    try:
+        said = builder.devices()
+    finally:
+        builder.run("mv /srv/llama-server /opt/llama_cpp/bin/")
+    assert said.endswith("rc=2")
+    assert "the program is built for the CPU only, there is no cuda in it" in said
+
+
+def test_a_build_that_was_talked_out_of_cuda_is_refused(builder: Builder) -> None:
+    builder.run("rm -r /var/tmp/llama_cpp/build && mv /opt/llama_cpp /srv/kept")
+    try:
+        options = {"backend": "cuda", "cuda_version": "13.0", "cuda_architectures": ["86"]}
+        said = builder.play("build", **options, build_options=["GGML_CUDA=OFF"])
+        assert said.endswith("rc=2")
+        assert "GGML_CUDA is not ON" in said
+        assert builder.run("ls /opt/llama_cpp") == ""
+    finally:
+        builder.run("rm -rf /opt/llama_cpp && mv /srv/kept /opt/llama_cpp")
