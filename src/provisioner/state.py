@@ -197,6 +197,8 @@ class Artifact:
     image: str
     variables: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cacheable: bool = True
+    log: str = field(default="", compare=False)
+    """The file in its builder where its build writes how far it is, where there is one."""
 
     @property
     def volume(self) -> str:

@@ -176,4 +176,4 @@ def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: Fa
     model = replace(MODEL, variables={"model_store_access": secret})
     events = _ensure(box, [model], Downloads(box), tmp_path)
     assert given == [secret]
-    assert ApplyProgress("model-tiny", "1 of 2 GB have come") in events
+    assert ApplyProgress("model-tiny", "1 of 2 GB have come", goes_on=True) in events

@@ -52,7 +52,10 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
     page = pages["service"].get("artifact")
     if page is None:
         return None
-    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"])
+    log = page.get("log") or ""
+    if log and not str(log).startswith("/"):
+        raise ValueError(f"artifact: log {log!r} is no absolute path")
+    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"], log)
 
 
 def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:

@@ -42,13 +42,15 @@ class ArtifactType:
     """What a role makes once per host: where it lies, and what its content depends on.
 
     ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/`` and ``vars/build*.yml``; where
-    there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well.
+    there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well. ``log`` is where ninja writes in the
+    builder how far it is.
     """
 
     name: str
     path: str
     options: tuple[str, ...]
     source_digest: str
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

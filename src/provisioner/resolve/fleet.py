@@ -143,7 +143,7 @@ def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType
     host, image = _host(context, name), _image(context, context.spec.containers[name])
     architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
     digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture)
-    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables)
+    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables, log=artifact.log)
 
 
 def _model(context: _Context, name: str, model: str) -> Artifact:
