@@ -78,16 +78,27 @@ class Box(FakeProvider):
         super().__init__("box")
         self.errors: list[ProviderError | UnavailableError] = []
         self.looks = 0
-        self.held = threading.Event()
-        self.held.set()
+        self.is_held = False
+        self.stuck, self.released = threading.Event(), threading.Event()
 
     def execute(self, name: str, command: Sequence[str], **options: Any) -> Execution:
         """Count the look, wait while it is held, fail or answer."""
         self.looks += 1
-        assert self.held.wait(TIMEOUT_S)
+        if self.is_held:
+            self.stuck.set()
+            assert self.released.wait(TIMEOUT_S)
         if self.errors:
             raise self.errors.pop(0)
         return super().execute(name, command, **options)
+
+    def hold(self) -> None:
+        """Let no look end any more."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Let looks end again."""
+        self.is_held = False
+        self.released.set()
 
     def written(self, artifact: Artifact, text: str) -> None:
         """Have the log of a build end like this."""
@@ -205,11 +216,11 @@ def test_a_look_that_a_new_task_overtakes_is_not_told(box: Box, tmp_path: Path) 
         box.looked()
         box.written(BUILT, "[1/222] Building CXX object x\n")
         until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
-        box.held.clear()
-        box.looked(1)
+        box.hold()
+        until(box.stuck.is_set)
         box.written(BUILT, "[2/222] Building CXX object x\n")
         build.task("build | Install")
-        box.held.set()
+        box.release()
         box.looked(4)
 
     assert counts(Build(script).run(box, tmp_path)) == [("llama_cpp", f"{COMPILE}: 1 of 222")]
@@ -348,25 +359,25 @@ def test_it_is_waited_for_and_says_nothing_after_the_end(box: Box) -> None:
         box.looked()
         box.written(BUILT, "[1/222] Building CXX object x\n")
         until(lambda: len(events) == 1)
-        box.held.clear()
-        box.looked(1)
+        box.hold()
+        until(box.stuck.is_set)
         box.written(BUILT, "[2/222] Building CXX object x\n")
-        release = threading.Timer(0.2, box.held.set)
+        release = threading.Timer(0.2, box.release)
         release.start()
-    assert box.held.is_set(), "the context ended before the look had"
+    assert box.released.is_set(), "the context ended before the look had"
     assert not watchers()
     assert [one.message for one in events if isinstance(one, ApplyProgress)] == [f"{COMPILE}: 1 of 222"]
     release.join()
 
 
-def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box) -> None:
+def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "PATIENCE", 1)
     events: list[Event] = []
+    box.hold()
     with Watching([BUILT], {"box": box}, events.append) as looking:
         looking.go_on(BUILT.builder, COMPILE)
-        until(lambda: box.looks == watching.PATIENCE - 1)
-        box.held.clear()
-        until(lambda: box.looks == watching.PATIENCE)
-        release = threading.Timer(0.2, box.held.set)
+        until(box.stuck.is_set)
+        release = threading.Timer(0.2, box.release)
         release.start()
     assert events == []
     release.join()
