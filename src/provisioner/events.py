@@ -42,10 +42,14 @@ class ApplyStart:
 
 @dataclass(frozen=True, slots=True)
 class ApplyProgress:
-    """Work on ``target`` goes on: ``message`` is what it does now; empty: it waits for others."""
+    """Work on ``target`` goes on: ``message`` is what it does now; empty: it waits for others.
+
+    ``goes_on``: it is at the step that was told before, and says how far: the newest message stands for all.
+    """
 
     target: str
     message: str
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,8 @@ class Artifact:
     image: str
     variables: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cacheable: bool = True
+    log: str = field(default="", compare=False)
+    """The file in its builder where its build writes how far it is, where there is one."""
 
     @property
     def volume(self) -> str:
@@ -205,8 +207,8 @@ class Artifact:
 
     @property
     def builder(self) -> str:
-        """The name of the throwaway container that makes it: another one for each volume."""
-        return f"provision-build-{sha256(self.volume.encode()).hexdigest()[:16]}"
+        """The name of the throwaway container that makes it: another one for each volume of each host."""
+        return f"provision-build-{sha256(f'{self.host}/{self.volume}'.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)

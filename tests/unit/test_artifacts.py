@@ -154,6 +154,26 @@ def test_one_content_under_two_names_is_built_side_by_side(box: FakeProvider, tm
     assert {name for name, volume in box.volumes.items() if volume.ready} == {MODEL.volume, SAME_MODEL.volume}
 
 
+def test_two_hosts_that_lack_the_same_have_it_built_on_each(tmp_path: Path) -> None:
+    hosts = {name: FakeProvider(name) for name in ("box", "spare")}
+    inventories: list[str] = []
+
+    def run(
+        playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], secrets: Sequence[Secret] = ()
+    ) -> PlaybookResult:
+        assert (playbook, secrets) == ("artifacts.yml", ())
+        inventories.append(inventory)
+        for provider in hosts.values():
+            (builder,) = provider.containers
+            on_task(TaskEvent("start", builder, "role", "compile"))
+        return PlaybookResult(0)
+
+    both = [replace(BUILT, host=name) for name in hosts]
+    ensure_artifacts(both, hosts, "lab", run_playbook=run, emit=lambda _: None, cache=tmp_path)
+    (inventory,) = inventories
+    assert inventory.count("artifact_role:") == 2, "one builder stands for both, and the other's volume stays empty"
+
+
 def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: FakeProvider, tmp_path: Path) -> None:
     given: list[Secret] = []
 
@@ -176,4 +196,4 @@ def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: Fa
     model = replace(MODEL, variables={"model_store_access": secret})
     events = _ensure(box, [model], Downloads(box), tmp_path)
     assert given == [secret]
-    assert ApplyProgress("model-tiny", "1 of 2 GB have come") in events
+    assert ApplyProgress("model-tiny", "1 of 2 GB have come", goes_on=True) in events

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,16 @@ def test_an_artifact_depends_on_nothing_else(role: Path, name: str) -> None:
     assert digest(role) == before
 
 
+def test_where_a_build_writes_how_far_it_is_makes_no_other_artifact(role: Path) -> None:
+    log = "/var/log/build.log"
+    before = catalog_from(compile_catalog(role.parent)).services["llama_cpp"].artifact
+    assert before is not None
+    assert before.log == ""
+    rewrite(role, "service", lambda page: page["artifact"].update(log=log))
+    after = catalog_from(compile_catalog(role.parent)).services["llama_cpp"].artifact
+    assert after == replace(before, log=log)
+
+
 def test_an_artifact_depends_on_the_names_of_its_files(role: Path) -> None:
     (role / "files").mkdir()
     (role / "files/a").write_text("x")
@@ -138,6 +149,8 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
         ("service", lambda page: page.update(key_option="key"), "'key', which is no option"),
         ("service", lambda page: page["artifact"]["options"].append("sauce"), "'sauce', which is no option"),
         ("service", lambda page: page["artifact"].pop("path"), "'path'"),
+        ("service", lambda page: page["artifact"].update(log="build.log"), "log 'build.log' is no absolute path"),
+        ("service", lambda page: page["artifact"].update(log=["/build.log"]), "is no absolute path"),
         ("service", lambda page: page["defaults"].update(memory="2 GB"), 'write "2GiB"'),
         ("service", lambda page: page["defaults"].update(cpus=2), "cpus"),
         ("argument_specs", lambda page: page.update(port={}), "option port does not begin with llama_cpp_"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from provisioner.catalog import load_catalog
 from provisioner.resolve import ModelFile, desired_fleet, problems
 from provisioner.resolve.fleet import distribution_of
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Fleet, Secret
+from provisioner.state import Artifact, Fleet, Secret
 
 CASES = Path(__file__).parents[1] / "cases" / "resolve"
 PROBLEMS = sorted((CASES / "problems").glob("*.yml"))
@@ -120,6 +120,21 @@ def test_an_artifact_is_the_same_on_every_variant_of_a_distribution() -> None:
     assert _digests({**ENGINE, "containers": {"a": variant}}) == _digests(ENGINE)
     assert distribution_of("debian/13/cloud") == "debian/13"
     assert distribution_of("mine") == "mine"
+
+
+def test_an_artifact_is_the_same_wherever_its_build_tells_how_far_it_is() -> None:
+    catalog, spec = load_catalog(), _spec(ENGINE)
+    page = catalog.services["llama_cpp"]
+    assert page.artifact is not None
+    made: list[Artifact] = []
+    for log in ("", "/var/log/build.log"):
+        told = replace(page, artifact=replace(page.artifact, log=log))
+        services = {**catalog.services, "llama_cpp": told}
+        models = {"m": ModelFile("/models/m.gguf", "m.gguf", "a" * 64)}
+        made += desired_fleet(spec, replace(catalog, services=services), models).artifacts[:1]
+    assert [one.log for one in made] == ["", "/var/log/build.log"]
+    assert made[0] == made[1]
+    assert made[0].volume == made[1].volume
 
 
 def test_two_containers_share_an_artifact() -> None:

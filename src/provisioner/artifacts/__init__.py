@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
 from provisioner import paths
 from provisioner.artifacts.cache import intact_copy, remember
+from provisioner.artifacts.watching import Watching
 from provisioner.errors import ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.inventory import render_builders
@@ -109,7 +111,9 @@ class _Build:
         connections = {one.builder: self._provider(one).connection_variables(one.builder) for one in self.artifacts}
         inventory = render_builders(self.artifacts, connections, paths.inventory_templates())
         secrets = tuple(secrets_of([one.variables for one in self.artifacts]).values())
-        result = self.run_playbook("artifacts.yml", inventory, on_task=self._on_task, secrets=secrets)
+        with Watching(self.artifacts, self.providers, self.emit) as watching:
+            on_task = partial(self._on_task, watching)
+            result = self.run_playbook("artifacts.yml", inventory, on_task=on_task, secrets=secrets)
         failed = {event.host: event.message for event in result.failures}
         for one in self.artifacts:
             if one.builder in failed:
@@ -142,10 +146,15 @@ class _Build:
             if one.name not in self.made:
                 self._provider(one).delete_volume(one.volume)
 
-    def _on_task(self, event: TaskEvent) -> None:
+    def _on_task(self, watching: Watching, event: TaskEvent) -> None:
         names = {one.builder: one.name for one in self.artifacts}
-        message = {"start": event.task, "retry": event.message}.get(event.status, "")
-        self.emit(ApplyProgress(names.get(event.host, event.host), message))
+        name = names.get(event.host, event.host)
+        if event.status != "retry":
+            task = event.task if event.status == "start" else ""
+            watching.go_on(event.host, task)
+            self.emit(ApplyProgress(name, task))
+        elif event.message:  # a try that failed says nothing: its task goes on as it was told
+            self.emit(ApplyProgress(name, event.message, goes_on=True))
 
     def _provider(self, artifact: Artifact) -> Provider:
         return self.providers[artifact.host]

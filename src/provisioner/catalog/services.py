@@ -57,7 +57,11 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
         option: {value: digests[role] for value, role in roles.items()}
         for option, roles in page.get("includes", {}).items()
     }
-    return ArtifactType(page["name"], page["path"], tuple(page.get("options", ())), pages["source_digest"], includes)
+    log = page.get("log") or ""
+    if log and not str(log).startswith("/"):
+        raise ValueError(f"artifact: log {log!r} is no absolute path")
+    options = tuple(page.get("options", ()))
+    return ArtifactType(page["name"], page["path"], options, pages["source_digest"], includes=includes, log=log)
 
 
 def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:

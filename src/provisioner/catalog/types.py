@@ -43,7 +43,8 @@ class ArtifactType:
 
     ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/`` and ``vars/build*.yml``; where
     there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well. ``includes`` says which values of which
-    options make the build run another role, and the digest of that role.
+    options make the build run another role, and the digest of that role. ``log`` is where ninja writes in the builder
+    how far it is.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ArtifactType:
     options: tuple[str, ...]
     source_digest: str
     includes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)

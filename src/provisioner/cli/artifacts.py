@@ -9,8 +9,10 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from provisioner.cli.effects import providers_of
+from provisioner.cli.pace import Pace
 from provisioner.errors import ProvisionError
 from provisioner.events import Event
 from provisioner.lab import open_lab
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
         artifacts = lab.fleet({name: host.architecture for name, host in seen.items()}).artifacts
         missing = [one for one in artifacts if one.volume not in seen[one.host].volumes]
         run = partial(run_playbook, folder=lab.folder)
-        ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=_say)
+        ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=partial(_say, Pace(monotonic)))
     except ProvisionError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -36,8 +38,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _say(event: Event) -> None:
-    sys.stderr.write(f"{event}\n")
+def _say(pace: Pace, event: Event) -> None:
+    if pace.is_due(event):
+        sys.stderr.write(f"{event}\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from provisioner.cli.pace import Pace
 from provisioner.errors import ExitCode, ProvisionError
 from provisioner.events import (
     ApplyComplete,
@@ -45,6 +46,7 @@ class Console:
         self._no_color = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._environment = environment
         self._clock = clock
+        self._pace = Pace(clock)
         self._started = clock()
         self._lock = threading.RLock()
         self._progress: Progress | None = None
@@ -81,7 +83,7 @@ class Console:
             if isinstance(event, ApplyComplete):
                 self._counts[event.action] += 1
             if self.json:
-                if not (isinstance(event, ApplyProgress) and not event.message):  # that it waits is nothing new
+                if self._pace.is_due(event):
                     self._line(lines.event_line(event))
             elif isinstance(event, ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored):
                 self._progress = self._progress or self._new_progress()

@@ -100,12 +100,7 @@ class PlainProgress:
                 self._works[event.target] = _Work(event.action, now, "", now, now)
                 self._say(event.target, doing_text(event.action))
             elif isinstance(event, ApplyProgress):
-                target, prefix = row_of(event.target, self._works)
-                work = self._works.setdefault(target, _Work("", now, "", now, now))
-                waits = not event.message
-                work.message, work.since, work.told = prefix + event.message, math.inf if waits else now, None
-                if not self._threshold_s and not waits:
-                    self._tell(target, work, now)
+                self._go_on(event, now)
             elif isinstance(event, ApplyComplete):
                 self._works.pop(event.target, None)
                 done = self._style.paint(f"{doing_text(event.action)} done", "green")
@@ -114,6 +109,17 @@ class PlainProgress:
                 self._works.pop(event.target, None)
                 failed = self._style.paint(f"{doing_text(event.action)} failed", "red")
                 self._say(event.target, f"{failed}: {safe_line(event.message)}")
+
+    def _go_on(self, event: ApplyProgress, now: float) -> None:
+        target, prefix = row_of(event.target, self._works)
+        work = self._works.setdefault(target, _Work("", now, "", now, now))
+        waits = not event.message
+        work.message = prefix + event.message
+        if event.goes_on and not waits and work.since != math.inf:
+            return  # told when the step has become long, then with each heartbeat
+        work.since, work.told = math.inf if waits else now, None
+        if not self._threshold_s and not waits:
+            self._tell(target, work, now)
 
     def tick(self) -> None:
         """Say the steps that have become long by now."""

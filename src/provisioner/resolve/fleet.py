@@ -147,7 +147,7 @@ def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType
         artifact.includes[option][value] for option, value in values.items() if value in artifact.includes[option]
     ]
     digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
-    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables)
+    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables, log=artifact.log)
 
 
 def _model(context: _Context, name: str, model: str) -> Artifact:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 
 import pytest
 from rich.console import Console as RichConsole
 
+from provisioner.cli.console import Console
 from provisioner.cli.live import LiveProgress
+from provisioner.cli.pace import Pace
 from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, PlainProgress
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import PLAIN
@@ -236,6 +239,101 @@ def test_what_failed_is_shown_when_not_even_one_line_each_fits(clock: Clock) -> 
     assert len(picture) == 9
     assert words(picture[0])[:3] == ["c29", "configuring", "failed"]
     assert [line.strip() for line in picture[-2:]] == ["22 more", "1 done"]
+
+
+def counted(done: int) -> ApplyProgress:
+    return ApplyProgress("llama_cpp", f"build | Compile: {done} of 222", goes_on=True)
+
+
+def test_a_step_that_counts_is_told_when_it_is_long_and_then_with_each_heartbeat(
+    plain: PlainProgress, said: list[str], clock: Clock
+) -> None:
+    plain.handle(ApplyStart("llama_cpp", "build"))
+    plain.handle(ApplyProgress("llama_cpp", "build | Compile"))
+    for second in range(1, 130):
+        clock.now = float(second)
+        plain.handle(counted(second))
+        plain.tick()
+    plain.handle(ApplyProgress("llama_cpp", "build | Install"))
+    clock.now += 2.0
+    plain.tick()
+    assert said == [
+        "llama_cpp: building",
+        "llama_cpp: build | Compile: 2 of 222",
+        "llama_cpp: still build | Compile: 32 of 222 (32s)",
+        "llama_cpp: still build | Compile: 62 of 222 (1m 02s)",
+        "llama_cpp: still build | Compile: 92 of 222 (1m 32s)",
+        "llama_cpp: still build | Compile: 122 of 222 (2m 02s)",
+        "llama_cpp: build | Install",
+    ]
+
+
+def test_a_short_step_that_counts_is_silent(plain: PlainProgress, said: list[str], clock: Clock) -> None:
+    plain.handle(ApplyStart("llama_cpp", "build"))
+    plain.handle(ApplyProgress("llama_cpp", "build | Compile"))
+    clock.now = 1.9
+    plain.handle(counted(222))
+    plain.handle(ApplyProgress("llama_cpp", ""))
+    clock.now = 60.0
+    plain.tick()
+    assert said == ["llama_cpp: building"]
+
+
+def test_a_count_after_a_rest_is_a_step_again(plain: PlainProgress, said: list[str], clock: Clock) -> None:
+    plain.handle(ApplyStart("llama_cpp", "build"))
+    plain.handle(ApplyProgress("llama_cpp", ""))
+    clock.now = 60.0
+    plain.handle(counted(1))
+    clock.now = 62.0
+    plain.tick()
+    assert said == ["llama_cpp: building", "llama_cpp: build | Compile: 1 of 222"]
+
+
+def test_verbose_tells_every_step_and_not_every_count(clock: Clock, said: list[str]) -> None:
+    progress = PlainProgress(said.append, PLAIN, clock, threshold_s=0.0)
+    progress.handle(ApplyProgress("llama_cpp", "build | Compile"))
+    for done in range(100):
+        progress.handle(counted(done))
+    clock.now = HEARTBEAT_S
+    progress.tick()
+    progress.close()
+    assert said == ["llama_cpp: build | Compile", "llama_cpp: still build | Compile: 99 of 222 (30s)"]
+
+
+def test_the_live_display_shows_the_newest_count_beside_its_artifact(screen: Screen, clock: Clock) -> None:
+    screen(ApplyStart("llama_cpp", "build"), ApplyProgress("llama_cpp", "build | Compile"))
+    clock.now = 65.0
+    picture = screen(counted(119), counted(120))
+    assert [" ".join(words(line)) for line in picture] == [
+        "llama_cpp building 1m 05s build | Compile: 120 of 222",
+    ]
+    assert words(screen(ApplyComplete("llama_cpp", "build", 66.0))[0]) == ["llama_cpp", "building", "done", "1m", "06s"]
+
+
+def test_the_stream_has_a_count_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console({}, clock)
+    console.configure(verb="up", json=True, no_color=True, verbose=False)
+    console.emit(ApplyStart("llama_cpp", "build"))
+    console.emit(ApplyProgress("llama_cpp", "build | Compile"))
+    for second in range(1, 3600):
+        clock.now = float(second)
+        console.emit(counted(second))
+        console.emit(ApplyProgress("llama_cpp", ""))
+    console.emit(ApplyProgress("llama_cpp", "build | Install"))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = [one for one in lines if one["type"] == "apply_progress"]
+    assert [one["message"] for one in told[:3]] == ["build | Compile", counted(10).message, counted(20).message]
+    assert told[-1]["message"] == "build | Install"
+    assert len(told) == 2 + 359
+    assert [one["goes_on"] for one in told[:2]] == [False, True]
+
+
+def test_each_target_has_its_own_pace(clock: Clock) -> None:
+    pace = Pace(clock)
+    assert pace.is_due(counted(1))
+    assert not pace.is_due(counted(2))
+    assert pace.is_due(ApplyProgress("model-tiny", "1 of 2 GB have come", goes_on=True))
+    assert pace.is_due(ApplyProgress("llama_cpp", "build | Install"))
 
 
 def test_what_waits_for_others_is_silent(plain: PlainProgress, clock: Clock, said: list[str]) -> None:

@@ -30,4 +30,19 @@ def _stat(container: Container, command: Sequence[str], _stdin: bytes, _environm
     return Execution(1, b"", b"No such file") if mode is None else Execution(0, f"{mode:o}\n".encode(), b"")
 
 
-PROGRAMS: Mapping[str, Program] = {"cat": _cat, "true": _true, "false": _false, "printenv": _printenv, "stat": _stat}
+def _tail(container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]) -> Execution:
+    """``tail -c BYTES -- PATH``."""
+    content = container.files.get(command[-1])
+    if content is None:
+        return Execution(1, b"", f"tail: cannot open '{command[-1]}' for reading: No such file or directory".encode())
+    return Execution(0, content[-int(command[2]) :], b"")
+
+
+PROGRAMS: Mapping[str, Program] = {
+    "cat": _cat,
+    "true": _true,
+    "false": _false,
+    "printenv": _printenv,
+    "stat": _stat,
+    "tail": _tail,
+}
