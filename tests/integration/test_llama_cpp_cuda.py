@@ -1,7 +1,7 @@
-"""llama.cpp's build for CUDA with the role's own flags, as far as three files tell, and what an engine without a GPU is told.
+"""llama.cpp's build for CUDA with the role's own flags, as far as three files tell; what keeps an engine from a card.
 
-The program is a small one that is linked with what llama-server is linked with and asks CUDA for its devices as it does;
-the loader, the runtime, cuBLAS and the driver's stub are the real ones.
+The program is a small one that is linked as llama-server is and asks CUDA for its devices as it does; the loader, the
+runtime, cuBLAS and the driver's stub are the real ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
   if (argc > 2) { cublasHandle_t handle; cublasCreate(&handle); cuInit(0); }  // what makes the linker keep them
   int count = 0;
   cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) fprintf(stderr, "ggml_cuda_init: failed to initialize CUDA: %s\n", cudaGetErrorString(error));
+  if (error) fprintf(stderr, "ggml_cuda_init: failed to initialize CUDA: %s\n", cudaGetErrorString(error));
   printf("Available devices:\n");
   if (count == 0) printf("  (none)\n");
   for (int i = 0; i < count; i++) printf("  CUDA%d: a card\n", i);
@@ -96,7 +96,7 @@ class Builder:
 
 @pytest.fixture(scope="module")
 def builder(incus_lab: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
-    """A container of Debian 13 in which the role has built for CUDA 13.0, with another last step than a whole compile."""
+    """A container of Debian 13 in which the role has built for CUDA 13.0, all but the whole of llama.cpp."""
     assert incus_lab
     with running("debian/13", cached(CUBLAS_13_0)) as (provider, name):
         one = Builder(provider, name, tmp_path_factory.mktemp("play"))
