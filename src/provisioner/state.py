@@ -197,6 +197,8 @@ class Artifact:
     image: str
     variables: Mapping[str, Any] = field(default_factory=dict, compare=False)
     cacheable: bool = True
+    resumable: bool = field(default=False, compare=False)
+    """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
 
     @property
     def volume(self) -> str:

@@ -6,8 +6,9 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from provisioner.inventory import render_builders
 from provisioner.paths import inventory_templates
 from provisioner.providers.incus import IncusProvider
 from provisioner.runner import run_playbook
-from provisioner.state import Artifact, Device, Instance, Secret
+from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, Status
 from tests.file_server import FileServer, serving
 from tests.lab.incus import Lab
 
@@ -95,6 +96,38 @@ def test_another_hash_leaves_nothing_and_names_both(
     assert f"is {SHA256} and should be {'0' * 64}" in caught.value.details
     assert TOKEN not in texts_of(tmp_path / "lab") + str(caught.value)
     assert artifact.volume not in provider.observe("h7lab").hosts["box"].volumes
+
+
+def test_the_next_run_asks_only_for_the_rest(provider: IncusProvider, server: FileServer, tmp_path: Path) -> None:
+    server.cuts = []
+    artifact = replace(artifact_of(server, SHA256), resumable=True)
+    lab = f"h7{secrets.token_hex(3)}"
+    run = partial(run_playbook, folder=tmp_path / "lab")
+
+    def refuse_after_a_slice(event: Event) -> None:
+        if isinstance(event, ApplyProgress) and "GB have come" in event.message:
+            server.answers = [(404, {})]
+
+    def ensure(emit: Callable[[Event], None]) -> None:
+        ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=emit, cache=tmp_path)
+
+    def seen() -> tuple[list[Status | None], bool]:
+        fleet = provider.observe(lab)
+        return [one.status for one in fleet.instances], artifact.volume in fleet.hosts["box"].volumes
+
+    builder = Instance(artifact.builder, "box", lab, "debian/12", kind=InstanceKind.BUILDER)
+    with ExitStack() as undo:
+        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.delete, builder)
+        with pytest.raises(PlaybookError, match="answers 404"):
+            ensure(refuse_after_a_slice)
+        assert seen() == ([Status.STOPPED], False)
+        asked = len(server.seen)
+        ensure(lambda _: None)
+        first = server.ranges_asked()[asked]
+        assert first, "it asked for all of it again"
+        assert int(first.removeprefix("bytes=").rstrip("-")) > CUT
+        assert seen() == ([], True)
 
 
 def mounted(artifact: Artifact) -> Device:

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Protocol
 
 from provisioner import paths
+from provisioner.artifacts import resuming
 from provisioner.artifacts.cache import intact_copy, remember
 from provisioner.errors import ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
@@ -49,7 +50,8 @@ def ensure_artifacts(
 ) -> None:
     """Have every artifact on its host, ready to be mounted.
 
-    Raises when one cannot be made: the others that were made are kept, and none is left half made.
+    Raises when one cannot be made: the others that were made are kept, and none is left half made, but for what a
+    ``resumable`` one has received, which waits for the next run.
     """
     folder = cache or paths.cache() / "artifacts"
     missing = [one for one in artifacts if not _imported(one, providers[one.host], folder, emit)]
@@ -88,7 +90,7 @@ class _Build:
     """Names of artifacts whose volume is ours to remove: one that another run is building is not."""
 
     def run(self) -> None:
-        """Build all; whatever happens, no builder and no half-made volume stays."""
+        """Build all; whatever happens, no builder and no half-made volume stays that the next run has no use for."""
         try:
             result = self._built()
         except ProvisionError as error:
@@ -120,6 +122,9 @@ class _Build:
 
     def _open(self, artifact: Artifact) -> None:
         provider, builder = self._provider(artifact), self._builder(artifact)
+        if artifact.resumable and resuming.reopened(artifact, builder, provider, self._say(artifact)):
+            self.opened.add(artifact.name)
+            return
         provider.create_volume(artifact.volume, artifact.digest)
         self.opened.add(artifact.name)
         provider.create(builder)
@@ -138,9 +143,16 @@ class _Build:
 
     def _discard(self) -> None:
         for one in [one for one in self.artifacts if one.name in self.opened]:
-            self._provider(one).delete(self._builder(one))
-            if one.name not in self.made:
-                self._provider(one).delete_volume(one.volume)
+            provider, builder = self._provider(one), self._builder(one)
+            is_made = one.name in self.made
+            if one.resumable and not is_made and resuming.kept(one, builder, provider, self._say(one)):
+                continue
+            provider.delete(builder)
+            if not is_made:
+                provider.delete_volume(one.volume)
+
+    def _say(self, artifact: Artifact) -> resuming.Say:
+        return lambda message: self.emit(ApplyProgress(artifact.name, message))
 
     def _on_task(self, event: TaskEvent) -> None:
         names = {one.builder: one.name for one in self.artifacts}

@@ -159,7 +159,10 @@ def _model(context: _Context, name: str, model: str) -> Artifact:
     variables |= {name: value for name, value in more.items() if value is not None}
     image = _image(context, context.spec.containers[name])
     digest = _digest(file.sha256, file.filename)
-    return Artifact(f"model-{model}", _host(context, name), digest, MODEL_ROLE, path, image, variables, cacheable=False)
+    host, is_download = _host(context, name), "://" in file.path
+    return Artifact(
+        f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
+    )
 
 
 def distribution_of(image: str) -> str:
