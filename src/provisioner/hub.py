@@ -67,10 +67,11 @@ class Hub:
         return f"{self.endpoint}/{repository}/resolve/{revision}/{quote(file)}"
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """A renamed repository is elsewhere on the same server; the token goes there, and nowhere else."""
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows within the same server with the token, to another one without, and never to an unencrypted one."""
 
     def redirect_request(self, req: urllib.request.Request, *rest: Any) -> urllib.request.Request | None:
+        """The request for the new place."""
         there = super().redirect_request(req, *rest)
         if there is not None and there.type not in {"https", req.type}:
             raise HubError(f"{req.host} leads to {there.type}://{there.host}, where nothing is encrypted")
@@ -160,7 +161,7 @@ def _page(hub: Hub, repository: str) -> Mapping[str, Any]:
     if hub.token:
         request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
     try:
-        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as answer:
+        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
             page = json.loads(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         raise _judged(error, hub, repository) from error
