@@ -43,7 +43,10 @@ def fetch_headers(models: Mapping[str, Model], files: Mapping[str, ModelFile]) -
     with ThreadPoolExecutor(len(wanted)) as pool:
         found = list(pool.map(lambda name: _header_of(models[name], files[name]), wanted))
     for name, (header, why) in zip(wanted, found, strict=True):
+        count = 1 + len(files[name].rest)
         headers |= {name: header} if header else {}
+        if header and header.parts != count:
+            notes.append(f"The file of model {name} says that it is one of {header.parts}, and {count} is known")
         notes += [f"What the file of model {name} says of itself is not known: {why}"] if why else []
     return headers, notes
 
