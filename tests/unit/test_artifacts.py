@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.artifacts import ensure_artifacts
 from provisioner.errors import PlaybookError, ProviderError
-from provisioner.events import ApplyErrored, ApplyProgress, Event
+from provisioner.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Artifact, Execution, Instance, Secret, Status
@@ -195,13 +195,17 @@ class Cut(Builds):
         return super().__call__(*arguments, **more)  # type: ignore[arg-type]  # only handed on
 
 
-def _cut(box: FakeProvider, folder: Path, lab: str = "lab") -> None:
+def _cut(box: FakeProvider, folder: Path, lab: str = "lab") -> list[Event]:
+    events: list[Event] = []
     with pytest.raises(PlaybookError, match="the connection was cut"):
-        ensure_artifacts([DOWNLOAD], {"box": box}, lab, run_playbook=Cut(box), emit=lambda _: None, cache=folder)
+        ensure_artifacts([DOWNLOAD], {"box": box}, lab, run_playbook=Cut(box), emit=events.append, cache=folder)
+    return events
 
 
 def test_a_cut_download_goes_on_in_the_same_builder(box: FakeProvider, tmp_path: Path) -> None:
-    _cut(box, tmp_path)
+    assert Diagnostic("note", "What has come of model-tiny stays on host box: the next up goes on there") in _cut(
+        box, tmp_path
+    )
     assert box.containers[DOWNLOAD.builder].instance.status is Status.STOPPED
     assert not box.volumes[DOWNLOAD.volume].ready
     part = box.volumes[DOWNLOAD.volume]

@@ -16,7 +16,7 @@ from provisioner import paths
 from provisioner.artifacts import resuming
 from provisioner.artifacts.cache import intact_copy, remember
 from provisioner.errors import ProvisionError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.inventory import render_builders
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
@@ -145,11 +145,14 @@ class _Build:
         for one in [one for one in self.artifacts if one.name in self.opened]:
             provider, builder = self._provider(one), self._builder(one)
             is_made = one.name in self.made
-            if one.resumable and not is_made and resuming.kept(one, builder, provider, self._say(one)):
+            if one.resumable and not is_made and resuming.kept(one, builder, provider, self._tell):
                 continue
             provider.delete(builder)
             if not is_made:
                 provider.delete_volume(one.volume)
+
+    def _tell(self, message: str) -> None:
+        self.emit(Diagnostic("note", message))
 
     def _say(self, artifact: Artifact) -> resuming.Say:
         return lambda message: self.emit(ApplyProgress(artifact.name, message))

@@ -53,9 +53,9 @@ def kept(artifact: Artifact, builder: Instance, provider: Provider, say: Say) ->
             return False
         provider.stop(builder)
     except ProviderError as error:
-        say(f"what has come cannot be kept ({error.message})")
+        say(f"What has come of {artifact.name} cannot be kept: {error.message}")
         return False
-    say("what has come is kept, stopped: the next up goes on there")
+    say(f"What has come of {artifact.name} stays on host {artifact.host}: the next up goes on there")
     return True
 
 
