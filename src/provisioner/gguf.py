@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _LONGEST_KEPT = 4096
 """Arrays with more items are vocabularies: their length is checked and their content left alone."""
 _DIMENSIONS = 4
+_STEP = 1 << 18
 
 
 class GgufError(ValueError):
@@ -55,7 +56,19 @@ def read_header(file: Path) -> Header:
         if size == 0:
             raise GgufError("the file is empty")
         with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return _header(_metadata(_Reader(content, size)))
+            reader = _Reader(content, size)
+            tensors, values = _metadata(reader)
+            _check_tensors(reader, tensors, values.get("general.alignment", 32))
+            return _header(values)
+
+
+def read_head(read: Callable[[int], bytes], limit: int) -> Header:
+    """The head of a file that comes piece by piece, no further than its keys go.
+
+    ``read`` gives the next bytes, at most as many as it is told; none is the end, and then ``EOFError`` is raised.
+    ``GgufError``: it is no GGUF, or its keys are not over after ``limit`` bytes.
+    """
+    return _header(_metadata(_Arriving(read, limit))[1])
 
 
 def _header(values: Mapping[str, Any]) -> Header:
@@ -86,7 +99,7 @@ def _header(values: Mapping[str, Any]) -> Header:
 class _Reader:
     """Walks over the bytes; each step beyond their end is an error that says so."""
 
-    def __init__(self, content: mmap.mmap, size: int) -> None:
+    def __init__(self, content: mmap.mmap | bytearray, size: int) -> None:
         self.content, self.size, self.at = content, size, 0
 
     def take(self, count: int) -> int:
@@ -104,7 +117,7 @@ class _Reader:
         length = self.number("Q")
         begin = self.take(length)
         try:
-            return self.content[begin : begin + length].decode()
+            return bytes(self.content[begin : begin + length]).decode()
         except UnicodeDecodeError as error:
             raise GgufError(f"a text of its head, at byte {begin}, is no UTF-8") from error
 
@@ -131,8 +144,35 @@ class _Reader:
         return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.content, begin))
 
 
-def _metadata(reader: _Reader) -> dict[str, Any]:
-    magic = reader.content[:4]
+class _Arriving(_Reader):
+    """Has what has come so far, and waits for what it steps over."""
+
+    def __init__(self, read: Callable[[int], bytes], limit: int) -> None:
+        self.arrived = bytearray()
+        super().__init__(self.arrived, limit)
+        self.read = read
+        self.have(len(_MAGIC))
+
+    def have(self, count: int) -> None:
+        """Wait until so many bytes are there."""
+        while len(self.arrived) < count:
+            piece = self.read(min(_STEP, self.size - len(self.arrived)))
+            if not piece:
+                raise EOFError(f"no more came after {len(self.arrived)} bytes")
+            self.arrived += piece
+
+    def take(self, count: int) -> int:
+        """Step over ``count`` bytes once they are there."""
+        if count > self.size - self.at:
+            raise GgufError(f"its head does not end within {self.size} bytes")
+        begin = super().take(count)
+        self.have(self.at)
+        return begin
+
+
+def _metadata(reader: _Reader) -> tuple[int, dict[str, Any]]:
+    """How many tensors follow, and the keys."""
+    magic = bytes(reader.content[:4])
     if magic != _MAGIC:
         raise GgufError(f"it begins with {magic!r}, a GGUF with {_MAGIC!r}")
     reader.take(4)
@@ -144,8 +184,7 @@ def _metadata(reader: _Reader) -> dict[str, Any]:
     for _ in range(keys):
         name = reader.text()
         values[name] = reader.value(reader.number("I"))
-    _check_tensors(reader, tensors, values.get("general.alignment", 32))
-    return values
+    return tensors, values
 
 
 def _check_tensors(reader: _Reader, count: int, alignment: Any) -> None:

@@ -1,4 +1,4 @@
-"""The hub of models: which file of a repository is meant, and what it hashes to. Asks Hugging Face's API, or its like.
+"""The hub of models: which files are meant, and what they hash to. Asks Hugging Face's API, or one like it.
 
 One request tells all: ``GET /api/models/ORG/REPO/revision/main?blobs=true`` gives the commit (``sha``) and of each file
 (``siblings``) its name (``rfilename``), ``size`` and, as what is large lies in LFS, ``lfs.sha256`` of its content.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.spec.sources import TOKEN_NAMES, is_plain_filename, part_count, whole_stem
+from provisioner.spec.sources import TOKEN_NAMES, ModelPart, is_plain_filename, part_count, part_names, whole_stem
 from provisioner.state import Secret
 
 ENDPOINT = "https://huggingface.co"
@@ -47,12 +47,13 @@ class UnreachableHubError(HubError):
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """One file of a repository, of one commit: the same for ever."""
+    """One file of a repository, of one commit: the same for ever; ``rest`` are the others of a model of several."""
 
     revision: str
     file: str
     sha256: str
     size: int
+    rest: tuple[ModelPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,11 @@ class Hub:
         return f"{self.endpoint}/{repository}/resolve/{revision}/{quote(file)}"
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """A renamed repository is elsewhere on the same server; the token goes there, and nowhere else."""
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows within the same server with the token, to another one without, and never to an unencrypted one."""
 
     def redirect_request(self, req: urllib.request.Request, *rest: Any) -> urllib.request.Request | None:
+        """The request for the new place."""
         there = super().redirect_request(req, *rest)
         if there is not None and there.type not in {"https", req.type}:
             raise HubError(f"{req.host} leads to {there.type}://{there.host}, where nothing is encrypted")
@@ -108,17 +110,24 @@ def _token() -> Secret | None:
 
 
 def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
-    """The one file of that quantisation as it is now; raises ``HubError``."""
+    """The model of that quantisation as it is now, in one file or in several; raises ``HubError``."""
     page = _page(hub, repository)
     revision, files = str(page.get("sha")), [one for one in page.get("siblings") or () if isinstance(one, Mapping)]
-    names = sorted(name for name in (str(one.get("rfilename")) for one in files) if _is_model(name))
-    name = _chosen(names, repository, quantisation)
-    entry = next(one for one in files if one.get("rfilename") == name)
+    by_name = {name: one for one in files if _is_model(name := str(one.get("rfilename")))}
+    first, *rest = (
+        _part(name, by_name[name], repository) for name in _chosen(sorted(by_name), repository, quantisation)
+    )
+    if not _COMMIT.fullmatch(revision):
+        raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
+    return HubFile(revision, first.file, first.sha256, first.size or 0, tuple(rest))
+
+
+def _part(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
     content = entry.get("lfs") or {}
     sha256, size = str(content.get("sha256")), content.get("size", entry.get("size"))
-    if not _SHA256.fullmatch(sha256) or not _COMMIT.fullmatch(revision) or not isinstance(size, int):
+    if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
         raise HubError(f"the hub does not say what {name} of {repository} hashes to", "Use https: with a sha256.")
-    return HubFile(revision, name, sha256, size)
+    return ModelPart(name, sha256, size)
 
 
 def _is_model(name: str) -> bool:
@@ -126,22 +135,23 @@ def _is_model(name: str) -> bool:
     return is_plain_filename(base) and not base.lower().startswith("mmproj") and "imatrix" not in base.lower()
 
 
-def _chosen(names: list[str], repository: str, quantisation: str) -> str:
+def _chosen(names: list[str], repository: str, quantisation: str) -> list[str]:
     wanted = quantisation.casefold()
     found = [name for name in names if label_of(name).casefold() == wanted]
     found = found or [name for name in names if _stem(name).casefold().endswith((f"-{wanted}", f".{wanted}"))]
     there = f"there: {', '.join(sorted({label_of(name) for name in names}))}" if names else "it holds no GGUF at all"
     if not found:
         raise HubError(f"no {quantisation} in {repository}", there)
-    if any(part_count(name) > 1 for name in found):
-        one = sorted({label_of(name) for name in names if part_count(name) == 1})
-        hint = f"in one file: {', '.join(one)}" if one else "nothing there is in one file"
-        count = part_count(found[0])
-        raise HubError(f"{quantisation} of {repository} is in {count} files, and a model here is one file", hint)
-    if len(found) > 1:
+    models = {tuple(part_names(name)): name for name in reversed(found)}
+    if len(models) > 1:
         hint = f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
-        raise HubError(f"several files of {repository} are {quantisation}: {', '.join(found)}", hint)
-    return found[0]
+        raise HubError(f"several files of {repository} are {quantisation}: {', '.join(sorted(models.values()))}", hint)
+    parts = next(iter(models))
+    missing = [name for name in parts if name not in names]
+    if missing:
+        what = f"{quantisation} of {repository} is in {part_count(parts[0])} files, and there is no {missing[0]}"
+        raise HubError(what, there)
+    return list(parts)
 
 
 def label_of(name: str) -> str:
@@ -160,7 +170,7 @@ def _page(hub: Hub, repository: str) -> Mapping[str, Any]:
     if hub.token:
         request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
     try:
-        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as answer:
+        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
             page = json.loads(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         raise _judged(error, hub, repository) from error

@@ -9,15 +9,17 @@ from pathlib import Path
 from provisioner import paths
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.errors import InputError
+from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.loader import Loaded, load
 from provisioner.lockfile import lock_file, read_pins, write_pins
 from provisioner.model_files import Found, find_models, missing_files
 from provisioner.model_headers import read_headers
+from provisioner.remote_headers import cached_headers, fetch_headers
 from provisioner.resolve import desired_fleet, host_of, problems
 from provisioner.resolve.engine_options import option_problems, option_warnings
 from provisioner.resolve.engines import models_of, services_of
-from provisioner.spec import Spec
+from provisioner.spec import Model, Spec
 from provisioner.state import Fleet, Problem
 
 
@@ -28,7 +30,7 @@ class Lab:
     loaded: Loaded
     catalog: Catalog
     headers: Mapping[str, Header] = field(default_factory=dict)
-    """What the models' files on the controller say of themselves."""
+    """What the models' files say of themselves: those on the controller, and those elsewhere that were read before."""
     _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -67,6 +69,21 @@ class Lab:
         """What the file leaves open, as it was found: beside the file."""
         return lock_file(self.loaded.path)
 
+    def look_at_models(self) -> list[Diagnostic]:
+        """Read the heads of models elsewhere that are not known yet, and hold the services' options against them.
+
+        What is new to say; raises ``InputError`` with what no server could run with.
+        """
+        files = {name: file for name, file in self.models().files.items() if name not in self.headers}
+        found, notes = fetch_headers(self.spec.models, files)
+        headers = {**self.headers, **found}
+        if broken := list(option_problems(self.spec, self.catalog, headers)):
+            raise self.loaded.error(broken)
+        told = set(option_warnings(self.spec, self.catalog, self.headers))
+        new = [one for one in option_warnings(self.spec, self.catalog, headers) if one not in told]
+        warnings = [Diagnostic("warning", self.loaded.rendered(one)) for one in new]
+        return [*(Diagnostic("note", note) for note in notes), *warnings]
+
     def pin(self) -> None:
         """Note in the lock file what the models were found to be; nothing is written where it says so already."""
         there = read_pins(self.lock_file)
@@ -93,17 +110,22 @@ class Lab:
 def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: bool = True) -> Lab:
     """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing.
 
-    Without ``needs_secrets`` a secret may have no value: what stops or deletes uses none.
+    Without ``needs_secrets`` a secret may have no value, and no lock file is read: what stops or deletes uses neither.
     """
     catalog = load_catalog()
     headers: dict[str, Header] = {}
 
     def rules(spec: Spec) -> list[Problem]:
         found, broken = read_headers(spec.models)
-        headers.update(found)
+        headers.update(found | (_cached(path, spec.models) if needs_secrets else {}))
         options = option_problems(spec, catalog, headers)
         return [*problems(spec, catalog), *missing_files(spec.models), *broken, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs_secrets=needs_secrets, rules=rules)
     warnings = (*loaded.warnings, *option_warnings(loaded.spec, catalog, headers))
     return Lab(replace(loaded, warnings=warnings), catalog, headers)
+
+
+def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
+    has_pins = any(model.source.startswith("hf:") for model in models.values())
+    return cached_headers(models, read_pins(lock_file(path)) if has_pins else {})

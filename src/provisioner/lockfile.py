@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.errors import InputError, ProvisionError
-from provisioner.spec.sources import is_plain_filename
+from provisioner.spec.sources import ModelPart, is_plain_filename, part_count, part_names
 
 VERSION = 1
 SUFFIX = ".lock"
@@ -19,19 +19,24 @@ HEAD = """\
 # Written by "provision up": what the lab's file leaves open, as it was found. It belongs to the file.
 # To take what a repository of models holds now, remove the model's lines: the next "provision up" asks again.
 """
+_REST = "rest"
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Which file an ``hf:`` source was found to be: of that ``source`` as it was written, of that commit."""
+    """Which file an ``hf:`` source was found to be: of that ``source`` as it was written, of that commit.
+
+    ``rest``: the others of a model of several files, in their order.
+    """
 
     source: str
     revision: str
     file: str
     sha256: str
     size: int
+    rest: tuple[ModelPart, ...] = ()
 
 
 def lock_file(file: Path) -> Path:
@@ -52,7 +57,7 @@ def write_pins(lock: Path, pins: Mapping[str, Pin]) -> None:
     import yaml
 
     content = {**_read(lock), "version": VERSION}
-    content["models"] = {name: asdict(pins[name]) for name in sorted(pins)}
+    content["models"] = {name: _entry(pins[name]) for name in sorted(pins)}
     text = HEAD + yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)
     try:
         handle, partial = tempfile.mkstemp(dir=lock.parent, prefix=f".{lock.name}-")
@@ -79,19 +84,40 @@ def _read(lock: Path) -> dict[str, Any]:
     return content
 
 
+def _entry(pin: Pin) -> dict[str, Any]:
+    entry = asdict(pin)
+    return entry if pin.rest else {name: value for name, value in entry.items() if name != _REST}
+
+
 def _pin(entry: Any) -> Pin:
-    names = {field.name for field in fields(Pin)}
-    if not isinstance(entry, dict) or entry.keys() != names:
-        raise ValueError(f"A model there has {', '.join(sorted(names))}, and nothing else.")
-    pin = Pin(**entry)
-    texts = (pin.source, pin.revision, pin.file, pin.sha256)
-    if not all(isinstance(text, str) for text in texts) or type(pin.size) is not int:
-        raise ValueError("Something there is no text, or a size no number.")
-    if not _SHA256.fullmatch(pin.sha256):
-        raise ValueError(f"{pin.sha256} is no sha256.")
-    if not _COMMIT.fullmatch(pin.revision) or not is_plain_filename(pin.file.rpartition("/")[2]):
-        raise ValueError(f"{pin.revision} is no commit, or {pin.file} no model's file.")
+    _check_names(entry, {field.name for field in fields(Pin)} - {_REST}, "A model")
+    for one in entry.get(_REST, []):
+        _check_names(one, {field.name for field in fields(ModelPart)}, "A further file of a model")
+    pin = Pin(**{**entry, _REST: tuple(ModelPart(**one) for one in entry.get(_REST, []))})
+    if not all(isinstance(text, str) for text in (pin.source, pin.revision)):
+        raise ValueError("A source or a commit there is no text.")
+    if not _COMMIT.fullmatch(pin.revision):
+        raise ValueError(f"{pin.revision} is no commit.")
+    files = [ModelPart(pin.file, pin.sha256, pin.size), *pin.rest]
+    for one in files:
+        _check_file(one)
+    if [one.file for one in files] != part_names(pin.file):
+        raise ValueError(f"{pin.file} is in {part_count(pin.file)} files, and others are there.")
     return pin
+
+
+def _check_names(entry: Any, names: set[str], what: str) -> None:
+    if not isinstance(entry, dict) or entry.keys() - {_REST} != names:
+        raise ValueError(f"{what} there has {', '.join(sorted(names))}, and nothing else.")
+
+
+def _check_file(one: ModelPart) -> None:
+    if not isinstance(one.file, str) or not isinstance(one.sha256, str) or type(one.size) is not int:
+        raise ValueError("Something there is no text, or a size no number.")
+    if not _SHA256.fullmatch(one.sha256):
+        raise ValueError(f"{one.sha256} is no sha256.")
+    if not is_plain_filename(one.filename):
+        raise ValueError(f"{one.file} is no model's file.")
 
 
 def _unusable(lock: Path, why: str) -> InputError:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner import paths
@@ -14,7 +14,7 @@ from provisioner.errors import UnavailableError
 from provisioner.lockfile import Pin
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
-from provisioner.spec.sources import filename_of, hub_place
+from provisioner.spec.sources import ModelPart, filename_of, hub_place, part_names
 from provisioner.state import Problem, Secret
 
 BUILTIN_TINY = "builtin:tiny"
@@ -45,10 +45,22 @@ def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
 
 
 def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
-    """A problem for each ``file:`` source that is not there."""
+    """A problem for each ``file:`` source that is not there, or not all of it."""
     for name, model in models.items():
-        if model.source.startswith("file:") and not _path(model).is_file():
-            yield Problem(("models", name, "source"), f"no file {_path(model)}")
+        if model.source.startswith("file:"):
+            for message, hint in _missing(_path(model)):
+                yield Problem(("models", name, "source"), message, hint)
+
+
+def _missing(file: Path) -> Iterable[tuple[str, str]]:
+    first, *rest = _parts(file)
+    if not file.is_file():
+        yield f"no file {file}", ""
+    elif file != first:
+        yield "this is not the first file of a model of several", f"Write its path with the name {first.name}."
+    else:
+        for one in (one for one in rest if not one.is_file()):
+            yield f"its model is in {1 + len(rest)} files, and there is no {one.name} beside it", ""
 
 
 def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> None:
@@ -72,7 +84,8 @@ def _file_of(model: Model) -> ModelFile:
     if model.source.startswith("https:"):
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
-    return ModelFile(str(file), file.name, model.sha256 or _sha256(file))
+    rest = tuple(ModelPart(str(one), _sha256(one)) for one in _parts(file)[1:])
+    return ModelFile(str(file), file.name, model.sha256 or _sha256(file), rest=rest)
 
 
 def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
@@ -82,15 +95,21 @@ def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) ->
     pin = pins.get(name)
     if pin is None or pin.source != model.source or model.sha256 not in (None, pin.sha256):
         seen = find_file(hub, repository, quantisation)
-        pin = Pin(model.source, seen.revision, seen.file, seen.sha256, seen.size)
-        size = f"{pin.size / 1e9:.2f} GB"
-        found.notes.append(f"Model {name} is {pin.file} ({size}) of {repository}, commit {pin.revision[:12]}")
+        pin = Pin(model.source, seen.revision, seen.file, seen.sha256, seen.size, seen.rest)
+        found.notes.append(_note(name, pin, repository))
     if model.sha256 not in (None, pin.sha256):
         hint = "Correct sha256, or leave it out: the lock file holds what was found."
         raise HubError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
     found.pins[name] = pin
     address = hub.address(repository, pin.revision, pin.file)
-    return ModelFile(address, pin.file.rpartition("/")[2], pin.sha256, pin.size, _access("hub", hub.token))
+    rest = tuple(replace(one, file=hub.address(repository, pin.revision, one.file)) for one in pin.rest)
+    return ModelFile(address, pin.file.rpartition("/")[2], pin.sha256, pin.size, _access("hub", hub.token), rest)
+
+
+def _note(name: str, pin: Pin, repository: str) -> str:
+    size = sum(one or 0 for one in (pin.size, *(part.size for part in pin.rest))) / 1e9
+    files = f"{pin.file} and {len(pin.rest)} more" if pin.rest else pin.file
+    return f"Model {name} is {files} ({size:.2f} GB) of {repository}, commit {pin.revision[:12]}"
 
 
 def _access(kind: str, token: Secret | None) -> Secret | None:
@@ -105,6 +124,10 @@ def _access(kind: str, token: Secret | None) -> Secret | None:
 
 def _path(model: Model) -> Path:
     return Path(model.source.removeprefix("file:"))
+
+
+def _parts(file: Path) -> list[Path]:
+    return [file.with_name(name) for name in part_names(file.name)]
 
 
 def _sha256(file: Path) -> str:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from provisioner.gguf import GgufError, Header, read_header
 from provisioner.spec import Model
+from provisioner.spec.sources import part_count
 from provisioner.state import Problem
 
 BUILTIN_TINY = "builtin:tiny"
+PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
 
 
 def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[Problem]]:
@@ -24,6 +26,11 @@ def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[P
             said = (error.strerror if isinstance(error, OSError) else None) or str(error)
             hint = "Fetch the file again, and compare its sha256 with its makers'."
             broken.append(Problem(("models", name, "source"), f"{file} is no usable GGUF file: {said}", hint))
+            continue
+        count = part_count(file.name)
+        if header and header.parts != count:
+            message = f"its head says that it is one of {header.parts} files, its name of {count}"
+            broken.append(Problem(("models", name, "source"), message, PARTS_HINT))
         else:
             headers |= {name: header} if header else {}
     return headers, broken

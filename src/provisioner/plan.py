@@ -128,7 +128,8 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     """
     wanted = [one for one in desired.instances if not wishes.targets or one.name in wishes.targets]
     _refuse_impossible(wanted, actual)
-    leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER]
+    going_on = {id(_begun(one, actual)) for one in desired.artifacts}
+    leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER and id(one) not in going_on]
     names = {one.name for one in desired.instances}
     orphans = tuple(one for one in actual.instances if one.kind is InstanceKind.SERVING and one.name not in names)
     changes = [
@@ -199,12 +200,22 @@ def _adoption(wanted: Instance, actual: Fleet) -> Iterator[Change]:
         yield Change("adopt", wanted.name, there, replace(there, lab=wanted.lab), "the file says adopt")
 
 
+def _begun(artifact: Artifact, actual: Fleet) -> Instance | None:
+    """The builder that an ended run has left and the next build begins with."""
+    host = actual.hosts.get(artifact.host)
+    if not artifact.resumable or (host is not None and artifact.volume in host.volumes):
+        return None
+    begun = (artifact.builder, artifact.host, artifact.image, InstanceKind.BUILDER)
+    return next((one for one in actual.instances if (one.name, one.host, one.image, one.kind) == begun), None)
+
+
 def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> Iterator[Change]:
     needed = {(one.host, device.properties.get("volume")) for one in wanted for device in one.devices}
     for artifact in desired.artifacts:
         host = actual.hosts.get(artifact.host)
         if (artifact.host, artifact.volume) in needed and (host is None or artifact.volume not in host.volumes):
-            yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet")
+            begun = "; goes on where an earlier run stopped" if _begun(artifact, actual) else ""
+            yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet{begun}")
 
 
 def _instance_changes(after: Instance, before: Instance | None, inside: Inside, wishes: Wishes) -> Iterator[Change]:

@@ -199,6 +199,8 @@ class Artifact:
     cacheable: bool = True
     log: str = field(default="", compare=False)
     """The file in its builder where its build writes how far it is, where there is one."""
+    resumable: bool = field(default=False, compare=False)
+    """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
 
     @property
     def volume(self) -> str:

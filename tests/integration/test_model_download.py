@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,8 +23,8 @@ from provisioner.inventory import render_builders
 from provisioner.paths import inventory_templates
 from provisioner.providers.incus import IncusProvider
 from provisioner.runner import run_playbook
-from provisioner.state import Artifact, Device, Instance, Secret
-from tests.file_server import FileServer, serving
+from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, Status
+from tests.file_server import FileServer, Page, Seen, serving
 from tests.lab.incus import Lab
 
 CONTENT = os.urandom(24 << 20)
@@ -95,6 +97,90 @@ def test_another_hash_leaves_nothing_and_names_both(
     assert f"is {SHA256} and should be {'0' * 64}" in caught.value.details
     assert TOKEN not in texts_of(tmp_path / "lab") + str(caught.value)
     assert artifact.volume not in provider.observe("h7lab").hosts["box"].volumes
+
+
+def test_the_next_run_asks_only_for_the_rest(provider: IncusProvider, server: FileServer, tmp_path: Path) -> None:
+    server.cuts = []
+    artifact = replace(artifact_of(server, SHA256), resumable=True)
+    lab = f"h7{secrets.token_hex(3)}"
+    run = partial(run_playbook, folder=tmp_path / "lab")
+
+    def refuse_after_a_slice(event: Event) -> None:
+        if isinstance(event, ApplyProgress) and "GB have come" in event.message:
+            server.answers = [(404, {})]
+
+    def ensure(emit: Callable[[Event], None]) -> None:
+        ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=emit, cache=tmp_path)
+
+    def seen() -> tuple[list[Status | None], bool]:
+        fleet = provider.observe(lab)
+        return [one.status for one in fleet.instances], artifact.volume in fleet.hosts["box"].volumes
+
+    builder = Instance(artifact.builder, "box", lab, "debian/12", kind=InstanceKind.BUILDER)
+    with ExitStack() as undo:
+        undo.callback(provider.delete_volume, artifact.volume)
+        undo.callback(provider.delete, builder)
+        with pytest.raises(PlaybookError, match="answers 404"):
+            ensure(refuse_after_a_slice)
+        assert seen() == ([Status.STOPPED], False)
+        asked = len(server.seen)
+        ensure(lambda _: None)
+        first = server.ranges_asked()[asked]
+        assert first, "it asked for all of it again"
+        assert int(first.removeprefix("bytes=").rstrip("-")) > CUT
+        assert seen() == ([], True)
+
+
+@pytest.mark.parametrize("is_download", [True, False])
+def test_a_model_of_several_files_is_stored_and_proved(
+    provider: IncusProvider, server: FileServer, tmp_path: Path, *, is_download: bool
+) -> None:
+    server.cuts, server.pace_s = [], 0.0
+    names = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
+    contents = [CONTENT[: 1 << 20], CONTENT[1 << 20 : 3 << 20]]
+    for name, content in zip(names, contents, strict=True):
+        (tmp_path / name).write_bytes(content)
+        server.pages[f"/models/{name}"] = partial(whole, content)
+    place = server.address.rpartition("/")[0] if is_download else str(tmp_path)
+    digests = [hashlib.sha256(content).hexdigest() for content in contents]
+    artifact = split_artifact(place, names, digests)
+    wrong = split_artifact(place, names, [digests[0], "0" * 64])
+    less = split_artifact(place, names[:1], digests)
+    lab = f"h7{secrets.token_hex(3)}"
+    run = partial(run_playbook, folder=tmp_path / "lab")
+    one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
+    with ExitStack() as undo:
+        undo.callback(provider.delete_volume, artifact.volume)
+        with pytest.raises(PlaybookError, match=f"is {digests[1]} and should be {'0' * 64}"):
+            ensure_artifacts([wrong], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
+        ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
+        undo.callback(provider.delete, one)
+        provider.create(one)
+        provider.start(one)
+        provider.wait_until_ready(one)
+        there = provider.execute(one.name, ["sh", "-c", "cd /srv/models/m && cat MANIFEST.sha256 && ls -A"]).stdout
+        lines = [f"{digest}  {name}" for digest, name in zip(digests, names, strict=True)]
+        assert there.decode().splitlines() == [*lines, "MANIFEST.sha256", *names]
+        for part in ("main", "verify"):
+            run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part}).raise_for_failure(part)
+        with pytest.raises(PlaybookError, match="expected the manifest"):
+            run(str(PLAY), inventory_of(less, one, provider), variables={"part": "main"}).raise_for_failure("main")
+
+
+def split_artifact(place: str, names: list[str], digests: list[str]) -> Artifact:
+    """A model of these files, all in one place."""
+    parts = [
+        {"source": f"{place}/{name}", "filename": name, "sha256": digest}
+        for name, digest in zip(names, digests, strict=False)
+    ]
+    variables = {f"model_store_{key}": value for key, value in parts[0].items()}
+    more: dict[str, Any] = {"model_store_path": "/srv/models/m", "model_store_rest": parts[1:]}
+    name, path = f"model-h7{secrets.token_hex(3)}", "/srv/models/m"
+    return Artifact(name, "box", digests[0], "model_store", path, "debian/12", variables | more, cacheable=False)
+
+
+def whole(content: bytes, _seen: Seen) -> Page:
+    return 200, {}, content
 
 
 def mounted(artifact: Artifact) -> Device:

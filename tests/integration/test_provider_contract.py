@@ -13,7 +13,7 @@ import pytest
 from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers import REGISTRY, provider_for
 from provisioner.providers.base import Provider
-from provisioner.state import Device, Instance, Status
+from provisioner.state import Device, Instance, InstanceKind, Status
 
 IMAGE = "debian/12"
 REAL = {"incus": (pytest.mark.incus,), "proxmox": (pytest.mark.incus, pytest.mark.proxmox)}
@@ -244,6 +244,27 @@ def test_a_volume_in_use_is_left(host: Host) -> None:
     assert host.provider.create(wanted) == wanted
     host.provider.delete_volume(volume)
     assert volume in host.provider.observe(host.lab).hosts["box"].volumes
+
+
+def test_a_stopped_builder_keeps_what_it_has_made(host: Host) -> None:
+    volume, copy = f"{host.lab}-volume", mount(f"{host.lab}-volume", readonly=True)
+    host.provider.create_volume(volume, "digest")
+    builder = host.running("builder", kind=InstanceKind.BUILDER, devices=(mount(volume, readonly=False),))
+    host.provider.push(builder.name, b"half", "/srv/data/part", mode=0o644)
+    host.provider.stop(builder)
+    left = host.provider.read(builder.name)
+    assert left is not None
+    assert (left.lab, left.kind, left.image) == (host.lab, InstanceKind.BUILDER, IMAGE)
+    assert left.status is Status.STOPPED
+    assert volume not in host.provider.observe(host.lab).hosts["box"].volumes
+    host.provider.start(builder)
+    host.provider.wait_until_ready(builder)
+    host.provider.pull(builder.name, "/srv/data/part", host.folder / "part")
+    assert (host.folder / "part").read_bytes() == b"half"
+    host.provider.stop(builder)
+    host.provider.mark_volume_ready(volume)
+    host.provider.delete(builder)
+    assert host.running("one", devices=(copy,)).status is Status.RUNNING
 
 
 def test_an_exported_volume_can_be_imported(host: Host) -> None:

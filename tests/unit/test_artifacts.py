@@ -10,14 +10,15 @@ import pytest
 
 from provisioner.artifacts import ensure_artifacts
 from provisioner.errors import PlaybookError, ProviderError
-from provisioner.events import ApplyErrored, ApplyProgress, Event
+from provisioner.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Artifact, Secret
+from provisioner.state import Artifact, Execution, Instance, Secret, Status
 
 BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12")
 SAME_MODEL = Artifact("model-spare", "box", "b" * 64, "model_store", "/srv/models/spare", "debian/12", cacheable=False)
 MODEL = Artifact("model-tiny", "box", "b" * 64, "model_store", "/srv/models/tiny", "debian/12", cacheable=False)
+DOWNLOAD = replace(MODEL, resumable=True)
 
 
 class Builds:
@@ -197,3 +198,87 @@ def test_secrets_of_a_build_go_beside_the_inventory_and_progress_is_told(box: Fa
     events = _ensure(box, [model], Downloads(box), tmp_path)
     assert given == [secret]
     assert ApplyProgress("model-tiny", "1 of 2 GB have come", goes_on=True) in events
+
+
+FAILED = TaskEvent("failed", DOWNLOAD.builder, "model_store", "download | Download the model", "the connection was cut")
+
+
+class Cut(Builds):
+    """Receives a part, then fails; the part is what the fake's ``find`` finds from then on."""
+
+    def __init__(self, provider: FakeProvider) -> None:
+        super().__init__(provider, [FAILED])
+
+    def __call__(self, *arguments: object, **more: object) -> PlaybookResult:
+        """Have a part, and fail."""
+        self.provider.programs["find"] = lambda *_: Execution(0, b"/srv/models/tiny/.tiny.gguf.part\n", b"")
+        return super().__call__(*arguments, **more)  # type: ignore[arg-type]  # only handed on
+
+
+def _cut(box: FakeProvider, folder: Path, lab: str = "lab") -> list[Event]:
+    events: list[Event] = []
+    with pytest.raises(PlaybookError, match="the connection was cut"):
+        ensure_artifacts([DOWNLOAD], {"box": box}, lab, run_playbook=Cut(box), emit=events.append, cache=folder)
+    return events
+
+
+def test_a_cut_download_goes_on_in_the_same_builder(box: FakeProvider, tmp_path: Path) -> None:
+    assert Diagnostic("note", "What has come of model-tiny stays on host box: the next up goes on there") in _cut(
+        box, tmp_path
+    )
+    assert box.containers[DOWNLOAD.builder].instance.status is Status.STOPPED
+    assert not box.volumes[DOWNLOAD.volume].ready
+    part = box.volumes[DOWNLOAD.volume]
+    events = _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
+    assert ApplyProgress("model-tiny", "go on where the download stopped") in events
+    assert box.volumes[DOWNLOAD.volume] is part, "it was made anew"
+    assert part.ready
+    assert box.containers == {}
+
+
+def test_an_interrupted_download_is_kept_too(box: FakeProvider, tmp_path: Path) -> None:
+    class Interrupted(Cut):
+        def __call__(self, *arguments: object, **more: object) -> PlaybookResult:
+            super().__call__(*arguments, **more)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _ensure(box, [DOWNLOAD], Interrupted(box), tmp_path)
+    assert (set(box.containers), set(box.volumes)) == ({DOWNLOAD.builder}, {DOWNLOAD.volume})
+
+
+def test_of_a_download_that_received_nothing_nothing_is_left(box: FakeProvider, tmp_path: Path) -> None:
+    with pytest.raises(PlaybookError):
+        _ensure(box, [DOWNLOAD], Builds(box, [FAILED]), tmp_path)
+    assert (box.containers, box.volumes) == ({}, {})
+
+
+def test_what_was_kept_and_is_of_no_use_is_made_anew(box: FakeProvider, tmp_path: Path) -> None:
+    _cut(box, tmp_path)
+    part = box.volumes[DOWNLOAD.volume]
+    box.programs["find"] = lambda *_: Execution(0, b"", b"")
+    _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
+    assert box.volumes[DOWNLOAD.volume] is not part
+    assert box.volumes[DOWNLOAD.volume].ready
+
+
+def test_a_builder_that_no_longer_starts_is_made_anew_and_that_is_told(tmp_path: Path) -> None:
+    class Stubborn(FakeProvider):
+        def create(self, instance: Instance) -> Instance:
+            self.never_ready.discard(instance.name)
+            return super().create(instance)
+
+    stubborn = Stubborn("box")
+    _cut(stubborn, tmp_path)
+    stubborn.never_ready.add(DOWNLOAD.builder)
+    events = _ensure(stubborn, [DOWNLOAD], Builds(stubborn), tmp_path)
+    assert any(isinstance(one, ApplyProgress) and one.message.startswith("begin anew: ") for one in events)
+    assert stubborn.volumes[DOWNLOAD.volume].ready
+
+
+def test_what_another_lab_has_begun_is_refused_and_named(box: FakeProvider, tmp_path: Path) -> None:
+    _cut(box, tmp_path, "theirs")
+    with pytest.raises(ProviderError, match="is at it already") as caught:
+        _ensure(box, [DOWNLOAD], Builds(box), tmp_path)
+    assert "lab theirs" in caught.value.details
+    assert (set(box.containers), set(box.volumes)) == ({DOWNLOAD.builder}, {DOWNLOAD.volume})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,8 @@ def test_models_and_projectors_stand_in_their_own_places() -> None:
     assert problems_of(MODEL, eye=MODEL, mmproj="eye") == [
         ("mmproj", "it is a model (llama), not the projector of one")
     ]
-    assert problems_of(PART) == [("model", "its file is one of 3 parts")]
+    assert problems_of(PART) == []
+    assert problems_of(MODEL, eye=replace(EYE, parts=3), mmproj="eye") == [("mmproj", "its file is one of 3 parts")]
 
 
 def test_keys_of_four_bits_are_warned_of_and_values_are_not() -> None:

@@ -125,3 +125,13 @@ def test_a_broken_file_is_a_problem_of_its_model(tmp_path: Path) -> None:
     assert headers == {}
     assert [one.path for one in problems] == [("models", "broken", "source")]
     assert problems[0].message == f"{file} is no usable GGUF file: it ends after 100 bytes, in the middle of its head"
+
+
+@pytest.mark.parametrize(("name", "parts"), [("a.gguf", 3), ("a-00001-of-00003.gguf", 1), ("a-00001-of-00003.gguf", 2)])
+def test_a_part_that_is_called_otherwise_is_a_problem(tmp_path: Path, name: str, parts: int) -> None:
+    file = tmp_path / name
+    file.write_bytes(gguf_bytes({"general.architecture": "llama", "split.count": parts}))
+    problems = read_headers({"m": Model(source=f"file:{file}")})[1]
+    assert problems[0].message.startswith(f"its head says that it is one of {parts} files, its name of ")
+    file.write_bytes(gguf_bytes({"general.architecture": "llama", "split.count": 1 if name == "a.gguf" else 3}))
+    assert read_headers({"m": Model(source=f"file:{file}")})[1] == []

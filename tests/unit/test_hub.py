@@ -24,6 +24,7 @@ from provisioner.hub import (
     label_of,
     proxies_of,
 )
+from provisioner.spec.sources import ModelPart
 from provisioner.state import Secret
 from tests.file_server import FileServer, Seen, serving
 
@@ -113,7 +114,6 @@ def test_the_plain_one_is_meant_where_both_are_there(standin: StandIn) -> None:
         ("Q5_K_M", "no Q5_K_M in acme/Small-GGUF", "there: BF16, IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_XL"),
         ("K_M", "no K_M in", "there: "),
         ("Q8_0", "several files of acme/Small-GGUF are Q8_0: other.Q8_0.gguf, small.Q8_0.gguf", "by its address"),
-        ("BF16", "is in 2 files, and a model here is one file", "in one file: IQ4_XS, Q4_K_M, Q8_0, UD-Q4_K_XL"),
         ("Q2_K", "no Q2_K in", "there: "),
     ],
 )
@@ -123,6 +123,31 @@ def test_what_is_not_one_file_is_told_with_what_there_is(
     told = refusal(standin, quantisation)
     assert message in told.message
     assert hint in told.hint
+
+
+def test_a_model_of_several_files_is_all_of_them_in_their_order(standin: StandIn) -> None:
+    found = find_file(standin.hub, REPOSITORY, "BF16")
+    names = [f"BF16/Small-BF16-0000{number}-of-00002.gguf" for number in (1, 2)]
+    first, second = (ModelPart(name, f"{FILES.index(name):064x}", 5_000_000_000) for name in names)
+    assert found == HubFile(COMMIT, first.file, first.sha256, 5_000_000_000, (second,))
+
+
+def test_a_missing_part_is_named(standin: StandIn) -> None:
+    standin.say(200, page_of(*(sibling(f"a-Q8_0-0000{number}-of-00003.gguf") for number in (1, 3))))
+    assert "Q8_0 of acme/Small-GGUF is in 3 files, and there is no a-Q8_0-00002-of-00003.gguf" in (
+        refusal(standin, "Q8_0").message
+    )
+
+
+def test_a_part_without_a_hash_is_refused(standin: StandIn) -> None:
+    standin.say(200, page_of(sibling("a-Q8_0-00001-of-00002.gguf"), sibling("a-Q8_0-00002-of-00002.gguf", lfs=None)))
+    assert "does not say what a-Q8_0-00002-of-00002.gguf" in refusal(standin, "Q8_0").message
+
+
+def test_a_whole_one_and_one_of_several_files_are_two(standin: StandIn) -> None:
+    parts = [sibling(f"x/a-Q8_0-0000{number}-of-00002.gguf") for number in (1, 2)]
+    standin.say(200, page_of(*parts, sibling("a-Q8_0.gguf")))
+    assert "are Q8_0: a-Q8_0.gguf, x/a-Q8_0-00001-of-00002.gguf" in refusal(standin, "Q8_0").message
 
 
 def test_a_repository_without_any_says_so(standin: StandIn) -> None:

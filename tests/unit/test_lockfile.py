@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from provisioner.errors import InputError, ProvisionError
 from provisioner.lockfile import Pin, lock_file, read_pins, write_pins
+from provisioner.spec.sources import ModelPart
 
 PIN = Pin("hf:acme/Small-GGUF:Q4_K_M", "1e10" * 10, "Small-Q4_K_M.gguf", "1" * 64, 5)
 GOOD = f"""version: 1
@@ -61,7 +65,7 @@ def test_what_is_not_of_models_stays(tmp_path: Path) -> None:
         (GOOD.replace('"' + "1" * 64 + '"', "1" * 64), "no text, or a size no number"),
         (GOOD.replace("1" * 64, "xyz"), "xyz is no sha256"),
         (GOOD.replace(PIN.revision, "../main"), "../main is no commit"),
-        (GOOD.replace(PIN.file, "sub/.."), "or sub/.. no model's file"),
+        (GOOD.replace(PIN.file, "sub/.."), "sub/.. is no model's file"),
         ("version: !!python/object:os.system {}\n", "could not determine a constructor"),
     ],
 )
@@ -78,3 +82,42 @@ def test_a_damaged_one_is_refused_and_named(tmp_path: Path, text: str, words: st
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(ProvisionError, match="Unable to write"):
         write_pins(tmp_path / "missing" / "homelab.lock", {"small": PIN})
+
+
+PARTS = [ModelPart(f"q/Small-Q8_0-0000{number}-of-00003.gguf", f"{number}" * 64, number) for number in (1, 2, 3)]
+SPLIT = Pin("hf:acme/Small-GGUF:Q8_0", "1e10" * 10, PARTS[0].file, PARTS[0].sha256, 1, tuple(PARTS[1:]))
+
+
+def test_a_model_of_several_files_is_read_as_it_was_written(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    write_pins(lock, {"small": PIN, "split": SPLIT})
+    assert read_pins(lock) == {"small": PIN, "split": SPLIT}
+    assert lock.read_text().count("rest:") == 1
+
+
+@pytest.mark.parametrize(
+    ("rest", "words"),
+    [
+        (PARTS[1:2], "is in 3 files, and others are there"),
+        ((PARTS[2], PARTS[1]), "is in 3 files, and others are there"),
+        ((PARTS[1], replace(PARTS[2], sha256="x")), "x is no sha256"),
+        ((PARTS[1], replace(PARTS[2], size=None)), "a size no number"),
+        (("a", "b"), "A further file of a model there has file, sha256, size"),
+    ],
+)
+def test_a_model_that_lacks_a_part_is_refused(tmp_path: Path, rest: Sequence[ModelPart], words: str) -> None:
+    lock = tmp_path / "homelab.lock"
+    write_pins(lock, {"split": SPLIT})
+    content = yaml.safe_load(lock.read_text())
+    content["models"]["split"]["rest"] = [asdict(one) if isinstance(one, ModelPart) else one for one in rest]
+    lock.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError) as caught:
+        read_pins(lock)
+    assert words in caught.value.details
+
+
+def test_further_files_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    lock.write_text(GOOD + "    rest: 7\n")
+    with pytest.raises(InputError, match="Unable to use"):
+        read_pins(lock)

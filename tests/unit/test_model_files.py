@@ -10,9 +10,11 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lockfile import Pin
-from provisioner.model_files import find_models
+from provisioner.model_files import find_models, missing_files
 from provisioner.resolve import desired_fleet
 from provisioner.spec import Model, parse_spec
+from provisioner.spec.sources import ModelPart, part_count, part_names
+from provisioner.state import Artifact
 
 
 @pytest.fixture
@@ -57,3 +59,65 @@ def test_the_same_model_from_another_place_is_the_same_volume() -> None:
         fleet = desired_fleet(spec, load_catalog(), find_models(spec.models, {"m": pin}).files)
         volumes |= {one.volume for one in fleet.artifacts if one.role == "model_store"}
     assert len(volumes) == 1
+
+
+def parts_in(folder: Path, count: int = 3) -> list[Path]:
+    files = [folder / f"m-Q8_0-0000{number}-of-0000{count}.gguf" for number in range(1, count + 1)]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    return files
+
+
+def artifact_of(model: Model, pins: dict[str, Pin]) -> Artifact:
+    written = {"m": model.model_dump(exclude_none=True)}
+    containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
+    spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
+    assert spec is not None
+    fleet = desired_fleet(spec, load_catalog(), find_models(spec.models, pins).files)
+    engine = fleet.instances[0].services[-1]
+    assert engine.variables["llama_cpp_model"] == "/srv/models/m/m-Q8_0-00001-of-00003.gguf"
+    return next(one for one in fleet.artifacts if one.role == "model_store")
+
+
+def test_a_model_of_several_files_is_one_volume_of_all_their_hashes(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    files = parts_in(model.parent)
+    digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    here = artifact_of(Model(source=f"file:{files[0]}"), {})
+    rest = here.variables["model_store_rest"]
+    assert [(one["filename"], one["sha256"]) for one in rest] == [
+        (file.name, digest) for file, digest in zip(files[1:], digests[1:], strict=True)
+    ]
+    parts = [ModelPart(f"q8/{file.name}", digest, 5) for file, digest in zip(files, digests, strict=True)]
+    source = "hf:acme/Small-GGUF:Q8_0"
+    pin = Pin(source, "5f" * 20, parts[0].file, digests[0], 5, tuple(parts[1:]))
+    there = artifact_of(Model(source=source), {"m": pin})
+    assert there.volume == here.volume
+    assert there.variables["model_store_rest"][1] == {
+        "source": f"http://127.0.0.1:9/acme/Small-GGUF/resolve/{pin.revision}/q8/{files[2].name}",
+        "filename": files[2].name,
+        "sha256": digests[2],
+        "size": 5,
+    }
+    files[2].write_bytes(b"another")
+    assert artifact_of(Model(source=f"file:{files[0]}"), {}).volume != here.volume
+
+
+def test_the_first_file_is_named_and_all_must_be_there(tmp_path: Path) -> None:
+    first, second, third = parts_in(tmp_path)
+    second.unlink()
+    problems = list(missing_files({"m": Model(source=f"file:{first}"), "n": Model(source=f"file:{third}")}))
+    assert [one.message for one in problems] == [
+        f"its model is in 3 files, and there is no {second.name} beside it",
+        "this is not the first file of a model of several",
+    ]
+    assert first.name in problems[1].hint
+    first.unlink()
+    assert [one.message for one in missing_files({"m": Model(source=f"file:{first}")})] == [f"no file {first}"]
+
+
+@pytest.mark.parametrize("name", ["x-00000-of-00000.gguf", "x-00004-of-00003.gguf", "x-00001-of-99999.gguf", "x.gguf"])
+def test_a_name_that_says_nothing_is_one_file(name: str) -> None:
+    assert (part_count(name), part_names(name)) == (1, [name])

@@ -14,10 +14,11 @@ from time import monotonic
 from typing import Protocol
 
 from provisioner import paths
+from provisioner.artifacts import resuming
 from provisioner.artifacts.cache import intact_copy, remember
 from provisioner.artifacts.watching import Watching
 from provisioner.errors import ProvisionError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.inventory import render_builders
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
@@ -51,7 +52,8 @@ def ensure_artifacts(
 ) -> None:
     """Have every artifact on its host, ready to be mounted.
 
-    Raises when one cannot be made: the others that were made are kept, and none is left half made.
+    Raises when one cannot be made: the others that were made are kept, and none is left half made, but for what a
+    ``resumable`` one has received, which waits for the next run.
     """
     folder = cache or paths.cache() / "artifacts"
     missing = [one for one in artifacts if not _imported(one, providers[one.host], folder, emit)]
@@ -90,7 +92,7 @@ class _Build:
     """Names of artifacts whose volume is ours to remove: one that another run is building is not."""
 
     def run(self) -> None:
-        """Build all; whatever happens, no builder and no half-made volume stays."""
+        """Build all; whatever happens, no builder and no half-made volume stays that the next run has no use for."""
         try:
             result = self._built()
         except ProvisionError as error:
@@ -124,6 +126,9 @@ class _Build:
 
     def _open(self, artifact: Artifact) -> None:
         provider, builder = self._provider(artifact), self._builder(artifact)
+        if artifact.resumable and resuming.reopened(artifact, builder, provider, self._say(artifact)):
+            self.opened.add(artifact.name)
+            return
         provider.create_volume(artifact.volume, artifact.digest)
         self.opened.add(artifact.name)
         provider.create(builder)
@@ -142,9 +147,19 @@ class _Build:
 
     def _discard(self) -> None:
         for one in [one for one in self.artifacts if one.name in self.opened]:
-            self._provider(one).delete(self._builder(one))
-            if one.name not in self.made:
-                self._provider(one).delete_volume(one.volume)
+            provider, builder = self._provider(one), self._builder(one)
+            is_made = one.name in self.made
+            if one.resumable and not is_made and resuming.kept(one, builder, provider, self._tell):
+                continue
+            provider.delete(builder)
+            if not is_made:
+                provider.delete_volume(one.volume)
+
+    def _tell(self, message: str) -> None:
+        self.emit(Diagnostic("note", message))
+
+    def _say(self, artifact: Artifact) -> resuming.Say:
+        return lambda message: self.emit(ApplyProgress(artifact.name, message))
 
     def _on_task(self, watching: Watching, event: TaskEvent) -> None:
         names = {one.builder: one.name for one in self.artifacts}

@@ -134,7 +134,6 @@ def _files(server: _Server) -> Iterator[Problem]:
     if projector and not projector.is_projector:
         message = f"it is a model ({projector.architecture}), not the projector of one"
         yield server.problem("mmproj", message, "Name the file that its makers call mmproj-….gguf.")
-    for option, header in (("model", model), ("mmproj", projector)):
-        if header and header.parts > 1:
-            hint = "Join them with: llama-gguf-split --merge FIRST.gguf WHOLE.gguf"
-            yield server.problem(option, f"its file is one of {header.parts} parts", hint)
+    if projector and projector.parts > 1:
+        hint = "Join them with: llama-gguf-split --merge FIRST.gguf WHOLE.gguf"
+        yield server.problem("mmproj", f"its file is one of {projector.parts} parts", hint)

@@ -15,6 +15,7 @@ from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
 from provisioner.spec import Container, ProxmoxHost, ServiceSpec, Spec
+from provisioner.spec.sources import ModelPart
 from provisioner.state import Artifact, Device, Fleet, Instance, Secret, Service
 
 MODEL_ROLE = "model_store"
@@ -30,7 +31,8 @@ CONTEXT_OPTION = "context"
 class ModelFile:
     """A model's file: where it is, what it is called in the container, and its content's sha256.
 
-    ``path`` is a file of the controller or an address; ``access`` what only the download may know.
+    ``path`` is a file of the controller or an address; ``access`` what only the download may know; ``rest`` the other
+    files of a model of several, which lie beside the first.
     """
 
     path: str
@@ -38,6 +40,7 @@ class ModelFile:
     sha256: str
     size: int | None = None
     access: Secret | None = None
+    rest: tuple[ModelPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +162,21 @@ def _model(context: _Context, name: str, model: str) -> Artifact:
         f"{MODEL_ROLE}_path": path,
         f"{MODEL_ROLE}_filename": file.filename,
     }
-    more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access}
+    more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access, f"{MODEL_ROLE}_rest": _rest(file)}
     variables |= {name: value for name, value in more.items() if value is not None}
     image = _image(context, context.spec.containers[name])
-    digest = _digest(file.sha256, file.filename)
-    return Artifact(f"model-{model}", _host(context, name), digest, MODEL_ROLE, path, image, variables, cacheable=False)
+    digest = _digest(file.sha256, file.filename, *([one.filename, one.sha256] for one in file.rest))
+    host, is_download = _host(context, name), "://" in file.path
+    return Artifact(
+        f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
+    )
+
+
+def _rest(file: ModelFile) -> list[dict[str, Any]] | None:
+    entries = [
+        {"source": one.file, "filename": one.filename, "sha256": one.sha256, "size": one.size} for one in file.rest
+    ]
+    return [{key: value for key, value in one.items() if value is not None} for one in entries] or None
 
 
 def distribution_of(image: str) -> str:

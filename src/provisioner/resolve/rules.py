@@ -81,7 +81,7 @@ def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 
 def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
-    """What is downloaded is one file, and its hash is known before."""
+    """What is downloaded from an address is one file, and its hash is known before."""
     for name, model in spec.models.items():
         if not model.source.startswith("https:"):
             continue
@@ -89,7 +89,9 @@ def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
             hint = "Its page may tell it; else download the file and run: sha256sum FILE"
             yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
         if part_count(filename_of(model.source)) > 1:
-            hint = "Take another quantisation, or join the parts with llama-gguf-split --merge and write file:PATH.gguf"
+            hint = (
+                "Take it from its hub (hf:), or fetch all of its files into one folder and write file:PATH of the first"
+            )
             yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
 
 

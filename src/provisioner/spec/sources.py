@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from provisioner.spec.refusal import refusal
@@ -16,7 +17,23 @@ _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9.
 _URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
+MOST_PARTS = 1000
+"""More than any model has: a name that says so is not believed."""
 _HINT = 'write "hf:ORG/REPO:QUANT", "https://HOST/PATH.gguf", "file:PATH.gguf" or "builtin:tiny"'
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """One file of a model of several: where it is, its content's sha256 and, where it is known before, its bytes."""
+
+    file: str
+    sha256: str
+    size: int | None = None
+
+    @property
+    def filename(self) -> str:
+        """Its name without a folder."""
+        return self.file.rpartition("/")[2]
 
 
 def model_source(value: str) -> str:
@@ -58,7 +75,16 @@ def is_plain_filename(name: str) -> bool:
 def part_count(filename: str) -> int:
     """In how many files the model of this one is: 3 of "x-00001-of-00003.gguf", 1 of a name that says nothing."""
     found = _PART.search(filename)
-    return int(found[2]) if found else 1
+    return int(found[2]) if found and 1 <= int(found[1]) <= int(found[2]) <= MOST_PARTS else 1
+
+
+def part_names(filename: str) -> list[str]:
+    """The names of all files of the model of this one, in their order; only itself where its name says nothing.
+
+    An engine is given the first, and finds the others beside it by their names.
+    """
+    count, stem = part_count(filename), _PART.sub("", filename)
+    return [filename] if count == 1 else [f"{stem}-{one:05d}-of-{count:05d}.gguf" for one in range(1, count + 1)]
 
 
 def whole_stem(filename: str) -> str:

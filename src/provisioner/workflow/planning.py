@@ -13,6 +13,8 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     """What ``up`` would do, with what is known about it before; nothing is touched."""
     lab.check_targets([*wishes.targets, *wishes.replace])
     seen = survey(lab, effects, wishes.targets, full=full)
+    for said in lab.look_at_models():
+        effects.emit(said)
     made = seen.plan(wishes)
     effects.announce(made)
     if made.is_empty:

@@ -35,6 +35,8 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
         # What is pruned goes with the volumes that only its snapshots need.
         seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune)
+        for said in lab.look_at_models():
+            effects.emit(said)
         made = seen.plan(wishes)
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0

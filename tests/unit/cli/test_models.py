@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.file_server import FileServer, serving
+from tests.gguf_bytes import model_bytes
 from tests.unit.cli.conftest import World
 from tests.unit.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
 
@@ -40,12 +41,22 @@ def holds(hub: FileServer, *numbers: int) -> None:
 def hub(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
     """A hub on this machine, and a file that takes a model from it."""
     write(lab, SOURCE)
-    with serving(FileServer()) as server:
+    with serving(FileServer(model_bytes())) as server:
         holds(server, 1)
         monkeypatch.setenv("HF_ENDPOINT", server.address.rpartition("/models")[0])
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         monkeypatch.setenv("no_proxy", "*")
         yield server
+
+
+def asked(hub: FileServer) -> int:
+    """How often the hub was asked which file is meant."""
+    return sum(one.path.startswith(PAGE) for one in hub.seen)
+
+
+def heads(hub: FileServer) -> int:
+    """How often it was asked for a file's head."""
+    return len(hub.seen) - asked(hub)
 
 
 def pins(lab: Path) -> dict[str, dict[str, object]]:
@@ -65,7 +76,7 @@ def test_plan_says_what_it_found_and_writes_nothing(world: World, hub: FileServe
     assert f"Model small is Small-Q4_K_M.gguf (5.00 GB) of {REPOSITORY}, commit {COMMIT[:12]}" in " ".join(said.split())
     assert "homelab.lock" in said
     assert TOKEN not in said
-    assert len(hub.seen) == 1
+    assert asked(hub) == 1
     assert not lab.with_suffix(".lock").exists()
 
 
@@ -85,7 +96,7 @@ def test_up_pins_it_and_the_next_run_asks_nobody(world: World, hub: FileServer, 
     assert answer.code == 0, answer.out + answer.err
     assert world.command("up", "--yes").code == 0
     assert lab.with_suffix(".lock").read_bytes() == before
-    assert len(hub.seen) == 1
+    assert asked(hub) == 1
 
 
 def test_a_pin_that_was_removed_is_found_anew(world: World, hub: FileServer, lab: Path) -> None:
@@ -110,7 +121,7 @@ def test_another_source_is_found_anew_and_a_former_models_pin_goes(world: World,
     write(lab, f"hf:{REPOSITORY}:q4_k_m")
     assert world.command("up", "--yes").code == 0
     assert pins(lab)["small"]["source"] == f"hf:{REPOSITORY}:q4_k_m"
-    assert len(hub.seen) == 2
+    assert asked(hub) == 2
     write(lab, "builtin:tiny")
     assert world.command("up", "--yes").code == 0
     assert pins(lab) == {}
@@ -121,7 +132,7 @@ def test_a_hash_in_the_file_must_be_the_hubs(world: World, hub: FileServer, lab:
     answer = world.command("plan")
     assert answer.code == 64
     assert f"Small-Q4_K_M.gguf hashes to {1:064x} there, and sha256 is {'c' * 64}" in answer.err
-    assert len(hub.seen) == 1
+    assert asked(hub) == 1
 
 
 @pytest.mark.parametrize("verb", [["plan"], ["up", "--yes"], ["status"], ["show", "--expanded"]])
@@ -132,7 +143,7 @@ def test_a_quantisation_that_is_not_there_names_its_line(
     answer = world.command(*verb)
     assert answer.code == 64
     assert f"homelab.yml:4: models.small.source: no Q9_K in {REPOSITORY}; there: Q4_K_M" in answer.err
-    assert len(hub.seen) == 1
+    assert asked(hub) == 1
     assert not lab.with_suffix(".lock").exists()
     assert world.host.containers == {}
 
@@ -185,3 +196,59 @@ def test_an_address_with_its_hash_needs_no_hub_and_no_lock_file(world: World, la
     write(lab, "https://host/a.gguf", f', sha256: "{"a" * 64}"')
     assert world.command("up", "--yes").code == 0
     assert not lab.with_suffix(".lock").exists()
+
+
+CACHED = "{ model: small, kv_cache: { k: q8_0, v: q8_0 } }"
+PACKED = f"q8_0 packs 32 numbers together, the model's heads have {20}"
+
+
+def packs_its_cache(lab: Path) -> None:
+    lab.write_text(lab.read_text().replace("{ model: small }", CACHED))
+
+
+def test_the_head_of_a_file_elsewhere_refuses_what_no_server_could_run_with(
+    world: World, hub: FileServer, lab: Path
+) -> None:
+    hub.content = model_bytes(attention__key_length=20)
+    packs_its_cache(lab)
+    assert world.command("validate").code == 0, "nobody is asked"
+    for verb in (["plan"], ["up", "--yes"]):
+        answer = world.command(*verb)
+        assert answer.code == 64
+        assert "homelab.yml:8: containers.llama.services.llama_cpp.kv_cache.k: " + PACKED in answer.err
+    assert heads(hub) == 1
+    assert world.host.containers == {}
+
+
+def test_validate_knows_what_was_read_once(world: World, hub: FileServer, lab: Path) -> None:
+    hub.content = model_bytes(attention__key_length=20)
+    assert world.command("up", "--yes").code == 0
+    packs_its_cache(lab)
+    count = len(hub.seen)
+    assert PACKED in world.command("validate").err
+    assert len(hub.seen) == count
+
+
+def test_what_a_model_was_trained_with_is_said_before_it_is_downloaded(
+    world: World, hub: FileServer, lab: Path
+) -> None:
+    lab.write_text(lab.read_text().replace("{ model: small }", "{ model: small, context: 9000 }"))
+    assert hub.address
+    answer = world.command("plan")
+    assert answer.code == 0
+    assert "the model was trained with 4096" in " ".join((answer.out + answer.err).split())
+
+
+def test_a_head_that_does_not_come_is_a_note(world: World, hub: FileServer, lab: Path) -> None:
+    hub.content = b""
+    packs_its_cache(lab)
+    answer = world.command("plan")
+    assert answer.code == 0, answer.err
+    assert "What the file of model small says of itself is not known" in " ".join((answer.out + answer.err).split())
+
+
+def test_a_damaged_lock_file_does_not_keep_a_lab_from_being_destroyed(world: World, hub: FileServer, lab: Path) -> None:
+    assert world.command("up", "--yes").code == 0
+    assert hub.seen
+    lab.with_suffix(".lock").write_text("version: 7\n")
+    assert world.command("destroy", "--yes", "--lab", "homelab").code == 0
