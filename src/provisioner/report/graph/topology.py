@@ -8,7 +8,7 @@ from typing import Literal
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.resolve import host_of, hosts_of
-from provisioner.resolve.engines import engines_of, find_engines, flatten, model_of, port_of
+from provisioner.resolve.engines import engines_of, find_engines, flatten, port_of, served_models
 from provisioner.resolve.hosts import LOCAL_HOST
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
 
@@ -116,7 +116,7 @@ def _service(container: str, service: ServiceSpec, page: ServiceType) -> Service
         page.role,
         page.stage,
         port_of(service, page),
-        model_of(service, page),
+        ", ".join(served_models(service, page)) or None,
         service.expose == "lan",
         tuple(aliases),
     )
@@ -149,8 +149,7 @@ def _edges(spec: Spec, catalog: Catalog) -> Iterator[Edge]:
             for option in _options(page, "service"):
                 if option in service.options:
                     yield Edge(address, str(service.options[option]), "uses")
-            model = model_of(service, page)
-            if model is not None:
+            for model in served_models(service, page):
                 yield Edge(address, f"model:{model}", "serves")
 
 
