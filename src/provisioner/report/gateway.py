@@ -87,10 +87,8 @@ def _behind(spec: Spec, known: Sequence[Engine], names: Iterable[str], headers: 
     """The least of all that an alias stands for: whichever of them answers must be able to hold the request."""
     each: list[Served] = []
     for name in names:
-        found = [
-            _limits(spec, one.service, one.type, headers, name if name in one.models else next(iter(one.models), ""))
-            for one in find_engines(known, name)
-        ]
+        engines = find_engines(known, name)
+        found = [_limits(spec, one.service, one.type, headers, one.model_for(name)) for one in engines]
         each += found or [Served()]  # an upstream, which tells nobody
     contexts = [one.context for one in each if one.context is not None]
     return Served(min(contexts) if each and len(contexts) == len(each) else None, all(one.vision for one in each))

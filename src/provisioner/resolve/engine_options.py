@@ -86,8 +86,9 @@ def request_context(
     trained = header.context if header else 0
     model, written = spec.models.get(name), service.options.get("context")
     own = model.context if model else None
-    # The context of a list of models is that of those which have none of their own.
-    wishes = (own, written) if len(served_models(service, page)) > 1 else (written, own)
+    is_one_of_a_list = any(place is not None for _, place, _ in model_options(service, page))
+    # What the server says of the models of a list is meant for those that say nothing themselves.
+    wishes = (own, written) if is_one_of_a_list else (written, own)
     asked = _first(*wishes, _default(page, "context"), 0)
     parallel = max(1, _first(service.options.get("parallel"), _default(page, "parallel"), 1))
     share = (asked or trained) // parallel
@@ -118,7 +119,8 @@ def _too_much_context(server: _Server) -> Iterator[Problem]:
         asked = request_context(server.spec, server.service, server.page, name)
         if header and header.context and asked and asked > header.context:
             message = f"a request gets {asked} tokens, the model was trained with {header.context}, and gets no more"
-            hint = f"Write {header.context * server.option('parallel')} or less."
+            most = header.context * server.option("parallel")
+            hint = f"Write {most} or less." if place == "model" else f"Give {name} a context of {most} or less."
             yield server.problem("context" if place == "model" else place, message, hint)
 
 

@@ -28,6 +28,10 @@ class Engine:
         """``container/service``."""
         return f"{self.container}/{self.service.role}"
 
+    def model_for(self, name: str) -> str:
+        """Which of its models an alias' ``name`` means: the one of that name, else the first; empty without any."""
+        return name if name in self.models else next(iter(self.models), "")
+
 
 def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec, ServiceType]]:
     """Every service of the file with its container's name and its page."""
@@ -107,8 +111,7 @@ def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[d
 
 def _own_entry(spec: Spec, name: str, engine: Engine) -> dict[str, Any]:
     options = engine.service.options
-    first = next(iter(engine.models), engine.service.role)
-    served = options.get("alias") or (name if name in engine.models else first)
+    served = options.get("alias") or engine.model_for(name) or engine.service.role
     entry: dict[str, Any] = {
         "name": name,
         "model": f"openai/{served}",

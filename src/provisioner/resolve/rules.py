@@ -88,15 +88,18 @@ def either_option(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Of an option and the one that stands in its place exactly one is written, and no list names a thing twice."""
     for container, service, page in services_of(spec, catalog):
         for option, reference in page.references.items():
-            names, other = service.options.get(option), reference.instead_of
-            path = _service_path(container, service.role)
-            if other and names is None and service.options.get(other) is None:
-                yield Problem(path, f"needs {other} or {option}", f"Add {other}: NAME, or {option}: [NAME, NAME].")
-            elif other and names is not None and service.options.get(other) is not None:
+            other, path = reference.instead_of, _service_path(container, service.role)
+            written = [one for one in (other, option) if one and service.options.get(one) is not None]
+            if other and not written:
+                hint = f"Add {other}: NAME, or {option}: [NAME, NAME], of: {', '.join(spec.models)}"
+                yield Problem(path, f"needs {other} or {option}", hint)
+            elif other and len(written) > 1:
                 yield Problem((*path, option), f"{other} and {option} are both written", "Leave one of them out.")
-            for place, name in enumerate(names if reference.kind == "models" and names else ()):
-                if name in names[:place]:
-                    yield Problem((*path, option, place), f'"{name}" is named twice', "Leave one of them out.")
+        named = [(option, place, name) for option, place, name in model_options(service, page) if place is not None]
+        for number, (option, place, name) in enumerate(named):
+            if name in [earlier for _, _, earlier in named[:number]]:
+                path = _service_path(container, service.role, option, place)
+                yield Problem(path, f'"{name}" is named twice', "Leave one of them out.")
 
 
 def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:

@@ -61,13 +61,17 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from one id to another; ``alias``: where in its source it begins; ``rank``: its place there, 1 first."""
+    """A line from one id to another; ``alias``: where in its source it begins; ``rank``: its place there, 1 first.
+
+    ``model``: which of its target's models the alias means.
+    """
 
     source: str
     target: str
     line: Line
     alias: str = ""
     rank: int = 1
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,6 @@ def _alias_edges(spec: Spec, catalog: Catalog, address: str, service: ServiceSpe
             for place, name in enumerate(flatten(aliases, alias), 1):
                 line: Line = "first" if place == 1 else "fallback"
                 for engine in find_engines(engines, name):
-                    yield Edge(address, engine.address, line, alias, place)
+                    yield Edge(address, engine.address, line, alias, place, engine.model_for(name))
                 if name in spec.upstreams:
                     yield Edge(address, f"upstream:{name}", line, alias, place)
