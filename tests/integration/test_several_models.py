@@ -21,7 +21,7 @@ from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
-NAME = "rtr-several"
+NAME = "several"
 ENGINE, GATEWAY = f"{NAME}-engine", f"{NAME}-gateway"
 LIST = "/etc/llama-server.models.ini"
 ENGINE_OPTIONS = "models: [small, large], models_max: 1, context: 1024, api_key: !secret engine_key"
