@@ -13,6 +13,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server
 _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _REFERENCES: dict[str, dict[str, Any]] = {
     "model": {"type": "string"},
+    "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
     "aliases": {
         "type": "object",
@@ -63,6 +64,9 @@ def _simple(value: Any) -> Any:
 def _service(service: ServiceType) -> dict[str, Any]:
     schema = _mapping(file_options(service).values(), service)
     schema["properties"].setdefault("expose", _EXPOSE)
+    either = [(name, one.instead_of) for name, one in service.references.items() if one.instead_of]
+    if either:
+        schema["allOf"] = [{"oneOf": [{"required": [word]} for word in words]} for words in either]
     return {"description": service.title, **schema, "type": ["object", "null"]}
 
 

@@ -145,6 +145,7 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
         ("service", lambda page: page.update(stage="motor"), "stage 'motor' is none of engine, gateway, app"),
         ("service", lambda page: page["references"]["model"].update(kind="modell"), "unknown kind 'modell'"),
         ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
+        ("service", lambda page: page["references"]["model"].update(instead_of="modle"), "'modle', which is no option"),
         ("service", lambda page: page["internal"].append("lisen"), "'lisen', which is no option"),
         ("service", lambda page: page.update(key_option="key"), "'key', which is no option"),
         ("service", lambda page: page["artifact"]["options"].append("sauce"), "'sauce', which is no option"),

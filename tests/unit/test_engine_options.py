@@ -189,6 +189,80 @@ def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
     }
 
 
+SHORT = Header("llama", layers=2, context=1024, key_size=128, value_size=128)
+
+
+def several(**options: Any) -> Spec:
+    """A server of three models, of which the second has a context of its own."""
+    models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "o", "eye")}
+    models["n"] |= {"context": 2048}  # type: ignore[dict-item]
+    services = {"llama_cpp": {"models": ["m", "n", "o"], **options}}
+    parsed = parse_spec({"name": "lab", "models": models, "containers": {"a": {"services": services}}}, load_catalog())
+    assert parsed.spec is not None, parsed.problems
+    return parsed.spec
+
+
+@pytest.mark.parametrize(
+    ("headers", "options", "problems"),
+    [
+        ({"m": MODEL, "n": EXPERTS, "o": SHORT}, {}, []),
+        (
+            {"m": MODEL, "n": NARROW},
+            {"kv_cache": {"k": "q8_0"}},
+            [("kv_cache.k", "q8_0 packs 32 numbers together, the heads of n have 80")],
+        ),
+        (
+            {"m": PART, "o": EYE},
+            {},
+            [("models.2", "it only turns images into tokens"), ("models.0", "its file is one of 3 parts")],
+        ),
+        (
+            {"eye": EYE},
+            {"mmproj": "eye"},
+            [("mmproj", "a projector belongs to one model, and this server has several")],
+        ),
+        ({}, {"models_max": -1}, [("models_max", "-1 is too small")]),
+    ],
+)
+def test_each_of_several_models_is_looked_at(headers: Any, options: Any, problems: Any) -> None:
+    assert told(list(option_problems(several(**options), load_catalog(), headers))) == problems
+
+
+def test_each_of_several_models_is_warned_of() -> None:
+    headers = {"m": MODEL, "n": SHORT, "o": SHORT}
+    found = list(option_warnings(several(context=1024), load_catalog(), headers))
+    message = "a request gets 2048 tokens, the model was trained with 1024, and gets no more"
+    assert [(one.path[4:], one.message) for one in found] == [(("models", 1), message)]
+    assert found[0].hint == "Give n a context of 1024 or less."
+
+
+def test_experts_of_one_of_several_models_are_enough() -> None:
+    def warned(headers: dict[str, Header]) -> list[str]:
+        return [where for where, _ in told(list(option_warnings(several(cpu_moe=True), load_catalog(), headers)))]
+
+    assert warned({"m": MODEL, "n": EXPERTS, "o": MODEL}) == []
+    assert warned({"m": MODEL, "n": MODEL}) == []
+    assert warned({"m": MODEL, "n": MODEL, "o": MODEL}) == ["cpu_moe"]
+
+
+def test_clients_are_told_of_each_of_several_models() -> None:
+    entrance = entrance_of(several(context=8192, parallel=2), load_catalog(), {"o": SHORT})
+    assert entrance is not None
+    assert entrance.models == {"m": Served(4096), "n": Served(1024), "o": Served(1024)}
+
+
+def test_a_gateways_name_takes_what_its_model_of_several_takes() -> None:
+    server = several()
+    gate = {"litellm": {"master_key": Secret("gate", "sk-gate"), "aliases": {"a": ["n"], "b": ["m", "n"]}}}
+    file = {"name": "lab", "containers": {"g": {"services": gate}}}
+    parsed = parse_spec(file, load_catalog())
+    assert parsed.spec is not None, parsed.problems
+    spec = server.model_copy(update={"containers": {**server.containers, **parsed.spec.containers}})
+    entrance = entrance_of(spec, load_catalog(), {})
+    assert entrance is not None
+    assert entrance.models == {"a": Served(2048), "b": Served(2048)}
+
+
 def opened(folder: Path, model: bytes, service: str) -> Lab:
     (folder / "model.gguf").write_bytes(model)
     (folder / "eye.gguf").write_bytes(gguf_bytes({"general.architecture": "clip"}))

@@ -14,7 +14,7 @@ import pytest
 from provisioner import paths
 from provisioner.artifacts.cache import cached_file, is_intact
 from provisioner.lab import open_lab
-from tests.llama_server_help import known_arguments, objections, values_of, written_arguments
+from tests.llama_server_help import ROLE, known_arguments, objections, values_of, variables, written_arguments
 
 LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"
 PROGRAM = "backup/volume/bin/llama-server"
@@ -61,6 +61,14 @@ def test_arguments_and_their_values_are_read_from_the_help() -> None:
 
 def test_the_unit_gets_what_every_option_says() -> None:
     assert {"--threads", "--mmproj", "--n-cpu-moe", "--no-kv-offload", "--no-jinja"} <= written_arguments()
+
+
+def test_what_stands_in_the_list_of_models_is_asked_of_the_program_and_is_no_argument_beside_it() -> None:
+    template = (ROLE / "templates/models.ini.j2").read_text(encoding="utf-8")
+    keys = {f"--{key}" for key in re.findall(r"^([a-z-]+) = ", template, re.MULTILINE)} - {"--version"}
+    assert keys == set(variables()["__llama_cpp_own_arguments_of_model"])
+    assert keys <= written_arguments()
+    assert {"--models-preset", "--models-max", "--models-autoload"} <= written_arguments()
 
 
 def test_a_whole_help_is_not_objected_to() -> None:

@@ -125,6 +125,21 @@ def test_the_text_is_a_tree_with_arrows() -> None:
         assert line in lines
 
 
+def test_an_alias_names_its_model_of_several() -> None:
+    aliases = {"fast": ["qwen"], "any": ["coder", "qwen"]}
+    containers = {
+        "llama": {"services": service("llama_cpp", models=["qwen", "coder"])},
+        "gateway": {"services": service("litellm", aliases=aliases)},
+    }
+    spec = Spec.model_validate({"name": "homelab", "models": MODELS, "containers": containers})
+    made = topology(spec, load_catalog())
+    assert [one.target for one in made.edges if one.line == "serves"] == ["model:qwen", "model:coder"]
+    lines = [line.lstrip("│├└─ ") for line in graph_text(made).splitlines()]
+    assert "fast → llama/llama_cpp (qwen)" in lines
+    assert "any  → llama/llama_cpp (coder), else llama/llama_cpp (qwen)" in lines
+    assert graph_svg(made)
+
+
 def test_the_text_can_do_without_unicode() -> None:
     text = graph_text(TWO_HOSTS, signs=ASCII)
     assert text.isascii()

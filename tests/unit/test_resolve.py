@@ -149,3 +149,25 @@ def test_lan_publishes_the_port_on_the_host() -> None:
     published = [one for one in fleet.instances[0].devices if one.kind == "publish"]
     assert [one.properties for one in published] == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"}]
     assert [one.kind for one in _fleet(_spec(ENGINE)).instances[0].devices] == ["volume", "volume"]
+
+
+def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
+    file = yaml.load((CASES / "fleets/several-models-on-one-server.yml").read_text(), _Loader)["file"]  # noqa: S506
+    paths = {one.name: one.services[0].managed.paths for one in _fleet(_spec(file)).instances}
+    both = {"/opt/llama_cpp/MANIFEST.sha256", "/etc/llama-server.api-key", "/var/lib/llama-server"}
+    both |= {"/etc/systemd/system/llama-server.service"}
+    listed = {"/srv/models/large/large.gguf", "/srv/models/small/small.gguf", "/etc/llama-server.models.ini"}
+    assert set(paths["a"]) == both | listed
+    assert set(paths["b"]) == both | {"/srv/models/spare/spare.gguf"}
+
+
+def test_each_of_several_models_is_mounted_and_made_once() -> None:
+    file = yaml.load((CASES / "fleets/several-models-on-one-server.yml").read_text(), _Loader)["file"]  # noqa: S506
+    fleet = _fleet(_spec(file))
+    mounts = {one.name: {each.name: each.properties.get("path") for each in one.devices} for one in fleet.instances}
+    assert mounts["a"] == {
+        "llama-cpp": "/opt/llama_cpp",
+        "model-large": "/srv/models/large",
+        "model-small": "/srv/models/small",
+    }
+    assert len([one for one in fleet.artifacts if one.role == "model_store"]) == 3

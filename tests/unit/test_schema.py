@@ -11,8 +11,9 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.loader.document import parse_document
+from provisioner.resolve import problems
 from provisioner.schema import file_schema
-from provisioner.spec import Spec
+from provisioner.spec import Spec, parse_spec
 from provisioner.starter import STARTER
 from provisioner.state import Secret
 
@@ -82,6 +83,30 @@ def test_an_editor_learns_an_option(validator: jsonschema.Draft7Validator) -> No
     assert "listen" not in options
     assert options["expose"]["enum"] == ["host", "lan"]
     assert services["llama_cpp"]["required"] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_valid"),
+    [
+        ({"model": "m"}, True),
+        ({"models": ["m", "n"]}, True),
+        ({"model": "m", "models": ["n"]}, False),
+        ({"port": 8080}, False),
+        ({"models": []}, False),
+        ({"models": "m"}, False),
+        ({"models": ["m", "m"]}, False),
+    ],
+)
+def test_an_engine_gets_one_model_or_a_list(options: dict[str, Any], is_valid: bool) -> None:
+    containers = {"a": {"services": {"llama_cpp": options}}}
+    models = {name: {"source": "builtin:tiny"} for name in ("m", "n")}
+    file = {"name": "lab", "models": models, "containers": containers}
+    real = jsonschema.Draft7Validator(file_schema(load_catalog()))
+    assert [error.message for error in real.iter_errors(file)] == [] or not is_valid
+    assert real.is_valid(file) == is_valid
+    parsed = parse_spec(file, load_catalog())
+    found = [*parsed.problems, *(problems(parsed.spec, load_catalog()) if parsed.spec else ())]
+    assert (not found) == is_valid, found
 
 
 def test_it_has_every_key_of_the_file(validator: jsonschema.Draft7Validator) -> None:

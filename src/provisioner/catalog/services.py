@@ -96,7 +96,8 @@ def _check_names(service: ServiceType) -> None:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
     artifact_options = service.artifact.options if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
-    for name in (*service.references, *service.internal, *service.secret_prefixes, *artifact_options, *key):
+    other = tuple(one.instead_of for one in service.references.values() if one.instead_of)
+    for name in (*service.references, *other, *service.internal, *service.secret_prefixes, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
 
@@ -107,9 +108,10 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "aliases", "service"):
+    if page["kind"] not in ("model", "models", "aliases", "service"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
-    return Reference(page["kind"], tuple(page.get("formats", ())), page.get("name_to"), page.get("engines_to"))
+    words = (page.get(word) for word in ("name_to", "engines_to", "instead_of"))
+    return Reference(page["kind"], tuple(page.get("formats", ())), *words)
 
 
 def _defaults(page: Mapping[str, Any]) -> Defaults:

@@ -29,12 +29,13 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An option that names something else in the file."""
+    """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces."""
 
-    kind: Literal["model", "aliases", "service"]
+    kind: Literal["model", "models", "aliases", "service"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     engines_to: str | None = None
+    instead_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def _container_value(spec: Spec, catalog: Catalog, instance: Instance) -> dict[s
 
 def _service_value(service: ServiceSpec, page: ServiceType) -> dict[str, Any]:
     # the default of a reference to nothing is no name that a file could say
-    unsaid = {name for name in page.references if page.options[name].default == ""}
+    unsaid = {name for name in page.references if page.options[name].default in ("", [])}
     defaults = {
         name: option.default
         for name, option in page.options.items()

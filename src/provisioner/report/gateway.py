@@ -10,7 +10,7 @@ from provisioner.gguf import Header
 from provisioner.loader import environment_name
 from provisioner.report.client import Served
 from provisioner.resolve.engine_options import request_context, takes_images
-from provisioner.resolve.engines import Engine, engines_of, find_engines, flatten, model_of, port_of, services_of
+from provisioner.resolve.engines import Engine, engines_of, find_engines, flatten, port_of, served_models, services_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Secret
 
@@ -70,10 +70,11 @@ def _key_variable(service: ServiceSpec, page: ServiceType) -> str:
 def _models(
     spec: Spec, catalog: Catalog, service: ServiceSpec, page: ServiceType, headers: Headers
 ) -> dict[str, Served]:
-    served = model_of(service, page)
-    if served is not None:
-        engine = _limits(spec, service, page, headers)
-        return {str(service.options.get("alias") or served): engine}
+    served = served_models(service, page)
+    if served:
+        return {
+            str(service.options.get("alias") or name): _limits(spec, service, page, headers, name) for name in served
+        }
     known = engines_of(spec, catalog)
     for option, reference in page.references.items():
         if reference.kind == "aliases":
@@ -86,12 +87,13 @@ def _behind(spec: Spec, known: Sequence[Engine], names: Iterable[str], headers: 
     """The least of all that an alias stands for: whichever of them answers must be able to hold the request."""
     each: list[Served] = []
     for name in names:
-        found = [_limits(spec, one.service, one.type, headers) for one in find_engines(known, name)]
+        engines = find_engines(known, name)
+        found = [_limits(spec, one.service, one.type, headers, one.model_for(name)) for one in engines]
         each += found or [Served()]  # an upstream, which tells nobody
     contexts = [one.context for one in each if one.context is not None]
     return Served(min(contexts) if each and len(contexts) == len(each) else None, all(one.vision for one in each))
 
 
-def _limits(spec: Spec, service: ServiceSpec, page: ServiceType, headers: Headers) -> Served:
-    header = headers.get(model_of(service, page) or "")
-    return Served(request_context(spec, service, page, header), takes_images(service))
+def _limits(spec: Spec, service: ServiceSpec, page: ServiceType, headers: Headers, model: str) -> Served:
+    asked = request_context(spec, service, page, model, headers.get(model))
+    return Served(asked, takes_images(service))

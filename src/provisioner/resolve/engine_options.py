@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.gguf import Header
-from provisioner.resolve.engines import model_of, services_of
+from provisioner.resolve.engines import model_options, served_models, services_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Problem
 
@@ -17,7 +17,7 @@ PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32
 """Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
 BLURRED_KEYS = "q4_0"
-LEAST = {"context": 0, "parallel": 1, "threads": 0, "batch": 0, "ubatch": 0, "n_cpu_moe": 0}
+LEAST = {"context": 0, "models_max": 0, "parallel": 1, "threads": 0, "batch": 0, "ubatch": 0, "n_cpu_moe": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,21 @@ class _Server:
         """The type of the cached keys ("k") or values ("v")."""
         return str((self.option("kv_cache") or {}).get(part) or "f16")
 
-    def header(self, option: str = "model") -> Header | None:
+    def header(self, option: str) -> Header | None:
         """What the file behind a reference says; None where it is not known yet."""
         return self.headers.get(str(self.service.options.get(option, "")))
 
+    def served(self) -> Iterator[tuple[str, str, Header | None]]:
+        """Each model that answers: its place among the options, its name, and what its file says where it is known."""
+        names = served_models(self.service, self.page)
+        for option, place, name in model_options(self.service, self.page):
+            if name in names:
+                yield option if place is None else f"{option}.{place}", name, self.headers.get(name)
+
     def problem(self, words: str, message: str, hint: str) -> Problem:
         """Something wrong with the option ``words``, dots between its parts."""
-        path = ("containers", self.container, "services", self.service.role, *words.split("."))
+        parts = (int(part) if part.isdigit() else part for part in words.split("."))
+        path = ("containers", self.container, "services", self.service.role, *parts)
         return Problem(path, message, hint)
 
 
@@ -62,23 +70,24 @@ def option_warnings(spec: Spec, catalog: Catalog, headers: Mapping[str, Header])
         if server.cache_type("k") == BLURRED_KEYS:
             message = f"models lose track of code with keys of {BLURRED_KEYS}: long prompts are remembered too vaguely"
             yield server.problem("kv_cache.k", message, 'Write "q8_0"; values may be smaller.')
-        header = server.header()
-        if header is None:
-            continue
-        asked = request_context(spec, server.service, server.page)
-        if header.context and asked and asked > header.context:
-            message = f"a request gets {asked} tokens, the model was trained with {header.context}, and gets no more"
-            yield server.problem("context", message, f"Write {header.context * server.option('parallel')} or less.")
-        if not header.experts and (server.option("cpu_moe") or server.option("n_cpu_moe")):
+        yield from _too_much_context(server)
+        are_dense = all(header and not header.experts for _, _, header in server.served())
+        if are_dense and (server.option("cpu_moe") or server.option("n_cpu_moe")):
             name = "cpu_moe" if server.option("cpu_moe") else "n_cpu_moe"
             yield server.problem(name, "the model has no experts, so that this does nothing", "Leave it out.")
 
 
-def request_context(spec: Spec, service: ServiceSpec, page: ServiceType, header: Header | None = None) -> int | None:
-    """Tokens that one request may fill, as the server divides them; None where only the model's file could tell."""
+def request_context(
+    spec: Spec, service: ServiceSpec, page: ServiceType, name: str, header: Header | None = None
+) -> int | None:
+    """Tokens that one request to a model may fill, as the server divides them; None where only its file could tell."""
     trained = header.context if header else 0
-    model = spec.models.get(model_of(service, page) or "")
-    asked = _first(service.options.get("context"), model.context if model else None, _default(page, "context"), 0)
+    model, written = spec.models.get(name), service.options.get("context")
+    own = model.context if model else None
+    is_one_of_a_list = any(place is not None for _, place, _ in model_options(service, page))
+    # What the server says of the models of a list is meant for those that say nothing themselves.
+    wishes = (own, written) if is_one_of_a_list else (written, own)
+    asked = _first(*wishes, _default(page, "context"), 0)
     parallel = max(1, _first(service.options.get("parallel"), _default(page, "parallel"), 1))
     share = (asked or trained) // parallel
     return (min(share, trained) if trained else share) or None
@@ -103,6 +112,16 @@ def _servers(spec: Spec, catalog: Catalog, headers: Mapping[str, Header]) -> Ite
             yield _Server(container, service, page, spec, headers)
 
 
+def _too_much_context(server: _Server) -> Iterator[Problem]:
+    for place, name, header in server.served():
+        asked = request_context(server.spec, server.service, server.page, name)
+        if header and header.context and asked and asked > header.context:
+            message = f"a request gets {asked} tokens, the model was trained with {header.context}, and gets no more"
+            most = header.context * server.option("parallel")
+            hint = f"Write {most} or less." if place == "model" else f"Give {name} a context of {most} or less."
+            yield server.problem("context" if place == "model" else place, message, hint)
+
+
 def _numbers(server: _Server) -> Iterator[Problem]:
     for name, least in LEAST.items():
         value = server.option(name)
@@ -119,18 +138,23 @@ def _cache(server: _Server) -> Iterator[Problem]:
     if server.cache_type("v") not in PLAIN_TYPES and server.option("flash_attention") == "off":
         message = f"values of type {server.cache_type('v')} need flash attention"
         yield server.problem("kv_cache.v", message, "Leave flash_attention at auto, or write f16.")
-    header = server.header()
-    sizes = {"k": header.key_size, "v": header.value_size} if header else {}
-    for part, size in sizes.items():
-        if server.cache_type(part) not in PLAIN_TYPES and size % BLOCK:
-            message = f"{server.cache_type(part)} packs {BLOCK} numbers together, the model's heads have {size}"
-            yield server.problem(f"kv_cache.{part}", message, "Write f16 or bf16.")
+    for place, name, header in server.served():
+        whose = "the model's heads" if place == "model" else f"the heads of {name}"
+        sizes = {"k": header.key_size, "v": header.value_size} if header else {}
+        for part, size in sizes.items():
+            if server.cache_type(part) not in PLAIN_TYPES and size % BLOCK:
+                message = f"{server.cache_type(part)} packs {BLOCK} numbers together, {whose} have {size}"
+                yield server.problem(f"kv_cache.{part}", message, "Write f16 or bf16.")
 
 
 def _files(server: _Server) -> Iterator[Problem]:
-    model, projector = server.header("model"), server.header("mmproj")
-    if model and model.is_projector:
-        yield server.problem("model", "it only turns images into tokens", "Name it as mmproj, beside a model.")
+    served, projector = list(server.served()), server.header("mmproj")
+    for place, _, header in served:
+        if header and header.is_projector:
+            yield server.problem(place, "it only turns images into tokens", "Name it as mmproj, beside a model.")
+    if server.option("mmproj") and server.option("models"):
+        hint = "Give the model that looks at images a container of its own, with model and mmproj."
+        yield server.problem("mmproj", "a projector belongs to one model, and this server has several", hint)
     if projector and not projector.is_projector:
         message = f"it is a model ({projector.architecture}), not the projector of one"
         yield server.problem("mmproj", message, "Name the file that its makers call mmproj-….gguf.")

@@ -16,17 +16,21 @@ ENGINE_PROTOCOL = "openai"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One service of the file that answers completions, and the model that it serves."""
+    """One service of the file that answers completions, and the models that it serves."""
 
     container: str
     service: ServiceSpec
     type: ServiceType
-    model: str | None
+    models: tuple[str, ...]
 
     @property
     def address(self) -> str:
         """``container/service``."""
         return f"{self.container}/{self.service.role}"
+
+    def model_for(self, name: str) -> str:
+        """Which of its models an alias' ``name`` means: the one of that name, else the first; empty without any."""
+        return name if name in self.models else next(iter(self.models), "")
 
 
 def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec, ServiceType]]:
@@ -36,21 +40,31 @@ def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec
             yield name, service, catalog.services[service.role]
 
 
-def model_of(service: ServiceSpec, page: ServiceType) -> str | None:
-    """The name of the model that the service answers with, if any."""
-    return next(iter(models_of(service, page)), None)
+def model_options(service: ServiceSpec, page: ServiceType) -> Iterator[tuple[str, int | None, str]]:
+    """The names of all models that the options refer to, each with its option and, of several, its place there."""
+    for option, reference in page.references.items():
+        written = service.options.get(option)
+        if reference.kind == "model" and isinstance(written, str):
+            yield option, None, written
+        if reference.kind == "models":
+            yield from ((option, place, name) for place, name in enumerate(written or ()))
 
 
 def models_of(service: ServiceSpec, page: ServiceType) -> tuple[str, ...]:
-    """The names of all models that the service's options refer to; the first one answers, others help it."""
-    named = [service.options.get(option) for option, one in page.references.items() if one.kind == "model"]
-    return tuple(name for name in named if isinstance(name, str))
+    """The names of all models that the service's options refer to."""
+    return tuple(dict.fromkeys(name for _, _, name in model_options(service, page)))
+
+
+def served_models(service: ServiceSpec, page: ServiceType) -> tuple[str, ...]:
+    """The names of the models that the service answers with: all of a list, else the first; others help it."""
+    listed = tuple(name for _, place, name in model_options(service, page) if place is not None)
+    return listed or models_of(service, page)[:1]
 
 
 def engines_of(spec: Spec, catalog: Catalog) -> tuple[Engine, ...]:
     """Every engine of the file, in its order."""
     return tuple(
-        Engine(name, service, page, model_of(service, page))
+        Engine(name, service, page, served_models(service, page))
         for name, service, page in services_of(spec, catalog)
         if page.stage == ENGINE_STAGE and page.protocol == ENGINE_PROTOCOL
     )
@@ -58,7 +72,7 @@ def engines_of(spec: Spec, catalog: Catalog) -> tuple[Engine, ...]:
 
 def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
     """The engines that ``name`` means: all that serve the model of that name, or the one at that address."""
-    return tuple(engine for engine in engines if name in {engine.model, engine.address})
+    return tuple(engine for engine in engines if name in {*engine.models, engine.address})
 
 
 def alias_loop(aliases: Mapping[str, Sequence[str]], start: str) -> tuple[str, ...]:
@@ -97,7 +111,7 @@ def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[d
 
 def _own_entry(spec: Spec, name: str, engine: Engine) -> dict[str, Any]:
     options = engine.service.options
-    served = options.get("alias") or engine.model or engine.service.role
+    served = options.get("alias") or engine.model_for(name) or engine.service.role
     entry: dict[str, Any] = {
         "name": name,
         "model": f"openai/{served}",

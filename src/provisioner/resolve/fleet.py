@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
-from provisioner.resolve.engines import base_url, engine_entries, engines_of, find_engines, flatten, port_of
+from provisioner.resolve.engines import (
+    base_url,
+    engine_entries,
+    engines_of,
+    find_engines,
+    flatten,
+    models_of,
+    port_of,
+)
 from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
@@ -132,9 +140,7 @@ def _artifacts(context: _Context, name: str) -> list[Artifact]:
         page = context.catalog.services[service.role]
         if page.artifact is not None:
             made.append(_built(context, name, service, page, page.artifact))
-        for option, reference in page.references.items():
-            if reference.kind == "model" and option in service.options:
-                made.append(_model(context, name, service.options[option]))
+        made += [_model(context, name, model) for model in models_of(service, page)]
     return made
 
 
@@ -236,7 +242,7 @@ _Filled = tuple[dict[str, Any], set[str]]
 
 def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
     model = str(service.options[option])
-    filled: dict[str, Any] = {option: f"{MODELS_PATH}/{model}/{context.models[model].filename}"}
+    filled: dict[str, Any] = {option: _model_file(context, model)}
     name_to = page.references[option].name_to
     if name_to is None:  # it helps the one that gives its name
         return filled, set()
@@ -245,6 +251,20 @@ def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, opti
     if window is not None and CONTEXT_OPTION in page.options:
         filled[CONTEXT_OPTION] = service.options.get(CONTEXT_OPTION, window)
     return filled, set()
+
+
+def _fill_models(context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
+    """Each by its name; its context is its own where the file says it, else the service's."""
+    listed = []
+    for model in service.options[option]:
+        window = context.spec.models[model].context
+        one = {"alias": model, "path": _model_file(context, model), CONTEXT_OPTION: window}
+        listed.append({name: value for name, value in one.items() if value is not None})
+    return {option: listed}, set()
+
+
+def _model_file(context: _Context, model: str) -> str:
+    return f"{MODELS_PATH}/{model}/{context.models[model].filename}"
 
 
 def _fill_aliases(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
@@ -266,4 +286,4 @@ def _fill_service(context: _Context, service: ServiceSpec, _page: ServiceType, o
     return {option: base_url(context.spec, container, other, context.catalog.services[role])}, {address}
 
 
-_REFERENCES = {"model": _fill_model, "aliases": _fill_aliases, "service": _fill_service}
+_REFERENCES = {"model": _fill_model, "models": _fill_models, "aliases": _fill_aliases, "service": _fill_service}

@@ -7,7 +7,14 @@ from difflib import get_close_matches
 
 from provisioner.catalog import Catalog
 from provisioner.resolve.engine_builds import engine_builds
-from provisioner.resolve.engines import alias_loop, engines_of, find_engines, port_of, services_of
+from provisioner.resolve.engines import (
+    alias_loop,
+    engines_of,
+    find_engines,
+    model_options,
+    port_of,
+    services_of,
+)
 from provisioner.resolve.hosts import host_of, hosts_of
 from provisioner.spec import ProxmoxHost, Spec
 from provisioner.spec.sources import filename_of, part_count
@@ -68,16 +75,32 @@ def host_numbers(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
 def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """A model that a service names is in the file, in a format that the engine reads."""
     for container, service, page in services_of(spec, catalog):
-        for option, reference in page.references.items():
-            name = service.options.get(option)
-            if reference.kind != "model" or not isinstance(name, str):
-                continue
-            path = _service_path(container, service.role, option)
+        for option, place, name in model_options(service, page):
+            path = _service_path(container, service.role, option, *(() if place is None else (place,)))
+            formats = page.references[option].formats
             if name not in spec.models:
                 yield Problem(path, f'no model "{name}" in this file', _suggest(name, spec.models))
-            elif reference.formats and spec.models[name].format not in reference.formats:
-                read = ", ".join(reference.formats)
+            elif formats and spec.models[name].format not in formats:
+                read = ", ".join(formats)
                 yield Problem(path, f'{page.title} reads {read}, and model "{name}" is {spec.models[name].format}')
+
+
+def either_option(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Of an option and the one that stands in its place exactly one is written, and no list names a thing twice."""
+    for container, service, page in services_of(spec, catalog):
+        for option, reference in page.references.items():
+            other, path = reference.instead_of, _service_path(container, service.role)
+            written = [one for one in (other, option) if one and service.options.get(one) is not None]
+            if other and not written:
+                hint = f"Add {other}: NAME, or {option}: [NAME, NAME], of: {', '.join(spec.models)}"
+                yield Problem(path, f"needs {other} or {option}", hint)
+            elif other and len(written) > 1:
+                yield Problem((*path, option), f"{other} and {option} are both written", "Leave one of them out.")
+        named = [(option, place, name) for option, place, name in model_options(service, page) if place is not None]
+        for number, (option, place, name) in enumerate(named):
+            if name in [earlier for _, _, earlier in named[:number]]:
+                path = _service_path(container, service.role, option, place)
+                yield Problem(path, f'"{name}" is named twice', "Leave one of them out.")
 
 
 def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
@@ -117,7 +140,8 @@ def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Each name in an alias is an engine, an upstream or another alias; aliases never run in a circle."""
     engines = engines_of(spec, catalog)
-    known = {name for engine in engines for name in (engine.model, engine.address) if name} | set(spec.upstreams)
+    known = {name for engine in engines for name in (*engine.models, engine.address)} | set(spec.upstreams)
+    several = {engine.address: engine.models for engine in engines if len(engine.models) > 1}
     for path, aliases in _alias_tables(spec, catalog):
         for alias, names in aliases.items():
             loop = alias_loop(aliases, alias)
@@ -126,6 +150,9 @@ def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             if alias in known:
                 yield Problem((*path, alias), f'"{alias}" is the name of an engine already', "Choose another alias.")
             for index, name in enumerate(names):
+                if name in several:
+                    hint = f"Write one of them: {', '.join(several[name])}"
+                    yield Problem((*path, alias, index), f"{name} serves several models", hint)
                 if name not in known and name not in aliases:
                     hint = _suggest(name, known | set(aliases))
                     message = f'no engine, upstream or alias "{name}" in this file'
@@ -189,6 +216,7 @@ RULES: tuple[Rule, ...] = (
     host_words,
     host_numbers,
     model_references,
+    either_option,
     model_sources,
     gpus,
     engine_builds,

@@ -14,7 +14,7 @@ _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 
 
 def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
-    """The names of what the role manages when it gets ``variables``; none is made of a secret.
+    """The names of what the role manages when it gets ``variables``, one a line of a template; none is of a secret.
 
     Raises ``jinja2.UndefinedError`` for a template that names what is no variable of the role, or a secret.
     """
@@ -22,7 +22,7 @@ def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
     kinds = {}
     for field in fields(Managed):
         filled = (_filled(text, public) for text in getattr(upkeep.managed, field.name))
-        kinds[field.name] = tuple(text for text in filled if text)
+        kinds[field.name] = tuple(line for text in filled for line in text.split("\n") if line)
     return Managed(**kinds)
 
 

@@ -17,6 +17,7 @@ _CONFIG = ConfigDict(
 _SCALARS: dict[str, Any] = {"str": str, "path": str, "int": int, "bool": bool, "float": float, "raw": Any}
 _REFERENCES: dict[str, Any] = {
     "model": str,
+    "models": Annotated[list[str], Field(min_length=1)],
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
     "aliases": dict[str, Annotated[list[str], Field(min_length=1)]],
 }

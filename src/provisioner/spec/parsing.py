@@ -123,7 +123,8 @@ class _Parse:
         models = self.data.get("models")
         names = ", ".join(models) if isinstance(models, dict) else ""
         hint = f"write one of the file's models: {names}" if names else "define one under models and write its name"
-        return {name: hint for name, reference in service.references.items() if reference.kind == "model"}
+        named = ("model", "models")
+        return {name: hint for name, reference in service.references.items() if reference.kind in named}
 
     def secrets(self, option: Option, value: Any, path: KeyPath) -> Any:
         """The value with every string of a secret option hidden; a ``!secret`` in any other option is refused."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.resolve import host_of, hosts_of
-from provisioner.resolve.engines import engines_of, find_engines, flatten, model_of, port_of
+from provisioner.resolve.engines import engines_of, find_engines, flatten, port_of, served_models
 from provisioner.resolve.hosts import LOCAL_HOST
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
 
@@ -61,13 +61,17 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A line from one id to another; ``alias``: where in its source it begins; ``rank``: its place there, 1 first."""
+    """A line from one id to another; ``alias``: where in its source it begins; ``rank``: its place there, 1 first.
+
+    ``model``: which of its target's models the alias means.
+    """
 
     source: str
     target: str
     line: Line
     alias: str = ""
     rank: int = 1
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ def _service(container: str, service: ServiceSpec, page: ServiceType) -> Service
         page.role,
         page.stage,
         port_of(service, page),
-        model_of(service, page),
+        ", ".join(served_models(service, page)) or None,
         service.expose == "lan",
         tuple(aliases),
     )
@@ -149,8 +153,7 @@ def _edges(spec: Spec, catalog: Catalog) -> Iterator[Edge]:
             for option in _options(page, "service"):
                 if option in service.options:
                     yield Edge(address, str(service.options[option]), "uses")
-            model = model_of(service, page)
-            if model is not None:
+            for model in served_models(service, page):
                 yield Edge(address, f"model:{model}", "serves")
 
 
@@ -162,6 +165,6 @@ def _alias_edges(spec: Spec, catalog: Catalog, address: str, service: ServiceSpe
             for place, name in enumerate(flatten(aliases, alias), 1):
                 line: Line = "first" if place == 1 else "fallback"
                 for engine in find_engines(engines, name):
-                    yield Edge(address, engine.address, line, alias, place)
+                    yield Edge(address, engine.address, line, alias, place, engine.model_for(name))
                 if name in spec.upstreams:
                     yield Edge(address, f"upstream:{name}", line, alias, place)

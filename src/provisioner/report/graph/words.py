@@ -84,5 +84,5 @@ def _target(edge: Edge, graph: Graph) -> str:
     service = graph.services.get(edge.target)
     if service is None:
         return safe_line(edge.target.partition(":")[2])
-    model = f" ({service.model})" if service.model and edge.alias else ""
+    model = f" ({edge.model})" if edge.model else ""
     return safe_line(service.id + model)

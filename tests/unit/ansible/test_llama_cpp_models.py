@@ -1,0 +1,91 @@
+"""What role ``llama_cpp`` refuses of several models, and the list that it writes, by a real run of Ansible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ansible_environment import ansible_environment
+
+ROOT = Path(__file__).resolve().parents[3]
+SMALL = {"alias": "small", "path": "/srv/models/small/small.gguf", "context": 512}
+LARGE = {"alias": "org/large-2.5_Q4", "path": "/srv/models/large/large model.gguf"}
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "a list": ({"models": [SMALL, LARGE], "context": 1024}, ""),
+    "one": ({"model": "/m.gguf", "alias": "m"}, ""),
+    "neither": ({}, "Unable to serve nothing"),
+    "both": ({"model": "/m.gguf", "alias": "m", "models": [SMALL]}, "`models` without any of the three"),
+    "no alias": ({"model": "/m.gguf"}, "`model` with `alias`"),
+    "a projector": ({"models": [SMALL], "mmproj": "/eye.gguf"}, "`models` without any of the three"),
+    "named twice": ({"models": [SMALL, {**LARGE, "alias": "small"}]}, "names one twice"),
+    "a bracket": ({"models": [{**SMALL, "alias": "a]"}]}, "an alias holds more than letters"),
+    "all models": ({"models": [{**SMALL, "alias": "*"}]}, "an alias holds more than letters"),
+    "a line": ({"models": [{**SMALL, "path": "/a\nctx-size = 9"}]}, "a control character"),
+    "a comment": ({"models": [{**SMALL, "path": "/a #b.gguf"}]}, "a hash"),
+    "a relative path": ({"models": [{**SMALL, "path": "a.gguf"}]}, "is not absolute"),
+    "fewer than none": ({"models": [SMALL], "models_max": -1}, "`models_max` is below 0"),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the role says to each case, nothing where it takes it; under "ini" the list of the first."""
+    folder = tmp_path_factory.mktemp("play")
+    here = {"hosts": "localhost", "connection": "local", "vars": {"ansible_python_interpreter": sys.executable}}
+    play = {**here, "gather_facts": False, "tasks": list(_tasks())}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+    done = subprocess.run(
+        ["ansible-playbook", "play.yml", "-i", "localhost,", "-e", f"folder={folder}"],
+        cwd=folder,
+        env={**os.environ, **ansible_environment(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    said: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    return said | {"ini": (folder / "models.ini").read_text(encoding="utf-8")}
+
+
+def _tasks() -> Any:
+    yield {"set_fact": {"told": {}}}
+    for name, (options, _) in CASES.items():
+        include = {"name": "llama_cpp", "tasks_from": "preflight_models"}
+        variables = {f"llama_cpp_{key}": value for key, value in options.items()}
+        said = {"told": "{{ told | combine({case: ansible_failed_result.msg}) }}"}
+        yield {
+            "block": [{"include_role": include, "vars": variables}],
+            "rescue": [{"set_fact": said, "vars": {"case": name}}],
+        }
+        if name == "a list":
+            template = {"src": f"{ROOT}/roles/llama_cpp/templates/models.ini.j2", "dest": "{{ folder }}/models.ini"}
+            yield {"template": {**template, "mode": "0600"}, "vars": variables}
+    yield {"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_role_takes_one_model_or_a_list_that_can_be_written(told: dict[str, str], name: str) -> None:
+    _, words = CASES[name]
+    assert words in told.get(name, "")
+    assert (name in told) == bool(words)
+
+
+def test_each_model_gets_a_section_with_its_own_context(told: dict[str, str]) -> None:
+    lines = [line for line in told["ini"].splitlines() if line and not line.startswith(";")]
+    assert lines == [
+        "version = 1",
+        "[small]",
+        "model = /srv/models/small/small.gguf",
+        "ctx-size = 512",
+        "[org/large-2.5_Q4]",
+        "model = /srv/models/large/large model.gguf",
+        "ctx-size = 1024",
+    ]
