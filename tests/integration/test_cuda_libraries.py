@@ -54,8 +54,7 @@ CUBLAS = {"libraries": ["cublas"]}
 def box(request: pytest.FixtureRequest, incus_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A container of this release with the role run in it for a toolkit with cuBLAS."""
     assert incus_lab
-    cached(CUBLAS_13_0)
-    with running(request.param) as (provider, name):
+    with running(request.param, cached(CUBLAS_13_0)) as (provider, name):
         one = Box(provider, name, tmp_path_factory.mktemp("play"))
         one.assert_works(**CUBLAS)
         yield one

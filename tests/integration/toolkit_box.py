@@ -116,8 +116,8 @@ class Box:
 
 
 @contextmanager
-def running(image: str) -> Iterator[tuple[IncusProvider, str]]:
-    """A running container of the image; pip finds the wheels there that are in the cache."""
+def running(image: str, *large: Path) -> Iterator[tuple[IncusProvider, str]]:
+    """A running container of the image; pip finds the wheels there that are in the cache, and of cuBLAS' ``large``."""
     provider = IncusProvider("box")
     one = Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)
     provider.create(one)
@@ -125,7 +125,8 @@ def running(image: str) -> Iterator[tuple[IncusProvider, str]]:
         provider.start(one)
         provider.wait_until_ready(one)
         assert provider.execute(one.name, ["bash", "-c", LOOK_IN_WHEELS]).returncode == 0
-        for wheel in sorted((paths.cache() / "cuda-wheels").glob("*-13.*/*.whl")):
+        small = [one for one in (paths.cache() / "cuda-wheels").glob("*-13.*/*.whl") if "cublas" not in one.name]
+        for wheel in (*sorted(small), *large):
             provider.push(one.name, wheel, f"/srv/wheels/{wheel.name}")
         yield provider, one.name
     finally:
