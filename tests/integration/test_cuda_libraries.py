@@ -38,7 +38,7 @@ int backend(bool with_gpu) {
 }
 END
 echo 'int backend(bool); int main() { return backend(false); }' > program.cpp
-set -a; . HOME/provision.env; set +a
+set -a; . "$ENVIRONMENT"; set +a
 cmake -G Ninja -B build -DCMAKE_CUDA_ARCHITECTURES=90 .
 ninja -C build
 readelf -d build/libbackend.so | grep NEEDED
@@ -62,7 +62,7 @@ def box(request: pytest.FixtureRequest, incus_lab: Lab, tmp_path_factory: pytest
 
 def built(box: Box) -> str:
     """What configuring, building and running the project printed."""
-    return box.run(BUILD.replace("HOME", box.home))
+    return box.run(f"ENVIRONMENT={box.home}/provision.env\n{BUILD}")
 
 
 def test_cmake_finds_all_three_and_a_program_gets_the_stub_s_answer(box: Box) -> None:
