@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PROVISION_TEST_STARTED := $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test test-all bench lint generate lock clean
+.PHONY: help install up test test-all bench cuda-build lint generate lock clean
 
 help: ## these lines
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +42,9 @@ test-all: install ## everything, on every distribution, slow legs included, what
 
 bench: install ## figures, side by side with what others need
 	$(BIN)/python -m benchmarks
+
+cuda-build: install ## how long llama.cpp for CUDA takes to build (half an hour or more); ARGUMENTS="--by-hand" compares with CMake alone
+	$(BIN)/python -m benchmarks.cuda_build $(ARGUMENTS)
 
 lint: install ## ruff, mypy, ansible-lint, yamllint, import contract, shellcheck, generated files
 	$(BIN)/pytest tests/lint

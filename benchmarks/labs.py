@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -98,8 +98,13 @@ class BenchLab:
         return {name: next(one["address"] for one in each if one["family"] == "inet") for name, each in found.items()}
 
     def _cpu_s(self) -> float:
-        used: int = sum(_state(name)["cpu"]["usage"] for name in self.containers)
-        return used / NANOSECONDS
+        return cpu_s_of(self.containers)
+
+
+def cpu_s_of(names: Iterable[str]) -> float:
+    """The CPU seconds that the running containers have used so far."""
+    used: int = sum(_state(name)["cpu"]["usage"] for name in names)
+    return used / NANOSECONDS
 
 
 def _state(name: str) -> dict[str, Any]:

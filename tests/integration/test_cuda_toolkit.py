@@ -6,30 +6,24 @@ and kept in the cache.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from provisioner import paths
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
-from tests.ansible_environment import ansible_environment
+from tests.integration.toolkit_box import MAKE_REPOSITORY, TIMEOUT_S, UNCHANGED, Box, running
 from tests.lab.incus import Lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
 ALIAS = "provision-test/sid"
-TIMEOUT_S = 1800
 UPGRADE = """
 set -e
 mirror=$(cat /etc/apt/sources.list.d/* | grep -oE 'https?://[^ ]+' | grep -v security | head -n 1)
@@ -44,90 +38,7 @@ apt-get -qq update
 apt-get -qq -y --no-install-recommends install libc6 libc6-dev g++ python3 python3-pip ca-certificates
 apt-get clean
 """
-MAKE_REPOSITORY = r"""
-set -e
-here=/srv/repository/debian13/x86_64 sources=etc/apt/sources.list.d/cuda.list
-rm -rf /srv/repository && mkdir -p $here && cd $here
-deb() {
-  mkdir -p "$1/DEBIAN"
-  about='Version: 1\nArchitecture: all\nMaintainer: a <a@localhost>\nDescription: test\n'
-  printf "Package: %s\n$about" "$1" > "$1/DEBIAN/control"
-  dpkg-deb --root-owner-group -Znone --build "$1" "$1.deb"
-  rm -r "$1"
-  { dpkg-deb --field "$1.deb"; echo "Filename: ./$1.deb"; stat -c 'Size: %s' "$1.deb"; } >> Packages
-  printf 'SHA256: %s\n\n' "$(sha256sum "$1.deb" | cut -d' ' -f1)" >> Packages
-}
-mkdir -p cuda-nvcc-13-0/usr/local
-mv /srv/cuda cuda-nvcc-13-0/usr/local/cuda-13.0
-deb cuda-nvcc-13-0
-deb cuda-cudart-dev-13-0
-mkdir -p cuda-keyring/${sources%/*}
-echo "deb [trusted=yes] file:$here ./" > cuda-keyring/$sources
-deb cuda-keyring
-mv cuda-keyring.deb cuda-keyring_1.1-1_all.deb
-"""
-"""What NVIDIA's repository has, as far as the role asks, around the toolkit in /srv/cuda; nobody signs it."""
-HEADERS = ("math_functions.h", "math_functions.hpp")
 CONFLICT = r"mathcalls.h\(\d+\): error: exception specification is incompatible .* \\*\"rsqrt\\*\""
-UNCHANGED = r"changed=0 .*failed=0"
-
-
-@dataclass
-class Sid:
-    """A running container of Debian sid, and the role run in it."""
-
-    provider: IncusProvider
-    name: str
-    folder: Path
-    version: str = "13.0"
-
-    @property
-    def home(self) -> str:
-        """Where the toolkit is."""
-        return f"/opt/cuda-{self.version}"
-
-    def role(self, **options: str) -> str:
-        """What the run says; its last line is its exit code."""
-        given = {"version": self.version} | options
-        variables = {f"cuda_toolkit_{name}": value for name, value in given.items()}
-        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
-        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
-        play = {"hosts": "all", "gather_facts": False, "roles": ["base", "cuda_toolkit"]}
-        playbook.write_text(yaml.safe_dump([play]))
-        program = Path(sys.executable).parent / "ansible-playbook"
-        done = subprocess.run(
-            [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables)],
-            env=os.environ | ansible_environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
-
-    def run(self, script: str) -> str:
-        """What the shell prints in the container."""
-        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.decode()
-
-    def headers(self) -> str:
-        """The digests of the two math headers."""
-        return self.run(f"cd {self.home}/include/crt && sha256sum {' '.join(HEADERS)}")
-
-    def environment(self) -> str:
-        """What the role wrote for builds."""
-        return self.run(f"cat {self.home}/provision.env")
-
-    def assert_works(self, **options: str) -> None:
-        """The role passes, a second run changes nothing, and a build with its environment compiles."""
-        said = self.role(**options)
-        assert "failed=0" in said, said
-        assert said.endswith("rc=0"), said
-        assert re.search(UNCHANGED, again := self.role(**options)), again
-        build = f"set -a; . {self.home}/provision.env; echo '#include <cmath>' > /tmp/one.cu; "
-        self.run(f"{build} $CUDACXX -c /tmp/one.cu -o /tmp/one.o")
 
 
 def incus(lab: Lab, *arguments: str | Path) -> None:
@@ -165,31 +76,19 @@ def image(incus_lab: Lab) -> str:
 @pytest.fixture(scope="module")
 def container(image: str) -> Iterator[tuple[IncusProvider, str]]:
     """A running container of it, with the wheels that were downloaded before."""
-    provider = IncusProvider("box")
-    one = Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)
-    provider.create(one)
-    try:
-        provider.start(one)
-        provider.wait_until_ready(one)
-        pip = "mkdir -p /srv/wheels && printf '[global]\\nfind-links = /srv/wheels\\n' > /etc/pip.conf"
-        assert provider.execute(one.name, ["bash", "-c", pip]).returncode == 0
-        for wheel in sorted((paths.cache() / "cuda-wheels").glob("*-13.*/*.whl")):
-            provider.push(one.name, wheel, f"/srv/wheels/{wheel.name}")
-        yield provider, one.name
-    finally:
-        provider.delete(one)
+    with running(image) as one:
+        yield one
 
 
 @pytest.fixture
-def sid(container: tuple[IncusProvider, str], tmp_path: Path) -> Sid:
+def sid(container: tuple[IncusProvider, str], tmp_path: Path) -> Box:
     """The container, without any toolkit."""
-    provider, name = container
-    one = Sid(provider, name, tmp_path)
+    one = Box(*container, tmp_path)
     one.run("rm -rf /opt/cuda-*")
     return one
 
 
-def test_what_conflicts_is_mended_either_way_and_put_back_byte_for_byte(sid: Sid) -> None:
+def test_what_conflicts_is_mended_either_way_and_put_back_byte_for_byte(sid: Box) -> None:
     refused = sid.role(header_fix="none")
     assert re.search(CONFLICT, refused), refused
     assert "Set `header_fix` to auto" in refused
@@ -213,7 +112,7 @@ def test_what_conflicts_is_mended_either_way_and_put_back_byte_for_byte(sid: Sid
 @pytest.mark.parametrize(
     ("version", "compiler", "overlay"), [("13.1", "g++-15", True), ("13.2", "g++-15", False), ("13.5", "", False)]
 )
-def test_each_version_gets_what_it_needs_and_no_more(sid: Sid, version: str, compiler: str, *, overlay: bool) -> None:
+def test_each_version_gets_what_it_needs_and_no_more(sid: Box, version: str, compiler: str, *, overlay: bool) -> None:
     sid.version = version
     sid.assert_works()
     environment = sid.environment()
@@ -221,7 +120,7 @@ def test_each_version_gets_what_it_needs_and_no_more(sid: Sid, version: str, com
     assert (f"NVCC_CCBIN={compiler}\n" in environment) if compiler else ("NVCC_CCBIN" not in environment)
 
 
-def test_a_compiler_that_the_toolkit_does_not_take_is_told_apart(sid: Sid) -> None:
+def test_a_compiler_that_the_toolkit_does_not_take_is_told_apart(sid: Box) -> None:
     refused = sid.role(compiler="g++-16")
     assert "Its headers take no GCC later than 15" in refused
     assert "-allow-unsupported-compiler" in refused
@@ -229,7 +128,7 @@ def test_a_compiler_that_the_toolkit_does_not_take_is_told_apart(sid: Sid) -> No
 
 
 @pytest.fixture
-def directory(sid: Sid) -> Iterator[str]:
+def directory(sid: Box) -> Iterator[str]:
     """The toolkit of the wheels, in a directory that is somebody else's."""
     sid.assert_works()
     sid.run(f"rm -rf /srv/cuda && mv {sid.home} /srv/cuda && rm /srv/cuda/provision.env")
@@ -237,7 +136,7 @@ def directory(sid: Sid) -> Iterator[str]:
     sid.run("if mountpoint -q /srv/cuda; then umount /srv/cuda; fi; rm -rf /srv/cuda")
 
 
-def test_a_read_only_toolkit_takes_no_edit_and_needs_none(sid: Sid, directory: str) -> None:
+def test_a_read_only_toolkit_takes_no_edit_and_needs_none(sid: Box, directory: str) -> None:
     sid.run(f"mount --bind {directory} {directory} && mount -o remount,ro,bind {directory}")
     refused = sid.role(source="directory", directory=directory, header_fix="patch")
     assert "Unable to write the headers in" in refused
@@ -248,7 +147,7 @@ def test_a_read_only_toolkit_takes_no_edit_and_needs_none(sid: Sid, directory: s
     sid.run(f"test -x {directory}/bin/nvcc && ! test -e {sid.home}")
 
 
-def test_an_apt_repository_is_used_and_left_again(sid: Sid, directory: str) -> None:
+def test_an_apt_repository_is_used_and_left_again(sid: Box, directory: str) -> None:
     assert directory == "/srv/cuda"
     sid.run(MAKE_REPOSITORY)
     given = {"source": "repository", "repository": "file:///srv/repository"}

@@ -17,6 +17,7 @@ SCENARIO = Path(__file__).resolve().parents[1]
 HOME = "/opt/cuda-13.0"
 ENVIRONMENT = f"{HOME}/provision.env"
 OVERLAY = f"{HOME}/glibc-overlay"
+STUBS = f"{HOME}/lib64/stubs"
 COPY = "/srv/cuda"
 NEWER = "/srv/newer"
 SOURCE = "__global__ void device(double *r, double x) { *r = rsqrt(x) + sinpi(x); } int main() { return 0; }"
@@ -32,6 +33,10 @@ NEWER_MATHCALLS = """\
 #if __GLIBC_USE (IEC_60559_FUNCS_EXT_C23)
 __MATHCALL (rsqrt,, (_Mdouble_ __x));
 #endif
+"""
+CALLS_DRIVER = """\
+#include <cuda.h>
+int main() { return cuInit(0) == CUDA_ERROR_STUB_LIBRARY ? cuMemCreate(nullptr, 0, nullptr, 0) : 1; }
 """
 CONFLICT = "exception specification is incompatible"
 UNCHANGED = r"changed=0 .*failed=0"
@@ -87,11 +92,31 @@ def newer(host: Host, copy: str) -> str:
 
 def test_a_build_with_its_environment_compiles_and_links(host: Host) -> None:
     lines = host.file(ENVIRONMENT).content_string.splitlines()
-    assert [line for line in lines if not line.startswith("#")] == [f"CUDA_HOME={HOME}", f"CUDACXX={HOME}/bin/nvcc"]
+    assert [line for line in lines if not line.startswith("#")] == [
+        f"CUDA_HOME={HOME}",
+        f"CUDACXX={HOME}/bin/nvcc",
+        f"LDFLAGS=-Wl,-rpath-link,{HOME}/lib64:{STUBS}",
+    ]
     host.check_output("printf %%s %s > /tmp/one.cu", SOURCE)
     host.check_output(f"set -a; . {ENVIRONMENT}; $CUDACXX /tmp/one.cu -o /tmp/one && /tmp/one")
     host.check_output(f"{HOME}/bin/nvcc -cudart shared /tmp/one.cu -o /tmp/one")
     assert "libcudart.so.13" in host.check_output("ldd /tmp/one")
+
+
+def test_what_calls_the_driver_links_without_one_and_gets_34(host: Host) -> None:
+    host.check_output("printf %%s %s > /tmp/calls.cu", CALLS_DRIVER)
+    host.check_output(f"{HOME}/bin/nvcc /tmp/calls.cu -o /tmp/calls -L{STUBS} -lcuda")
+    assert "libcuda.so.1 => not found" in host.check_output("ldd /tmp/calls")
+    assert host.run(f"LD_LIBRARY_PATH={STUBS} /tmp/calls").rc == 34
+
+
+def test_a_stub_that_is_missing_is_found_and_made_anew(host: Host) -> None:
+    before = host.file(f"{STUBS}/libcuda.so").sha256sum
+    host.check_output(f"rm {STUBS}/libcuda.so")
+    assert_refused(run_playbook("part.yml", part="verify"), "cannot find -lcuda")
+    assert_passed(run_playbook("part.yml"), r"changed=1 .*failed=0")
+    assert host.file(f"{STUBS}/libcuda.so").sha256sum == before
+    assert host.file(f"{STUBS}/libcuda.so.1").linked_to == f"{HOME}/lib/stubs/libcuda.so"
 
 
 def test_check_mode_and_verify_pass_and_change_nothing() -> None:
@@ -143,6 +168,8 @@ def test_a_hand_edit_is_named(host: Host, copy: str) -> None:
         ({"version": "12.9"}, "wheels are known for 13.0, 13.1"),
         ({"source": "directory", "directory": "/srv/wheels"}, "Unable to find a CUDA toolkit in /srv/wheels"),
         ({"source": "directory", "directory": HOME, "version": "13.1"}, "as CUDA 13.1: it is 13.0"),
+        ({"source": "directory", "directory": HOME, "libraries": ["cublas"]}, "has not all of `libraries`"),
+        ({"libraries": ["cufft"]}, "value of cuda_toolkit_libraries must be one"),
         ({"compiler": "g++-99"}, r"there is no compiler g\+\+-99"),
         (
             {"source": "repository", "repository": "http://127.0.0.1:9/repos"},
@@ -150,7 +177,7 @@ def test_a_hand_edit_is_named(host: Host, copy: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, str], words: str) -> None:
+def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     assert_refused(run_playbook("part.yml", **options), words)
 
 

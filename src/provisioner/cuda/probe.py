@@ -7,15 +7,16 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from provisioner.errors import PreflightError
 
-Problem = Literal["", "compiler", "conflict", "edited", "other"]
-"""Nothing; GCC is too new; glibc's declarations differ; somebody edited the headers; anything else."""
+Problem = Literal["", "compiler", "conflict", "edited", "library", "other"]
+"""Nothing; GCC is too new; glibc's declarations differ; somebody edited the headers; a library that was asked for is
+not there; anything else."""
 
 _CALLS = "rsqrt(x) + sinpi(x) + cospi(x) + rsqrtf(y) + sinpif(y) + cospif(y)"
 MATHS = f"""\
@@ -25,7 +26,13 @@ double host(double x, float y) {{ return {_CALLS}; }}
 int main() {{ return host(4, 4) > 9; }}
 """
 SOURCES = {"empty": "", "maths": MATHS}
-"""The empty one fails as well where headers conflict; the other one is linked, which proves the libraries, too."""
+"""The empty one fails as well where headers conflict; the other one is linked, which proves the runtime, too."""
+LIBRARIES = {
+    "cublas": "#include <cublas_v2.h>\nint main() { cublasHandle_t one; return cublasCreate(&one); }\n",
+    "driver": "#include <cuda.h>\nint main() { return cuInit(0) + cuMemCreate(nullptr, 0, nullptr, 0); }\n",
+}
+"""What more can be asked for, each with a program that needs it; none is run."""
+_LINKED = {"cublas": ("-lcublas",), "driver": ("-L{root}/lib64/stubs", "-lcuda")}
 DEFAULT_COMPILER = "g++"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TIMEOUT_S = 600
@@ -34,6 +41,7 @@ _SIGNS: tuple[tuple[Problem, re.Pattern[str]], ...] = (
     ("compiler", re.compile(r"#error -- unsupported GNU version")),
     ("conflict", re.compile(r"error: exception specification is incompatible with that of previous function \"\w+\"")),
     ("edited", re.compile(r"math_functions\.hp{0,2}:\d+:\d+: error: declaration of .* different exception specifier")),
+    ("library", re.compile(r"cannot find -l(?:cublas|cuda)\b|fatal error: (?:cublas_v2|cuda)\.h: No such file")),
 )
 _LIMIT = re.compile(r"gcc versions later than (\d+) are not supported")
 _VERSIONED = re.compile(r"g\+\+-(\d+)")
@@ -64,8 +72,11 @@ def supported_compilers(packages: Iterable[str], limit: int) -> tuple[str, ...]:
     return tuple(f"g++-{version}" for version in sorted(versions, reverse=True) if version <= limit)
 
 
-def probe(root: Path, environment: Mapping[str, str]) -> Probe:
-    """Compile both sources with the toolkit's nvcc; ``PreflightError`` when it or the compiler is not there."""
+def probe(root: Path, environment: Mapping[str, str], libraries: Sequence[str] = ()) -> Probe:
+    """Compile both sources with the toolkit's nvcc, and one for each of ``libraries``, which are keys of ``LIBRARIES``.
+
+    ``PreflightError`` when nvcc or the compiler is not there.
+    """
     nvcc = root / "bin/nvcc"
     if not os.access(nvcc, os.X_OK):
         raise PreflightError(
@@ -80,7 +91,7 @@ def probe(root: Path, environment: Mapping[str, str]) -> Probe:
             resolution="Install it (on Debian: apt-get install g++), or name another one.",
         )
     with tempfile.TemporaryDirectory(prefix="provision-cuda-") as folder:
-        for name in SOURCES:
+        for name in (*SOURCES, *libraries):
             said = _compile(nvcc, name, Path(folder), given)
             if said:
                 return Probe(problem_of(said), said)
@@ -96,10 +107,12 @@ def environment_of(text: str) -> dict[str, str]:
 def _compile(nvcc: Path, name: str, folder: Path, environment: Mapping[str, str]) -> str:
     """What is said when it fails; empty when it compiles."""
     source = folder / f"{name}.cu"
-    source.write_text(SOURCES[name], encoding="ascii")
-    flags = ["-c"] if not SOURCES[name] else []
+    text = {**SOURCES, **LIBRARIES}[name]
+    source.write_text(text, encoding="ascii")
+    before = () if text else ("-c",)
+    after = (one.format(root=nvcc.parent.parent) for one in _LINKED.get(name, ()))
     done = subprocess.run(
-        [nvcc, *flags, source, "-o", folder / f"{name}.out"],
+        [nvcc, *before, source, "-o", folder / f"{name}.out", *after],
         env={**environment, "TMPDIR": str(folder)},
         cwd=folder,
         stdin=subprocess.DEVNULL,

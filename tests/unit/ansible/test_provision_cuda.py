@@ -16,7 +16,7 @@ from tests.unit.cuda.synthetic import made, texts, write_toolkit
 from tests.unit.cuda.test_headers import blog_edit
 
 CARRIED = paths.roles() / "cuda_toolkit/module_utils/provisioner"
-MODULES = [paths.plugins() / "modules" / f"provision_cuda_{name}.py" for name in ("headers", "probe")]
+MODULES = [paths.plugins() / "modules" / f"provision_cuda_{name}.py" for name in ("driver", "headers", "probe")]
 
 
 def imported(file: Path, package: str) -> set[str]:

@@ -72,3 +72,21 @@ def test_no_toolkit_and_no_compiler_are_refused(tmp_path: Path) -> None:
         probe(tmp_path, {})
     with pytest.raises(PreflightError, match="there is no compiler g\\+\\+-99"):
         probe(toolkit(tmp_path, "true"), {"NVCC_CCBIN": "g++-99"})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/usr/bin/ld: cannot find -lcublas: No such file or directory",
+        "/usr/bin/ld: cannot find -lcuda",
+        "cublas.cu:1:10: fatal error: cublas_v2.h: No such file or directory",
+    ],
+)
+def test_a_library_that_was_asked_for_is_missed_and_no_other(tmp_path: Path, said: str) -> None:
+    root = toolkit(tmp_path, f'echo "$*" >> {tmp_path}/log; case "$*" in *cublas.cu*) echo "{said}" >&2; exit 1; esac')
+    assert probe(root, {"NVCC_CCBIN": "sh"}).problem == ""
+    seen = probe(root, {"NVCC_CCBIN": "sh"}, ["driver", "cublas"])
+    assert (seen.problem, seen.said) == ("library", said)
+    *_, driver, cublas = (tmp_path / "log").read_text().splitlines()
+    assert driver.endswith(f"driver.out -L{root}/lib64/stubs -lcuda")
+    assert cublas.endswith("cublas.out -lcublas")

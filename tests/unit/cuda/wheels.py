@@ -75,11 +75,14 @@ COMPILER_13_0 = (
 )
 """A whole toolkit that compiles."""
 
+CUBLAS_13_0 = Wheel("nvidia-cublas", "13.1.1.3", "37936a16db8fe4ac1f065c2139360608a543a09275cb1a1af612e08cfa065436")
+"""The library that belongs to it; 423 MB, so nothing but slow tests asks for it."""
+
 
 def unpack(wheels: Sequence[Wheel], folder: Path, part: str = "") -> Path:
     """The wheels' files (or those in ``part``), merged into a toolkit; skips the test when a wheel cannot be had."""
     for wheel in wheels:
-        with zipfile.ZipFile(_file(wheel)) as archive:
+        with zipfile.ZipFile(cached(wheel)) as archive:
             for member in archive.infolist():
                 vendor, _, rest = member.filename.partition("/")
                 name = rest.partition("/")[2]  # nvidia/<part of the toolkit>/<name>
@@ -93,8 +96,8 @@ def unpack(wheels: Sequence[Wheel], folder: Path, part: str = "") -> Path:
     return folder
 
 
-def _file(wheel: Wheel) -> Path:
-    """The wheel in the cache, downloaded when it is not there."""
+def cached(wheel: Wheel) -> Path:
+    """The wheel in the cache, downloaded when it is not there; skips the test when it cannot be had."""
     folder = paths.cache() / "cuda-wheels" / f"{wheel.name}-{wheel.version}"
     found = [one for one in folder.glob("*.whl") if hashlib.sha256(one.read_bytes()).hexdigest() == wheel.sha256]
     if not found:

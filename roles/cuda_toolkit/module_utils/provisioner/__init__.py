@@ -9,4 +9,13 @@ sys.modules["provisioner"] = sys.modules[__name__]  # the name by which they kno
 
 if TYPE_CHECKING:  # never imported: Ansible reads these lines to know what to send
     from ansible.module_utils.provisioner import errors  # noqa: F401
-    from ansible.module_utils.provisioner.cuda import glibc, headers, look, overlay, places, probe, toolkit  # noqa: F401
+    from ansible.module_utils.provisioner.cuda import (  # noqa: F401
+        driver,
+        glibc,
+        headers,
+        look,
+        overlay,
+        places,
+        probe,
+        toolkit,
+    )

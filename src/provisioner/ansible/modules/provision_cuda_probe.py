@@ -13,7 +13,7 @@ try:  # noqa: SIM105  # only this form may stand before imports
 except ImportError:  # here is the whole package
     pass
 
-from provisioner.cuda.probe import environment_of, probe, supported_compilers
+from provisioner.cuda.probe import LIBRARIES, environment_of, probe, supported_compilers
 from provisioner.cuda.toolkit import read_toolkit
 from provisioner.errors import PreflightError, ProvisionError
 
@@ -21,12 +21,18 @@ DOCUMENTATION = r"""
 module: provision_cuda_probe
 short_description: Compile two small files with a CUDA toolkit
 description:
-  - Compiles an empty file and one with mathematics, and links the latter. Changes nothing, in check mode neither.
+  - Compiles an empty file and one with mathematics, and links the latter; runs neither. In check mode it does the same.
   - Fails when there is no toolkit or no compiler; that something does not compile is an answer.
 options:
   toolkit: {type: path, required: true, description: [The toolkit's root.]}
   environment: {type: dict, default: {}, description: ["Variables for nvcc, such as NVCC_PREPEND_FLAGS."]}
   environment_file: {type: path, description: [A file of such variables; its CUDA_HOME has to be I(toolkit).]}
+  libraries:
+    type: list
+    elements: str
+    choices: [cublas, driver]
+    default: []
+    description: ["Libraries of which a program each is linked, too: cuBLAS, and the stub of the driver's."]
 author: [provisioner]
 """
 EXAMPLES = r"""
@@ -36,7 +42,7 @@ EXAMPLES = r"""
     environment_file: /opt/cuda-13.0/provision.env
 """
 RETURN = r"""
-problem: {type: str, returned: always, description: "Empty, compiler, conflict, edited or other."}
+problem: {type: str, returned: always, description: "Empty, compiler, conflict, edited, library or other."}
 said: {type: str, returned: always, description: What the compilers said.}
 version: {type: str, returned: always, description: The toolkit's version.}
 gcc_limit: {type: int, returned: always, description: The newest GCC that the toolkit takes.}
@@ -54,6 +60,7 @@ def main() -> None:
             "toolkit": {"type": "path", "required": True},
             "environment": {"type": "dict", "default": {}},
             "environment_file": {"type": "path"},
+            "libraries": {"type": "list", "elements": "str", "choices": [*LIBRARIES], "default": []},
         },
         supports_check_mode=True,
     )
@@ -62,15 +69,15 @@ def main() -> None:
         environment = dict(wanted["environment"])
         if wanted["environment_file"]:
             environment |= read_environment(Path(wanted["environment_file"]), wanted["toolkit"])
-        module.exit_json(changed=False, **look(Path(wanted["toolkit"]), environment))
+        module.exit_json(changed=False, **look(Path(wanted["toolkit"]), environment, wanted["libraries"]))
     except ProvisionError as error:
         module.fail_json(msg=str(error))
 
 
-def look(root: Path, environment: dict[str, str]) -> dict[str, Any]:
+def look(root: Path, environment: dict[str, str], libraries: list[str]) -> dict[str, Any]:
     """What the module returns."""
     toolkit = read_toolkit(root)
-    seen = probe(root, environment)
+    seen = probe(root, environment, libraries)
     limit = seen.gcc_limit or toolkit.gcc_limit
     is_too_new = seen.problem == "compiler" and limit is not None
     return {

@@ -1,0 +1,1 @@
+../../../../../src/provisioner/cuda/driver.py

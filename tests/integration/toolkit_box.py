@@ -1,0 +1,133 @@
+"""A container in which role `cuda_toolkit` is run, with the wheels that tests have downloaded before."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from provisioner import paths
+from provisioner.providers.incus import IncusProvider
+from provisioner.state import Instance
+from tests.ansible_environment import ansible_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 1800
+HEADERS = ("math_functions.h", "math_functions.hpp")
+UNCHANGED = r"changed=0 .*failed=0"
+LOOK_IN_WHEELS = "mkdir -p /srv/wheels && printf '[global]\\nfind-links = /srv/wheels\\n' > /etc/pip.conf"
+MAKE_REPOSITORY = r"""
+set -e
+here=/srv/repository/debian13/x86_64 sources=etc/apt/sources.list.d/cuda.list
+rm -rf /srv/repository && mkdir -p $here && cd $here
+deb() {
+  mkdir -p "$1/DEBIAN"
+  about='Version: 1\nArchitecture: all\nMaintainer: a <a@localhost>\nDescription: test\n'
+  printf "Package: %s\n$about" "$1" > "$1/DEBIAN/control"
+  dpkg-deb --root-owner-group -Znone --build "$1" "$1.deb"
+  rm -r "$1"
+  { dpkg-deb --field "$1.deb"; echo "Filename: ./$1.deb"; stat -c 'Size: %s' "$1.deb"; } >> Packages
+  printf 'SHA256: %s\n\n' "$(sha256sum "$1.deb" | cut -d' ' -f1)" >> Packages
+}
+mkdir -p cuda-nvcc-13-0/usr/local
+mv /srv/cuda cuda-nvcc-13-0/usr/local/cuda-13.0
+if test -e cuda-nvcc-13-0/usr/local/cuda-13.0/include/cublas_v2.h; then
+  for part in include lib; do
+    mkdir -p libcublas-dev-13-0/usr/local/cuda-13.0/$part
+    mv cuda-nvcc-13-0/usr/local/cuda-13.0/$part/*cublas* libcublas-dev-13-0/usr/local/cuda-13.0/$part
+  done
+  deb libcublas-dev-13-0
+fi
+deb cuda-nvcc-13-0
+deb cuda-cudart-dev-13-0
+mkdir -p cuda-keyring/${sources%/*}
+echo "deb [trusted=yes] file:$here ./" > cuda-keyring/$sources
+deb cuda-keyring
+mv cuda-keyring.deb cuda-keyring_1.1-1_all.deb
+"""
+"""What NVIDIA's repository has, as far as the role asks, around the toolkit in /srv/cuda; nobody signs it."""
+
+
+@dataclass
+class Box:
+    """A running container, and the role run in it."""
+
+    provider: IncusProvider
+    name: str
+    folder: Path
+    version: str = "13.0"
+
+    @property
+    def home(self) -> str:
+        """Where the toolkit is."""
+        return f"/opt/cuda-{self.version}"
+
+    def role(self, **options: object) -> str:
+        """What the run says; its last line is its exit code."""
+        given: dict[str, object] = {"version": self.version} | options
+        variables = {f"cuda_toolkit_{name}": value for name, value in given.items()}
+        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
+        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
+        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
+        play = {"hosts": "all", "gather_facts": False, "roles": ["base", "cuda_toolkit"]}
+        playbook.write_text(yaml.safe_dump([play]))
+        program = Path(sys.executable).parent / "ansible-playbook"
+        done = subprocess.run(
+            [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables)],
+            env=os.environ | ansible_environment(ROOT),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
+
+    def run(self, script: str) -> str:
+        """What the shell prints in the container."""
+        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.decode()
+
+    def headers(self) -> str:
+        """The digests of the two math headers."""
+        return self.run(f"cd {self.home}/include/crt && sha256sum {' '.join(HEADERS)}")
+
+    def environment(self) -> str:
+        """What the role wrote for builds."""
+        return self.run(f"cat {self.home}/provision.env")
+
+    def assert_works(self, **options: object) -> None:
+        """The role passes, a second run changes nothing, and a build with its environment compiles."""
+        said = self.role(**options)
+        assert "failed=0" in said, said
+        assert said.endswith("rc=0"), said
+        assert re.search(UNCHANGED, again := self.role(**options)), again
+        build = f"set -a; . {self.home}/provision.env; echo '#include <cmath>' > /tmp/one.cu; "
+        self.run(f"{build} $CUDACXX -c /tmp/one.cu -o /tmp/one.o")
+
+
+@contextmanager
+def running(image: str, *large: Path) -> Iterator[tuple[IncusProvider, str]]:
+    """A running container of the image; pip finds the wheels there that are in the cache, and of cuBLAS' ``large``."""
+    provider = IncusProvider("box")
+    one = Instance(f"t{secrets.token_hex(4)}-cuda", "box", "cuda", image)
+    provider.create(one)
+    try:
+        provider.start(one)
+        provider.wait_until_ready(one)
+        assert provider.execute(one.name, ["bash", "-c", LOOK_IN_WHEELS]).returncode == 0
+        small = [one for one in (paths.cache() / "cuda-wheels").glob("*-13.*/*.whl") if "cublas" not in one.name]
+        for wheel in (*sorted(small), *large):
+            provider.push(one.name, wheel, f"/srv/wheels/{wheel.name}")
+        yield provider, one.name
+    finally:
+        provider.delete(one)
