@@ -18,7 +18,8 @@ import pytest
 from provisioner import paths
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
-from tests.integration.toolkit_box import MAKE_REPOSITORY, TIMEOUT_S, UNCHANGED, Box, running
+from tests.integration.role_box import TIMEOUT_S
+from tests.integration.toolkit_box import MAKE_REPOSITORY, UNCHANGED, Box, running
 from tests.lab.incus import Lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]

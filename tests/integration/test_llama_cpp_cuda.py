@@ -6,26 +6,20 @@ runtime, cuBLAS and the driver's stub are the real ones.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pytest
-import yaml
 
-from provisioner.providers.incus import IncusProvider
-from tests.ansible_environment import ansible_environment
-from tests.integration.toolkit_box import ROOT, TIMEOUT_S, running
+from tests.integration.role_box import RoleBox
+from tests.integration.toolkit_box import running
 from tests.unit.cuda.wheels import CUBLAS_13_0, cached
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 HOME = "/opt/cuda-13.0"
+OPTIONS = {"llama_cpp_backend": "cuda", "llama_cpp_cuda_version": "13.0", "llama_cpp_cuda_architectures": ["86"]}
 PROGRAM = r"""
 #include <cublas_v2.h>
 #include <cuda.h>
@@ -53,45 +47,17 @@ $CUDACXX --cudart shared /srv/program.cu -o build/bin/llama-server -L$CUDA_HOME/
 """
 
 
-@dataclass
-class Builder:
+class Builder(RoleBox):
     """A container in which the role's build has run, and its look for devices can run."""
 
-    provider: IncusProvider
-    name: str
-    folder: Path
-
-    def play(self, tasks: str, **variables: object) -> str:
+    def tasks(self, name: str, variables: dict[str, Any]) -> str:
         """Run the role's tasks of that name; what the run says, its exit code last."""
-        given = {f"llama_cpp_{name}": value for name, value in variables.items() if name[0] != "_"}
-        given |= {name: value for name, value in variables.items() if name[0] == "_"}
-        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
-        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
-        task = {"name": "Run it", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": tasks}}
-        play = {"hosts": "all", "gather_facts": False, "roles": ["base"], "tasks": [task]}
-        playbook.write_text(yaml.safe_dump([play]))
-        done = subprocess.run(
-            [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(given)],
-            env=os.environ | ansible_environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
-
-    def run(self, script: str) -> str:
-        """What the shell prints in the container."""
-        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.decode()
+        task = {"name": "Run it", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": name}}
+        return self.play({"roles": ["base"], "tasks": [task]}, variables)
 
     def devices(self, **environment: str) -> str:
         """What the role says of the devices."""
-        return self.play(
-            "device", backend="cuda", cuda_version="13.0", alias="tiny", environment=environment, source="what it is"
-        )
+        return self.tasks("device", {**OPTIONS, "llama_cpp_alias": "tiny", "llama_cpp_environment": environment})
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +67,7 @@ def builder(incus_lab: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with running("debian/13", cached(CUBLAS_13_0)) as (provider, name):
         one = Builder(provider, name, tmp_path_factory.mktemp("play"))
         one.run(f"cat > /srv/program.cu <<'END'\n{PROGRAM}\nEND")
-        options = {"backend": "cuda", "cuda_version": "13.0", "cuda_architectures": ["86"]}
-        said = one.play("build", **options, __llama_cpp_compile=COMPILE)
+        said = one.tasks("build", {**OPTIONS, "__llama_cpp_compile": COMPILE})
         assert said.endswith("rc=0"), said
         yield one
 
@@ -158,8 +123,7 @@ def test_a_program_for_the_cpu_is_refused(builder: Builder) -> None:
 def test_a_build_that_was_talked_out_of_cuda_is_refused(builder: Builder) -> None:
     builder.run("rm -r /var/tmp/llama_cpp/build && mv /opt/llama_cpp /srv/kept")
     try:
-        options = {"backend": "cuda", "cuda_version": "13.0", "cuda_architectures": ["86"]}
-        said = builder.play("build", **options, build_options=["GGML_CUDA=OFF"])
+        said = builder.tasks("build", {**OPTIONS, "llama_cpp_build_options": ["GGML_CUDA=OFF"]})
         assert said.endswith("rc=2")
         assert "GGML_CUDA is not ON" in said
         assert builder.run("ls /opt/llama_cpp") == ""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner import paths
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
-from tests.ansible_environment import ansible_environment
+from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 300
 MAKE_SOURCES = """
 set -e
 export DEBIAN_FRONTEND=noninteractive
@@ -40,12 +32,9 @@ sha256sum tree.tar.gz tree.zip | cut -d ' ' -f 1
 
 
 @dataclass
-class Builder:
+class Builder(RoleBox):
     """A container that has sources, and the role's tasks run in it."""
 
-    provider: IncusProvider
-    name: str
-    folder: Path
     commit: str = ""
     sums: tuple[str, ...] = ()
 
@@ -57,30 +46,12 @@ class Builder:
     def again(self, kind: str, source: str, sha256: str = "") -> str:
         """The same, over what is there."""
         variables = {"llama_cpp_source": source, "llama_cpp_source_sha256": sha256}
-        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
-        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
         tasks: list[Any] = [
             {"name": "Take", "ansible.builtin.include_vars": str(paths.roles() / "llama_cpp/vars/build.yml")},
             {"name": "Check", "ansible.builtin.assert": {"that": f"__llama_cpp_source_kind == '{kind}'"}},
             {"name": "Get", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": f"build_{kind}"}},
         ]
-        playbook.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-        done = subprocess.run(
-            [Path(sys.executable).parent / "ansible-playbook", "-i", inventory, playbook, "-e", json.dumps(variables)],
-            env=os.environ | ansible_environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
-
-    def run(self, script: str) -> str:
-        """What the shell prints in the container."""
-        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.decode()
+        return self.play({"tasks": tasks}, variables)
 
     @property
     def got(self) -> str:

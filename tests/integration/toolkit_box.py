@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from provisioner import paths
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
-from tests.ansible_environment import ansible_environment
+from tests.integration.role_box import RoleBox
 
-ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 1800
 HEADERS = ("math_functions.h", "math_functions.hpp")
 UNCHANGED = r"changed=0 .*failed=0"
 LOOK_IN_WHEELS = "mkdir -p /srv/wheels && printf '[global]\\nfind-links = /srv/wheels\\n' > /etc/pip.conf"
@@ -58,12 +50,9 @@ mv cuda-keyring.deb cuda-keyring_1.1-1_all.deb
 
 
 @dataclass
-class Box:
+class Box(RoleBox):
     """A running container, and the role run in it."""
 
-    provider: IncusProvider
-    name: str
-    folder: Path
     version: str = "13.0"
 
     @property
@@ -75,27 +64,7 @@ class Box:
         """What the run says; its last line is its exit code."""
         given: dict[str, object] = {"version": self.version} | options
         variables = {f"cuda_toolkit_{name}": value for name, value in given.items()}
-        reached = {"ansible_python_interpreter": "/usr/bin/python3", **self.provider.connection_variables(self.name)}
-        inventory, playbook = self.folder / "hosts.yml", self.folder / "play.yml"
-        inventory.write_text(yaml.safe_dump({"all": {"hosts": {self.name: reached}}}))
-        play = {"hosts": "all", "gather_facts": False, "roles": ["base", "cuda_toolkit"]}
-        playbook.write_text(yaml.safe_dump([play]))
-        program = Path(sys.executable).parent / "ansible-playbook"
-        done = subprocess.run(
-            [program, "-i", inventory, playbook, "--extra-vars", json.dumps(variables)],
-            env=os.environ | ansible_environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return f"{done.stdout}{done.stderr}\nrc={done.returncode}"
-
-    def run(self, script: str) -> str:
-        """What the shell prints in the container."""
-        done = self.provider.execute(self.name, ["bash", "-c", script], timeout_s=TIMEOUT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.decode()
+        return self.play({"roles": ["base", "cuda_toolkit"]}, variables)
 
     def headers(self) -> str:
         """The digests of the two math headers."""
