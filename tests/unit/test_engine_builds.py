@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
+from provisioner import paths
 from provisioner.catalog import load_catalog
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.spec import parse_spec
@@ -33,7 +35,7 @@ def problems_of(**options: Any) -> list[tuple[str, str]]:
         {"gpu_layers": "auto"},
         CUDA,
         CUDA | {"gpu_layers": "all", "device": "CUDA0,CUDA1"},
-        CUDA | {"gpu_layers": 20, "cuda_version": "12.8"},
+        CUDA | {"gpu_layers": 20, "cuda_version": "13.0"},
         {"backend": "vulkan", "device": "Vulkan1"},
         {"source": f"git+https://example.org/llama.cpp@{COMMIT}"},
         {"source": "https://example.org/llama.cpp.tar.gz", "source_sha256": SHA256},
@@ -56,8 +58,7 @@ def test_what_can_be_built_is_taken(options: dict[str, Any]) -> None:
         (CUDA | {"device": "the first one"}, "device", "no devices"),
         ({"backend": "cuda"}, "backend", "has to know its cards"),
         (CUDA | {"cuda_architectures": ["native"]}, "cuda_architectures", "no card"),
-        (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "older cards need CUDA 12"),
-        (CUDA | {"cuda_version": "thirteen"}, "cuda_version", "no version of CUDA"),
+        (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "compiles for 75 and newer"),
         ({"source": "git+https://example.org/llama.cpp@main"}, "source", "not a source"),
         ({"source": "git+file:///srv/llama.cpp@" + COMMIT}, "source", "not a source"),
         ({"source": "http://example.org/llama.cpp.tar.gz"}, "source", "not a source"),
@@ -69,3 +70,9 @@ def test_what_cannot_be_built_is_refused(options: dict[str, Any], where: str, wo
     ((path, message),) = problems_of(**options)
     assert path == where
     assert words in message
+
+
+def test_the_versions_of_cuda_are_those_of_the_role_that_gets_them() -> None:
+    wheels = yaml.safe_load((paths.roles() / "cuda_toolkit/vars/wheels.yml").read_text(encoding="utf-8"))
+    choices = load_catalog().services["llama_cpp"].options["cuda_version"].choices
+    assert set(choices) == set(wheels["__cuda_toolkit_wheels"])

@@ -26,6 +26,6 @@ def architecture_problem(name: str, version: str) -> str | None:
     number, toolkit = int(found[1]), tuple(int(one) for one in version.split("."))
     oldest = OLDEST.get(toolkit[0], 0)
     if number < oldest:
-        return f"CUDA {version} compiles for {oldest} and newer; older cards need CUDA {toolkit[0] - 1}"
+        return f"CUDA {version} compiles for {oldest} and newer"
     first = SINCE.get(number, (0, 0))
     return f"CUDA compiles for {number} since {first[0]}.{first[1]}" if toolkit < first else None

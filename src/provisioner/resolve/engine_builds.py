@@ -15,7 +15,6 @@ from provisioner.state import Problem, Service
 ROLE = "llama_cpp"
 CPU, CUDA = "cpu", "cuda"
 WITHOUT_DEVICE = ("auto", 0)
-_VERSION = re.compile(r"\d{1,2}\.\d{1,2}")
 _DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
 _SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+(https|ssh)://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -69,9 +68,6 @@ def _cuda(service: ServiceSpec, page: ServiceType) -> _Found:
     version = _value(service, page, "cuda_version")
     if version is None or _value(service, page, "backend") != CUDA:
         return
-    if not _VERSION.fullmatch(version):
-        yield "cuda_version", f"{version!r} is no version of CUDA", 'Write it in quotes, such as "13.2".'
-        return
     names = _value(service, page, "cuda_architectures") or []
     if not names:
         yield (
@@ -82,4 +78,5 @@ def _cuda(service: ServiceSpec, page: ServiceType) -> _Found:
     for name in names:
         problem = architecture_problem(name, version)
         if problem:
-            yield "cuda_architectures", f"{name!r}: {problem}", f"Such as {EXAMPLES}."
+            hint = f"Such as {EXAMPLES}; for older cards write backend: vulkan."
+            yield "cuda_architectures", f"{name!r}: {problem}", hint
