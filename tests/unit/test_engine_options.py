@@ -214,7 +214,7 @@ def several(**options: Any) -> Spec:
         (
             {"m": PART, "o": EYE},
             {},
-            [("models.2", "it only turns images into tokens"), ("models.0", "its file is one of 3 parts")],
+            [("models.2", "it only turns images into tokens")],
         ),
         (
             {"eye": EYE},
