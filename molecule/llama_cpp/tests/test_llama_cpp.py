@@ -247,7 +247,7 @@ def test_a_model_is_no_projector() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"ubatch": 4096}, "Make it smaller or equal"),
+        ({"batch": 256, "ubatch": 4096}, "Make it smaller or equal"),
         ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "need flash attention"),
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
         ({"extra_arguments": ["--ctx_size", "9"]}, r"\(--ctx-size\)"),
