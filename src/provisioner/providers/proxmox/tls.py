@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
+from urllib3.util.ssl_ import ALPN_PROTOCOLS
 
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import UnreachableError
@@ -61,15 +62,42 @@ class Adapter(HTTPAdapter):
         return super().proxy_manager_for(proxy, **options, **self._tls)
 
 
+class _Settled(ssl.SSLContext):
+    """What all threads share and nobody changes any more.
+
+    urllib3 sets protocols and authorities again, the same ones, for each connection. OpenSSL frees the old list then,
+    and another thread that is just greeting the server sends what lies there instead: "tlsv1 alert decode error".
+    """
+
+    is_settled = False
+
+    def settle(self) -> ssl.SSLContext:
+        """Take no more of them."""
+        self.is_settled = True
+        return self
+
+    def set_alpn_protocols(self, alpn_protocols: Any) -> None:
+        """Once."""
+        if not self.is_settled:
+            super().set_alpn_protocols(alpn_protocols)
+
+    def load_verify_locations(self, *args: Any, **options: Any) -> None:
+        """Once."""
+        if not self.is_settled:
+            super().load_verify_locations(*args, **options)
+
+
 def _context(access: Access) -> ssl.SSLContext:
+    # It verifies, and compares the host's name. Not strictly, as the default is since Python 3.13: Proxmox's authorities
+    # made before 2025 do not say what their key is used for.
+    context = _Settled(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context = ssl.create_default_context(cafile=str(access.ca))
+        context.load_verify_locations(str(access.ca))
     except OSError as error:
         message = f"The certificate authority's file {access.ca} cannot be used: {error.strerror or error}"
         raise UnreachableError(message, resolution="Copy /etc/pve/pve-root-ca.pem from the node again") from error
-    # Strict since Python 3.13. Proxmox's authorities made before 2025 do not say what their key is used for.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
+    return context.settle()
 
 
 def verification(access: Access) -> bool | str:

@@ -181,3 +181,18 @@ def test_a_proxy_changes_nothing_of_it(pve: Double, client_of: Made, proxy: list
     assert "another certificate" in refusal(client_of(ca=None, fingerprint=OTHER)).message
     assert "not trusted" in refusal(client_of(ca=None)).message
     assert set(proxy) == {pve.address}
+
+
+def test_what_all_threads_share_is_changed_by_no_connection(
+    pve: Double, client_of: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """urllib3 would set it again each time, and OpenSSL then sends another thread's greeting from freed memory."""
+    client = client_of(ca=pve.ca)
+    client.get("version")
+    changes: list[str] = []
+    for name in ("set_alpn_protocols", "load_verify_locations"):
+        monkeypatch.setattr(ssl.SSLContext, name, lambda *_, name=name: changes.append(name))
+    before = pve.connections
+    client.many([lambda: client.get("version")] * 20)
+    assert pve.connections > before, "no new connection was made"
+    assert changes == []
