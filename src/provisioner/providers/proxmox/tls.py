@@ -88,7 +88,7 @@ class _Settled(ssl.SSLContext):
 
 
 def _context(access: Access) -> ssl.SSLContext:
-    # It verifies, and compares the host's name. Not strictly, as the default is since Python 3.13: Proxmox's authorities
+    # It verifies, and compares the host's name. Not strictly, as Python's default is since 3.13: authorities that Proxmox
     # made before 2025 do not say what their key is used for.
     context = _Settled(ssl.PROTOCOL_TLS_CLIENT)
     try:
