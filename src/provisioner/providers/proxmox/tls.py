@@ -88,8 +88,8 @@ class _Settled(ssl.SSLContext):
 
 
 def _context(access: Access) -> ssl.SSLContext:
-    # It verifies, and compares the host's name. Not strictly, as Python's default is since 3.13: authorities that Proxmox
-    # made before 2025 do not say what their key is used for.
+    # It verifies, and compares the host's name. Not strictly, as Python's default is since 3.13: Proxmox's
+    # authorities from before 2025 do not say what their key is used for.
     context = _Settled(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(str(access.ca))
