@@ -127,6 +127,15 @@ def test_an_interruption_leaves_nothing(box: FakeProvider, tmp_path: Path) -> No
     assert box.volumes == {}
 
 
+def test_of_two_builds_of_one_program_the_failed_one_leaves_nothing(box: FakeProvider, tmp_path: Path) -> None:
+    other = replace(BUILT, digest="f" * 64, image="debian/13")
+    failed = TaskEvent("failed", other.builder, "llama_cpp", "build | Compile", "no space left on device")
+    with pytest.raises(PlaybookError, match="no space left"):
+        _ensure(box, [BUILT, other], Builds(box, [failed]), tmp_path)
+    assert box.containers == {}
+    assert {name: volume.ready for name, volume in box.volumes.items()} == {BUILT.volume: True}
+
+
 def test_one_failure_of_two_keeps_the_other(box: FakeProvider, tmp_path: Path) -> None:
     failed = TaskEvent("failed", MODEL.builder, "model_store", "build | Copy", "wrong checksum")
     with pytest.raises(PlaybookError, match="Unable to build model-tiny\n"):

@@ -89,7 +89,8 @@ class _Build:
     started: float = field(default_factory=monotonic)
     made: set[str] = field(default_factory=set)
     opened: set[str] = field(default_factory=set)
-    """Names of artifacts whose volume is ours to remove: one that another run is building is not."""
+    """Builders whose volume is ours to remove: one that another run is building is not. (Two distributions' builds of
+    one program bear one name.)"""
 
     def run(self) -> None:
         """Build all; whatever happens, no builder and no half-made volume stays that the next run has no use for."""
@@ -101,7 +102,8 @@ class _Build:
             raise
         finally:
             self._discard()
-        result.raise_for_failure(f"build {', '.join(one.name for one in self.artifacts if one.name not in self.made)}")
+        missing = [one.name for one in self.artifacts if one.builder not in self.made]
+        result.raise_for_failure(f"build {', '.join(missing)}")
 
     def _built(self) -> PlaybookResult:
         for one in self.artifacts:
@@ -127,10 +129,10 @@ class _Build:
     def _open(self, artifact: Artifact) -> None:
         provider, builder = self._provider(artifact), self._builder(artifact)
         if artifact.resumable and resuming.reopened(artifact, builder, provider, self._say(artifact)):
-            self.opened.add(artifact.name)
+            self.opened.add(artifact.builder)
             return
         provider.create_volume(artifact.volume, artifact.digest)
-        self.opened.add(artifact.name)
+        self.opened.add(artifact.builder)
         provider.create(builder)
         provider.start(builder)
         provider.wait_until_ready(builder)
@@ -139,16 +141,16 @@ class _Build:
         provider = self._provider(artifact)
         provider.stop(self._builder(artifact))
         provider.mark_volume_ready(artifact.volume)
-        self.made.add(artifact.name)
+        self.made.add(artifact.builder)
         if artifact.cacheable:
             self.emit(ApplyProgress(artifact.name, "keep a copy in the cache"))
             remember(self.folder, artifact, provider)
         self.emit(ApplyComplete(artifact.name, "build", monotonic() - self.started))
 
     def _discard(self) -> None:
-        for one in [one for one in self.artifacts if one.name in self.opened]:
+        for one in [one for one in self.artifacts if one.builder in self.opened]:
             provider, builder = self._provider(one), self._builder(one)
-            is_made = one.name in self.made
+            is_made = one.builder in self.made
             if one.resumable and not is_made and resuming.kept(one, builder, provider, self._tell):
                 continue
             provider.delete(builder)
