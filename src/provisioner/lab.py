@@ -76,6 +76,8 @@ class Lab:
         """
         files = {name: file for name, file in self.models().files.items() if name not in self.headers}
         found, notes = fetch_headers(self.spec.models, files)
+        if not found:  # the options were held against all that is known when the file was opened
+            return [Diagnostic("note", note) for note in notes]
         headers = {**self.headers, **found}
         if broken := list(option_problems(self.spec, self.catalog, headers)):
             raise self.loaded.error(broken)

@@ -128,8 +128,8 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     """
     wanted = [one for one in desired.instances if not wishes.targets or one.name in wishes.targets]
     _refuse_impossible(wanted, actual)
-    going_on = {id(_begun(one, actual)) for one in desired.artifacts}
-    leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER and id(one) not in going_on]
+    going_on = {one.builder for one in desired.artifacts if _begun(one, actual)}
+    leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER and one.name not in going_on]
     names = {one.name for one in desired.instances}
     orphans = tuple(one for one in actual.instances if one.kind is InstanceKind.SERVING and one.name not in names)
     changes = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -54,6 +55,15 @@ class Builder(RoleBox):
         """Run the role's tasks of that name; what the run says, its exit code last."""
         task = {"name": "Run it", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": name}}
         return self.play({"roles": ["base"], "tasks": [task]}, variables)
+
+    @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """What was built lacks that file meanwhile."""
+        self.run(f"mv /opt/llama_cpp/bin/{name} /srv/")
+        try:
+            yield
+        finally:
+            self.run(f"mv /srv/{name} /opt/llama_cpp/bin/")
 
     def devices(self, **environment: str) -> str:
         """What the role says of the devices."""
@@ -102,21 +112,16 @@ def test_a_stub_is_no_driver(builder: Builder) -> None:
 
 
 def test_a_library_that_was_removed_is_named(builder: Builder) -> None:
-    builder.run("mv /opt/llama_cpp/bin/libcublas.so.13 /srv/")
-    try:
+    with builder.without("libcublas.so.13"):
         said = builder.devices(LD_LIBRARY_PATH=f"{HOME}/lib64/stubs")
-    finally:
-        builder.run("mv /srv/libcublas.so.13 /opt/llama_cpp/bin/")
     assert said.endswith("rc=2")
     assert "libraries of its backend are missing: libcublas.so.13" in said
 
 
 def test_a_program_for_the_cpu_is_refused(builder: Builder) -> None:
-    builder.run("mv /opt/llama_cpp/bin/llama-server /srv/ && cp /bin/true /opt/llama_cpp/bin/llama-server")
-    try:
+    with builder.without("llama-server"):
+        builder.run("cp /bin/true /opt/llama_cpp/bin/llama-server")
         said = builder.devices()
-    finally:
-        builder.run("mv /srv/llama-server /opt/llama_cpp/bin/")
     assert said.endswith("rc=2")
     assert "the program is built for the CPU only, there is no cuda in it" in said
 

@@ -58,14 +58,14 @@ def scenario_variables(scenario: Path) -> dict[str, Any]:
 def declared_by(role: Path, variables: Mapping[str, Any]) -> Declared:
     """What the role declares when it gets its defaults and ``variables``: its options, and of these no secret.
 
-    Raises ``jinja2.UndefinedError`` for a template that names anything else.
+    Raises ``jinja2.UndefinedError`` or ``KeyError`` for a template that names anything else.
     """
     page = load(role / "meta/managed.yml")
     given = {**(load(role / "defaults/main.yml") or {}), **variables}
     public = {name: value for name, value in given.items() if name in public_options(role)}
     kinds = {kind.name: tuple(page.get(kind.name) or ()) for kind in fields(Managed)}
     unknown = frozenset(page.get("unknown") or {})
-    return Declared(managed_by(Upkeep("", Managed(**kinds)), public), unknown, page.get("stampable", ""))
+    return Declared(managed_by(Upkeep("", kinds), public), unknown, page.get("stampable", ""))
 
 
 def public_options(role: Path) -> set[str]:

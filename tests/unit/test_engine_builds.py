@@ -61,6 +61,7 @@ def test_what_can_be_built_is_taken(options: dict[str, Any]) -> None:
         (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "compiles for 75 and newer"),
         ({"source": "git+https://example.org/llama.cpp@main"}, "source", "not a source"),
         ({"source": "git+file:///srv/llama.cpp@" + COMMIT}, "source", "not a source"),
+        ({"source": "git+ssh://git@example.org/llama.cpp@" + COMMIT}, "source", "not a source"),
         ({"source": "http://example.org/llama.cpp.tar.gz"}, "source", "not a source"),
         ({"source": "https://example.org/llama.cpp.tar.gz"}, "source", "needs its sha256"),
         ({"source": "pypi:llama-cpp-python==0.3.37", "source_sha256": "ab"}, "source", "needs its sha256"),

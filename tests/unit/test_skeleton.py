@@ -222,9 +222,16 @@ def test_the_readme_has_the_table_of_options(role: str) -> None:
 def test_what_a_role_manages_is_lists_of_names_or_a_reason(role: str) -> None:
     page = load(paths.roles() / role / "meta/managed.yml")
     assert set(page) in ({"stampable"}, set(MANAGED_KINDS), {*MANAGED_KINDS, "unknown"})
-    assert {kind: page[kind] for kind in MANAGED_KINDS if not _are_texts(page.get(kind, []))} == {}
+    assert {kind: page[kind] for kind in MANAGED_KINDS if not _are_things(page.get(kind, []))} == {}
     if "stampable" in page:
         assert len(str(page["stampable"]).split()) > 1, "why can it not be stamped?"
+
+
+def _are_things(listed: list[Any]) -> bool:
+    """Names, each alone or with ``when`` or ``each``."""
+    mappings = [one for one in listed if isinstance(one, dict)]
+    names = [one["name"] if isinstance(one, dict) else one for one in listed]
+    return _are_texts(names) and all(set(one) in ({"name", "when"}, {"name", "each"}) for one in mappings)
 
 
 def _stand_in(option: Mapping[str, Any]) -> Any:
@@ -237,7 +244,7 @@ def _stand_in(option: Mapping[str, Any]) -> Any:
 @pytest.mark.parametrize("role", ROLES)
 def test_what_a_role_manages_is_named_by_public_options_alone(role: str) -> None:
     page = load(paths.roles() / role / "meta/managed.yml")
-    upkeep = Upkeep("", Managed(**{kind: tuple(page.get(kind, ())) for kind in MANAGED_KINDS}))
+    upkeep = Upkeep("", {kind: tuple(page.get(kind, ())) for kind in MANAGED_KINDS})
     public = {name: _stand_in(option) for name, option in options_of(role).items() if not option.get("no_log")}
     assert [path for path in managed_by(upkeep, public).paths if not path.startswith("/")] == []
 

@@ -104,7 +104,7 @@ def _check_names(service: ServiceType) -> None:
 
 def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
     kinds = {field.name: tuple(pages["managed"].get(field.name) or ()) for field in fields(Managed)}
-    return Upkeep(pages["digest"], Managed(**kinds))
+    return Upkeep(pages["digest"], kinds)
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-
-from provisioner.state import Managed
 
 STAGES = ("engine", "gateway", "app")
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
@@ -58,10 +56,14 @@ class ArtifactType:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What a stamp of a role rests on: the digest of its files, and what it manages (as templates)."""
+    """What a stamp of a role rests on: the digest of its files, and what it manages, by the fields of ``Managed``.
+
+    Each thing is the template of its name, or a mapping of ``name`` and ``when``, variables with the values that they
+    must have, or ``each``, a variable whose items (mappings) fill the name one after the other.
+    """
 
     digest: str = ""
-    managed: Managed = field(default_factory=Managed)
+    managed: Mapping[str, Sequence[str | Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

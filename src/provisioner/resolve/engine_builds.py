@@ -16,7 +16,7 @@ ROLE = "llama_cpp"
 CPU, CUDA = "cpu", "cuda"
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
-_SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+(https|ssh)://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
+_SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

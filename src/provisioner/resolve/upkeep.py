@@ -14,16 +14,25 @@ _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 
 
 def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
-    """The names of what the role manages when it gets ``variables``, one a line of a template; none is of a secret.
+    """The names of what the role manages when it gets ``variables``, each once; none is made of a secret.
 
-    Raises ``jinja2.UndefinedError`` for a template that names what is no variable of the role, or a secret.
+    Raises ``jinja2.UndefinedError`` or ``KeyError`` for a name made of what is no variable of the role, or a secret.
     """
     public = {name: value for name, value in variables.items() if not secrets_of(value)}
     kinds = {}
     for field in fields(Managed):
-        filled = (_filled(text, public) for text in getattr(upkeep.managed, field.name))
-        kinds[field.name] = tuple(line for text in filled for line in text.split("\n") if line)
+        filled = (name for thing in upkeep.managed.get(field.name, ()) for name in _names(thing, public))
+        kinds[field.name] = tuple(dict.fromkeys(name for name in filled if name))
     return Managed(**kinds)
+
+
+def _names(thing: str | Mapping[str, Any], public: Mapping[str, Any]) -> list[str]:
+    if isinstance(thing, str):
+        return [_filled(thing, public)]
+    if any(public[name] != value for name, value in thing.get("when", {}).items()):
+        return []
+    items: list[Mapping[str, Any]] = public[thing["each"]] if "each" in thing else [{}]
+    return [_filled(thing["name"], {**public, **one}) for one in items]
 
 
 def _filled(text: str, public: Mapping[str, Any]) -> str:

@@ -141,13 +141,18 @@ def test_help_of_the_whole_imports_no_verb() -> None:
     )
 
 
-def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none() -> None:
+def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab: Path) -> None:
     program = (
         "import sys\n"
-        "import provisioner.cli.life, provisioner.lab, provisioner.providers.incus, provisioner.workflow.up\n"
+        "from pathlib import Path\n"
+        "import provisioner.cli.life, provisioner.providers.incus, provisioner.workflow.up\n"
+        "from provisioner.lab import open_lab\n"
+        "lab = open_lab(Path(sys.argv[1]))\n"
+        "lab.look_at_models()\n"
+        "assert lab.fleet().instances\n"
         "print(*sorted(sys.modules))\n"
     )
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    done = subprocess.run((sys.executable, "-c", program, str(lab)), capture_output=True, text=True, check=True)
     imported = set(done.stdout.split())
     assert "provisioner.workflow.surveying" in imported
     assert imported.isdisjoint(

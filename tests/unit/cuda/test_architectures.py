@@ -12,12 +12,10 @@ from provisioner.cuda.architectures import architecture_problem
     [
         ("75", "13.2"),
         ("86", "13.0"),
-        ("89-real", "12.4"),
-        ("90a", "12.4"),
+        ("89-real", "13.0"),
+        ("90a", "13.1"),
         ("90a-virtual", "13.5"),
-        ("120", "12.8"),
         ("120f", "13.2"),
-        ("61", "12.9"),
         ("all-major", "13.2"),
     ],
 )
@@ -30,9 +28,6 @@ def test_what_the_toolkit_knows_is_taken(name: str, version: str) -> None:
     [
         ("native", "13.2", "no card"),
         ("61", "13.0", "compiles for 75 and newer"),
-        ("37", "12.4", "50 and newer"),
-        ("120", "12.4", "since 12.8"),
-        ("110", "12.9", "since 13.0"),
         ("8.6", "13.2", "no architecture"),
         ("sm_86", "13.2", "no architecture"),
         ("86;89", "13.2", "no architecture"),

@@ -139,10 +139,7 @@ def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -
             'Set `backend` and run "provision up", which builds it; look at `build_options`, too.',
         )
     if missing and all(name.startswith(DRIVER) for name in missing):
-        return (
-            f"there is no driver in the container ({missing[0]})",
-            "Give the container its GPU and the host its driver.",
-        )
+        return f"there is no driver in the container ({missing[0]})", GIVE
     if missing:
         return (
             f"libraries of its backend are missing: {', '.join(missing)}",
@@ -166,14 +163,15 @@ def devices_in(said: str) -> tuple[Device, ...]:
 
 
 def look(program: Path, backend: str, environment: Mapping[str, Any]) -> Seen:
-    """Ask the loader, the program and the driver."""
+    """Ask the loader and the program, and the driver where that finds no device: it says why."""
     folder = program.resolve().parent
     plugins = [one for place in PLUGIN_FOLDERS for one in sorted(folder.glob(f"{place}/{PLUGINS[backend]}*"))]
     libraries: dict[str, bool] = {}
     for file in (program, *plugins):
         libraries |= libraries_in(_output(["ldd", str(file)], environment))
     said = _output([str(program), "--list-devices"], environment)
-    driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment)) if backend == "cuda" else {}
+    asks = backend == "cuda" and not devices_in(said)
+    driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment)) if asks else {}
     return Seen(libraries, tuple(one.name for one in plugins), said, driver)
 
 
@@ -201,11 +199,9 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
             f"the host's driver knows CUDA {known}, the program is built with {cuda_version}",
             "Install a newer driver on the host, or set `cuda_version` to one that the driver knows.",
         )
-    return (
-        ANSWERS.get(code, (f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."))
-        if code
-        else None
-    )
+    if not code:
+        return None
+    return ANSWERS.get(code, (f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."))
 
 
 def _absent(seen: Seen, absent: Sequence[str]) -> tuple[str, str]:

@@ -41,8 +41,9 @@ def change(client: Client, name: str, changed: Changed, root: Mapping[str, str])
     reached = before
     try:
         for step in _steps(before, after):
-            _put(client, name, partial(_with_changes, before=before, after=step))
-            reached = step
+            if step != reached:
+                _put(client, name, partial(_with_changes, before=before, after=step))
+                reached = step
     except WireError:
         _put(client, name, partial(_with_changes, before=reached, after=before))
         raise
