@@ -22,6 +22,8 @@ from tests.llama_server_help import objections
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "llama-server.service"
+ODD_WORDS = 'a "b" $HOME $$ %h \\ c'
+"""What systemd could take for its own."""
 KEY = "molecule-canary-$HOME-%h"
 KEY_FILE = "/etc/llama-server.api-key"
 MODEL = "/srv/models/tiny/tiny.gguf"
@@ -211,12 +213,15 @@ def test_the_program_takes_all_that_the_role_can_write(host: Host) -> None:
 
 def test_every_option_reaches_the_server(host: Host) -> None:
     options = {"kv_offload": False, "jinja": False, "reasoning": "off", "n_cpu_moe": 1, "gpu_layers": 0}
+    options |= {"environment": {"WORDS": ODD_WORDS}}
     template = ["--chat-template", "chatml"]  # the model's own one is written in Jinja
     answer = run_playbook("converge.yml", load_mode="mlock", extra_arguments=template, **options)
     assert answer.returncode == 0, answer.stdout
     words = host.process.get(comm="llama-server").args
     for said in ("--no-kv-offload", "--no-jinja", "--reasoning off", "--n-cpu-moe 1", "--gpu-layers 0", "mode mlock"):
         assert said in words
+    variables = host.check_output("tr '\\0' '\\n' < /proc/$(systemctl show --value -p MainPID %s)/environ", UNIT)
+    assert f"WORDS={ODD_WORDS}" in variables.splitlines()
     locked = host.check_output("grep VmLck: /proc/$(systemctl show --value -p MainPID %s)/status", UNIT)
     assert int(locked.split()[1]) > 0
 
@@ -252,6 +257,8 @@ def test_a_model_is_no_projector() -> None:
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
         ({"extra_arguments": ["--ctx_size", "9"]}, r"\(--ctx-size\)"),
         ({"extra_arguments": ["--mlock", "--seed", "-1", "--no_such"]}, r"--mlock\s+and no argument\s+--no-such"),
+        ({"environment": {"A B": "x"}}, "Names are letters"),
+        ({"environment": {"A": "x\nExecStartPre=/bin/true"}}, "a control character"),
         ({"gpu_layers": "all"}, "`gpu_layers` is all"),
         ({"mmproj": "/no/such.gguf"}, "/no/such.gguf"),
         ({"kv_cache": {"k": "q9"}}, "q9"),

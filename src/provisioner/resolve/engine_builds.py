@@ -1,4 +1,4 @@
-"""What a llama.cpp server's options say about the program that is to be built for it. Pure."""
+"""What a llama.cpp server's options say about the program that is to be built for it, and what it runs with. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ CPU, CUDA = "cpu", "cuda"
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
 _SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_Found = Iterator[tuple[str, str, str]]
+"""The option, what is wrong with it, and what to write."""
 
 
 def engine_builds(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """What could not be built, and what would compute on the CPU though a device is asked for."""
     for container, service, page in services_of(spec, catalog):
         if service.role == ROLE:
-            for option, message, hint in (*_source(service), *_layers(service, page), *_cuda(service, page)):
+            for option, message, hint in _all(service, page):
                 yield Problem(("containers", container, "services", service.role, option), message, hint)
+
+
+def _all(service: ServiceSpec, page: ServiceType) -> _Found:
+    yield from _source(service)
+    yield from _layers(service, page)
+    yield from _cuda(service, page)
+    yield from _environment(service)
 
 
 def wants_device(service: Service) -> bool:
     """Whether the service computes on a device or not at all."""
     backend, layers = (service.variables.get(f"{ROLE}_{option}") for option in ("backend", "gpu_layers"))
     return service.role == ROLE and backend not in (None, CPU) and layers != 0
-
-
-_Found = Iterator[tuple[str, str, str]]
 
 
 def _value(service: ServiceSpec, page: ServiceType, name: str) -> Any:
@@ -80,3 +89,10 @@ def _cuda(service: ServiceSpec, page: ServiceType) -> _Found:
         if problem:
             hint = f"Such as {EXAMPLES}; for older cards write backend: vulkan."
             yield "cuda_architectures", f"{name!r}: {problem}", hint
+
+
+def _environment(service: ServiceSpec) -> _Found:
+    for name, value in (service.options.get("environment") or {}).items():
+        if not _NAME.fullmatch(str(name)) or _CONTROL.search(str(value)):
+            message = f"{name!r} is no name of a variable, or its value holds a control character"
+            yield "environment", message, "Write letters, digits and underscores, and one line."
