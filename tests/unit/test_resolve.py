@@ -12,7 +12,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.resolve import ModelFile, desired_fleet, problems
-from provisioner.resolve.fleet import distribution_of
+from provisioner.resolve.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Artifact, Fleet, Secret
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.resolve.fleet import ModelFile, desired_fleet, images_by_host
+from provisioner.resolve.artifacts import ModelFile
+from provisioner.resolve.fleet import desired_fleet, images_by_host
 from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.rules import problems
 

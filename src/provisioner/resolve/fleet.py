@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
+from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
+from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, stored
 from provisioner.resolve.engines import (
     base_url,
     engine_entries,
@@ -23,32 +21,13 @@ from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
 from provisioner.spec import Container, ProxmoxHost, ServiceSpec, Spec
-from provisioner.spec.sources import ModelPart
-from provisioner.state import Artifact, Device, Fleet, Instance, Secret, Service
+from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
-MODEL_ROLE = "model_store"
-MODELS_PATH = "/srv/models"
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 DEFAULT_IMAGE = "debian/12"
 DEFAULT_ARCHITECTURE = "x86_64"
 CONTEXT_OPTION = "context"
 """A model's own ``context`` is the default of an engine's option of that name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFile:
-    """A model's file: where it is, what it is called in the container, and its content's sha256.
-
-    ``path`` is a file of the controller or an address; ``access`` what only the download may know; ``rest`` the other
-    files of a model of several, which lie beside the first.
-    """
-
-    path: str
-    filename: str
-    sha256: str
-    size: int | None = None
-    access: Secret | None = None
-    rest: tuple[ModelPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,63 +115,14 @@ def _published(context: _Context, container: Container) -> Iterable[Device]:
 
 def _artifacts(context: _Context, name: str) -> list[Artifact]:
     made = []
+    host, image = _host(context, name), _image(context, context.spec.containers[name])
+    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
     for service in context.spec.containers[name].services.values():
         page = context.catalog.services[service.role]
         if page.artifact is not None:
-            made.append(_built(context, name, service, page, page.artifact))
-        made += [_model(context, name, model) for model in models_of(service, page)]
+            made.append(built(service, page, page.artifact, host=host, image=image, architecture=architecture))
+        made += [stored(model, context.models[model], host, image) for model in models_of(service, page)]
     return made
-
-
-def _built(context: _Context, name: str, service: ServiceSpec, page: ServiceType, artifact: ArtifactType) -> Artifact:
-    variables = {
-        f"{page.role}_{option}": service.options.get(option, page.options[option].default)
-        for option in artifact.options
-    }
-    host, image = _host(context, name), _image(context, context.spec.containers[name])
-    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
-    values = {option: variables[f"{page.role}_{option}"] for option in artifact.includes}
-    included = [
-        artifact.includes[option][value] for option, value in values.items() if value in artifact.includes[option]
-    ]
-    digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
-    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables, log=artifact.log)
-
-
-def _model(context: _Context, name: str, model: str) -> Artifact:
-    file = context.models[model]
-    path = f"{MODELS_PATH}/{model}"
-    variables: dict[str, Any] = {
-        f"{MODEL_ROLE}_source": file.path,
-        f"{MODEL_ROLE}_sha256": file.sha256,
-        f"{MODEL_ROLE}_path": path,
-        f"{MODEL_ROLE}_filename": file.filename,
-    }
-    more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access, f"{MODEL_ROLE}_rest": _rest(file)}
-    variables |= {name: value for name, value in more.items() if value is not None}
-    image = _image(context, context.spec.containers[name])
-    digest = _digest(file.sha256, file.filename, *([one.filename, one.sha256] for one in file.rest))
-    host, is_download = _host(context, name), "://" in file.path
-    return Artifact(
-        f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
-    )
-
-
-def _rest(file: ModelFile) -> list[dict[str, Any]] | None:
-    entries = [
-        {"source": one.file, "filename": one.filename, "sha256": one.sha256, "size": one.size} for one in file.rest
-    ]
-    return [{key: value for key, value in one.items() if value is not None} for one in entries] or None
-
-
-def distribution_of(image: str) -> str:
-    """The distribution and release of an image, whatever its variant: "debian/12" of "debian/12/cloud"."""
-    found = re.match(r"[^/]+/[A-Za-z0-9.]+", image)
-    return found[0] if found else image
-
-
-def _digest(*inputs: Any) -> str:
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def _services(context: _Context, name: str) -> tuple[Service, ...]:

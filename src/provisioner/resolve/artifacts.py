@@ -1,0 +1,84 @@
+"""What a lab needs on its hosts beside containers: built programs and stored models, each known by its digest. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.catalog import ArtifactType, ServiceType
+from provisioner.spec import ServiceSpec
+from provisioner.spec.sources import ModelPart
+from provisioner.state import Artifact, Secret
+
+MODEL_ROLE = "model_store"
+MODELS_PATH = "/srv/models"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model's file: where it is, what it is called in the container, and its content's sha256.
+
+    ``path`` is a file of the controller or an address; ``access`` what only the download may know; ``rest`` the other
+    files of a model of several, which lie beside the first.
+    """
+
+    path: str
+    filename: str
+    sha256: str
+    size: int | None = None
+    access: Secret | None = None
+    rest: tuple[ModelPart, ...] = ()
+
+
+def built(
+    service: ServiceSpec, page: ServiceType, artifact: ArtifactType, *, host: str, image: str, architecture: str
+) -> Artifact:
+    """What the service's role builds once for that host and image, with the service's options."""
+    variables = {
+        f"{page.role}_{option}": service.options.get(option, page.options[option].default)
+        for option in artifact.options
+    }
+    values = {option: variables[f"{page.role}_{option}"] for option in artifact.includes}
+    included = [
+        artifact.includes[option][value] for option, value in values.items() if value in artifact.includes[option]
+    ]
+    digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
+    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables, log=artifact.log)
+
+
+def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
+    """The model's files in a volume of the host; a download that was ended goes on."""
+    path = f"{MODELS_PATH}/{model}"
+    variables: dict[str, Any] = {
+        f"{MODEL_ROLE}_source": file.path,
+        f"{MODEL_ROLE}_sha256": file.sha256,
+        f"{MODEL_ROLE}_path": path,
+        f"{MODEL_ROLE}_filename": file.filename,
+    }
+    more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access, f"{MODEL_ROLE}_rest": _rest(file)}
+    variables |= {name: value for name, value in more.items() if value is not None}
+    digest = _digest(file.sha256, file.filename, *([one.filename, one.sha256] for one in file.rest))
+    is_download = "://" in file.path
+    return Artifact(
+        f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
+    )
+
+
+def _rest(file: ModelFile) -> list[dict[str, Any]] | None:
+    entries = [
+        {"source": one.file, "filename": one.filename, "sha256": one.sha256, "size": one.size} for one in file.rest
+    ]
+    return [{key: value for key, value in one.items() if value is not None} for one in entries] or None
+
+
+def distribution_of(image: str) -> str:
+    """The distribution and release of an image, whatever its variant: "debian/12" of "debian/12/cloud"."""
+    found = re.match(r"[^/]+/[A-Za-z0-9.]+", image)
+    return found[0] if found else image
+
+
+def _digest(*inputs: Any) -> str:
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
