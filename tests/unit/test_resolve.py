@@ -151,6 +151,13 @@ def test_lan_publishes_the_port_on_the_host() -> None:
     assert [one.kind for one in _fleet(_spec(ENGINE)).instances[0].devices] == ["volume", "volume"]
 
 
+@pytest.mark.parametrize(("backend", "packages"), [("cpu", ()), ("vulkan", ("libvulkan1", "mesa-vulkan-drivers"))])
+def test_what_only_one_backend_needs_is_managed_with_it_alone(backend: str, packages: tuple[str, ...]) -> None:
+    services = {"llama_cpp": {"model": "m", "backend": backend}}
+    (one,) = _fleet(_spec({**ENGINE, "containers": {"a": {"services": services}}})).instances
+    assert one.services[0].managed.packages == packages
+
+
 def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
     file = yaml.load((CASES / "fleets/several-models-on-one-server.yml").read_text(), _Loader)["file"]  # noqa: S506
     paths = {one.name: one.services[0].managed.paths for one in _fleet(_spec(file)).instances}
