@@ -132,3 +132,8 @@ def test_a_real_page_that_lacks_a_path_fails(tmp_path: Path) -> None:
     found = undeclared(changes, {"llama_cpp": declared_by(role, variables)})
     assert len(found) == 1
     assert path in found[0]
+
+
+def test_a_scenario_begins_by_forgetting_what_a_killed_run_has_created() -> None:
+    sequence = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text())["scenario"]["test_sequence"]
+    assert sequence.index("destroy") < sequence.index("create"), "create is skipped where an earlier run says 'created'"
