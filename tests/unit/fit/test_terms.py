@@ -1,0 +1,153 @@
+"""The sum over what a model needs, held against figures that engines have printed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.fit.layers import Attention, Recurrent, shape_of
+from provisioner.fit.terms import (
+    MIB,
+    Load,
+    added_up,
+    buffer_bytes,
+    cache_bytes,
+    largest_context,
+    state_bytes,
+    terms_of,
+    token_bytes,
+)
+
+QWEN: dict[str, Any] = {
+    "general.architecture": "qwen35",
+    "qwen35.block_count": 32,
+    "qwen35.context_length": 262144,
+    "qwen35.embedding_length": 4096,
+    "qwen35.attention.head_count": 16,
+    "qwen35.attention.head_count_kv": 4,
+    "qwen35.attention.key_length": 256,
+    "qwen35.attention.value_length": 256,
+    "qwen35.ssm.conv_kernel": 4,
+    "qwen35.ssm.group_count": 16,
+    "qwen35.ssm.inner_size": 4096,
+    "qwen35.ssm.state_size": 128,
+}
+"""A hybrid of 9B: 8 layers of 32 attend, the others are recurrent."""
+NINE = Load("llama", shape_of(QWEN, vocabulary=248_320), weights=5491 * MIB, context=40_192, slots=4)
+USABLE = 7360 * MIB
+LLAMA: dict[str, Any] = {
+    "general.architecture": "llama",
+    "llama.block_count": 32,
+    "llama.context_length": 8192,
+    "llama.embedding_length": 4096,
+    "llama.attention.head_count": 32,
+    "llama.attention.head_count_kv": 8,
+}
+GEMMA: dict[str, Any] = {
+    "general.architecture": "gemma3",
+    "gemma3.block_count": 12,
+    "gemma3.embedding_length": 1024,
+    "gemma3.attention.head_count": 4,
+    "gemma3.attention.head_count_kv": 1,
+    "gemma3.attention.key_length": 256,
+    "gemma3.attention.value_length": 256,
+    "gemma3.attention.sliding_window": 512,
+}
+
+
+def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:
+    found = {term.name: term.bytes / MIB for term in terms_of(NINE)}
+    assert token_bytes(NINE) == 32_768
+    assert (found["cache"], found["recurrent state"]) == (1256, 201)
+    assert found["compute buffers"] == 493
+    added = added_up([NINE], USABLE)
+    assert (added.total / MIB, added.missing / MIB) == (7441, 81)
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "bytes_each"), [("exl8", "exl8", 16_384), ("exl8", "exl4", 12_288), ("exl4", "exl4", 8_192)]
+)
+def test_smaller_types_take_less_for_each_token(keys: str, values: str, bytes_each: int) -> None:
+    assert token_bytes(replace(NINE, keys=keys, values=values)) == bytes_each
+
+
+def test_scales_of_packed_types_are_counted() -> None:
+    assert token_bytes(replace(NINE, keys="q8_0", values="q8_0")) == 32_768 * 34 // 64
+    assert token_bytes(replace(NINE, keys="q8_0", values="q4_0")) == 32_768 * (34 + 18) // 128
+
+
+def test_the_largest_context_fits_and_the_next_one_does_not() -> None:
+    largest = largest_context(NINE, USABLE)
+    assert 0 < largest < 40_192
+    assert largest % 256 == 0
+    assert added_up([replace(NINE, context=largest)], USABLE).missing == 0
+    assert added_up([replace(NINE, context=largest + 256)], USABLE).missing > 0
+
+
+def test_no_context_is_larger_than_what_was_trained() -> None:
+    load = Load("a", shape_of(LLAMA), weights=0, context=4096)
+    assert largest_context(load, 2**50) == 8192
+    assert largest_context(load, 0) == 0
+
+
+def test_a_model_whose_layers_all_attend_has_no_state() -> None:
+    load = Load("a", shape_of(LLAMA, vocabulary=128_256), weights=MIB, context=8192)
+    assert state_bytes(load) == 0
+    assert cache_bytes(load) == 32 * 8192 * 2 * 8 * 128 * 2
+    assert buffer_bytes(load) == (128_256 + 4096) * 512 * 4
+    assert [term.name for term in terms_of(load)] == ["weights", "cache", "compute buffers"]
+
+
+def test_a_window_keeps_its_own_tokens_and_those_of_a_batch() -> None:
+    shape = shape_of(GEMMA)
+    windows = [one.window for one in shape.layers if isinstance(one, Attention)]
+    assert windows == [512, 512, 512, 512, 512, 0] * 2
+    load = Load("a", shape, weights=0, context=32_768)
+    each = 2 * 256 * 2
+    assert token_bytes(load) == 2 * each
+    assert cache_bytes(load) == each * (2 * 32_768 + 10 * 1024)
+    assert cache_bytes(replace(load, context=512)) == each * 12 * 512
+
+
+def test_several_engines_share_one_card() -> None:
+    other = Load("eye", shape_of(LLAMA), weights=100 * MIB, context=256, encoder=50 * MIB)
+    added = added_up([NINE, other], USABLE)
+    names = [term.name for term in added.terms]
+    assert names[0] == "llama: weights"
+    assert "eye: image encoder" in names
+    assert added.total == added_up([NINE], 0).total + added_up([other], 0).total
+
+
+def test_a_cache_in_the_host_s_memory_takes_nothing_of_the_card() -> None:
+    assert {term.name for term in terms_of(replace(NINE, cache_on_card=False))} == {"weights", "compute buffers"}
+
+
+def test_recurrent_layers_are_told_by_a_list_by_zeros_and_by_their_interval() -> None:
+    listed = shape_of(QWEN | {"qwen35.attention.recurrent_layers": [True] * 31 + [False]})
+    assert sum(isinstance(one, Recurrent) for one in listed.layers) == 31
+    every_eighth = shape_of(QWEN | {"qwen35.full_attention_interval": 8})
+    assert sum(isinstance(one, Recurrent) for one in every_eighth.layers) == 28
+    lfm = {
+        "general.architecture": "lfm2",
+        "lfm2.block_count": 4,
+        "lfm2.embedding_length": 1024,
+        "lfm2.attention.head_count": 16,
+        "lfm2.attention.head_count_kv": [0, 0, 8, 0],
+        "lfm2.shortconv.l_cache": 3,
+    }
+    assert shape_of(lfm).layers == (Recurrent(2048), Recurrent(2048), Attention(512, 512), Recurrent(2048))
+
+
+def test_what_is_not_known_is_said() -> None:
+    unknown = shape_of(
+        {key.replace("llama", "novel"): one if one != "llama" else "novel" for key, one in LLAMA.items()}
+    )
+    assert any('"novel" is not known here' in one for one in unknown.unread)
+    assert len(unknown.layers) == 32
+    empty = shape_of({"general.architecture": "llama"})
+    assert empty.unread == ("it does not say how many layers and heads it has",)
+    stateless = shape_of({key: one for key, one in QWEN.items() if "ssm" not in key})
+    assert any("recurrent" in one for one in stateless.unread)
+    assert shape_of(QWEN).unread == shape_of(LLAMA).unread == ()
