@@ -11,7 +11,7 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A layer that keeps ``keys`` and ``values`` numbers for each token; with a ``window`` only for that many tokens."""
+    """A layer that keeps ``keys`` and ``values`` numbers of each token; with a ``window`` for so many only."""
 
     keys: int
     values: int
@@ -48,9 +48,9 @@ WINDOW_BUT_EVERY = {"cohere2": 4, "exaone4": 4, "gemma2": 2, "gemma3": 6, "gemma
 ZERO_IS_RECURRENT = frozenset({"granitehybrid", "jamba", "lfm2", "lfm2moe", "nemotron_h", "nemotron_h_moe"})
 """Architectures whose list of key heads has a zero for each layer that is recurrent or keeps nothing."""
 ALL_ATTEND = frozenset(
-    """baichuan bloom chatglm command-r dbrx deepseek deepseek2 exaone falcon gemma glm4 glm4moe granite granitemoe
-    internlm2 llama minicpm mistral3 mpt olmo olmoe orion phi2 phi3 qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl
-    qwen3vlmoe smollm3 stablelm starcoder starcoder2 xverse""".split()
+    "baichuan bloom chatglm command-r dbrx deepseek deepseek2 exaone falcon gemma glm4 glm4moe granite granitemoe "  # noqa: SIM905
+    "internlm2 llama minicpm mistral3 mpt olmo olmoe orion phi2 phi3 qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe "
+    "qwen3vl qwen3vlmoe smollm3 stablelm starcoder starcoder2 xverse".split()
 )
 """Architectures all of whose layers attend to all tokens; with a window in their file it is not used for the cache."""
 
@@ -124,7 +124,7 @@ def _recurrent(architecture: str, values: Values, key_heads: Sequence[int]) -> S
 
 
 def _state(number: Callable[[str], int]) -> int:
-    """Numbers that a recurrent layer keeps: what its convolution looks back on, and its state (``llama-hparams.cpp``)."""
+    """Numbers that a recurrent layer keeps: its convolution's and its state's (``llama-hparams.cpp``)."""
     inner, state = number("ssm.inner_size"), number("ssm.state_size")
     if inner and state:
         channels = inner + 2 * number("ssm.group_count") * state

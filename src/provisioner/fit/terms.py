@@ -29,7 +29,7 @@ STATE_BYTES, BUFFER_BYTES = 4, 4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One engine: its model, and the options that decide what it needs. Sizes are bytes, ``context`` is for all slots."""
+    """One engine: its model, and the options that decide what it needs. Sizes in bytes, ``context`` for all slots."""
 
     name: str
     shape: Shape
