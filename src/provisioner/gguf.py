@@ -10,7 +10,7 @@ import math
 import mmap
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,10 @@ class Header:
     value_size: int = 0
     experts: int = 0
     parts: int = 1
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """All its numbers, and its short lists of numbers, by the file's own names."""
+    tokens: int = field(default=0, compare=False)
+    """Items of its vocabulary."""
 
     @property
     def is_projector(self) -> bool:
@@ -93,7 +97,21 @@ def _header(values: Mapping[str, Any]) -> Header:
         number("attention.value_length") or head_size,
         number("expert_count"),
         parts if isinstance(parts, int) and parts > 0 else 1,
+        {name: one for name, one in values.items() if _is_numbers(one)} | {"general.architecture": architecture},
+        vocabulary.count if isinstance(vocabulary := values.get("tokenizer.ggml.tokens"), _Skipped) else 0,
     )
+
+
+def _is_numbers(value: Any) -> bool:
+    each = value if isinstance(value, list) else [value]
+    return all(isinstance(one, int) for one in each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Skipped:
+    """A list that was stepped over."""
+
+    count: int
 
 
 class _Reader:
@@ -130,17 +148,17 @@ class _Reader:
             raise GgufError(f"a value of its head, before byte {self.at}, is of type {kind}, which GGUF does not have")
         return self.number(_SCALARS[kind])
 
-    def array(self, kind: int, count: int) -> list[Any] | None:
-        """The items, or None for a long one."""
+    def array(self, kind: int, count: int) -> list[Any] | _Skipped:
+        """The items of a short list of numbers."""
         if kind == _STRING:
             for _ in range(count):
                 self.take(self.number("Q"))
-            return None
+            return _Skipped(count)
         if kind not in _SCALARS:
             raise GgufError(f"a list of its head, before byte {self.at}, holds type {kind}, which no list can hold")
         begin = self.take(count * struct.calcsize(f"<{_SCALARS[kind]}"))
         if count > _LONGEST_KEPT:
-            return None
+            return _Skipped(count)
         return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.content, begin))
 
 

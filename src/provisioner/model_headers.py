@@ -40,7 +40,11 @@ def _header_of(model: Model, file: Path) -> Header | None:
     if model.source == BUILTIN_TINY:
         from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS
 
-        return Header("llama", LAYERS, CONTEXT, EMBEDDING // HEADS, EMBEDDING // HEADS)
+        size = EMBEDDING // HEADS
+        numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
+        numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
+        values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
+        return Header("llama", LAYERS, CONTEXT, size, size, values=values)
     if model.source.startswith("file:") and file.is_file():
         return read_header(file)
     return None

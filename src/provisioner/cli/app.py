@@ -27,6 +27,7 @@ VERBS = {
     "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
     "import": ("provisioner.cli.importing", "Print an existing container as a block of the file, to be adopted."),
     "eject": ("provisioner.cli.eject", "Write plain Ansible that configures the lab without provision."),
+    "fit": ("provisioner.cli.fit", "Add up what the engines need on a card, term by term."),
     "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
