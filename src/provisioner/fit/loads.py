@@ -37,7 +37,14 @@ def engines_on_cards(
         options = {name: one.default for name, one in page.options.items()} | dict(service.options)
         unread = [f"nothing is known of model {name}" for name in models_of(service, page) if name not in headers]
         loads = [
-            _load(spec, service, name, options, headers[name], sizes) for name in _answering(service, page, headers)
+            _load(
+                name,
+                shape_of(headers[name].values, headers[name].tokens),
+                options,
+                _context(spec, service, name),
+                sizes,
+            )
+            for name in _answering(service, page, headers)
         ]
         together = sorted(loads, key=lambda one: -sum(term.bytes for term in terms_of(one)))
         at_once = options.get("models_max") or len(loads)
