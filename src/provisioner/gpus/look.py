@@ -1,0 +1,132 @@
+"""What a host is asked for its cards: one POSIX shell script that only reads, and how its answer is understood."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from provisioner.gpus.cards import VENDORS, Card, Link, Node, Vendor
+
+SCRIPT = r"""
+say() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
+for card in /sys/bus/pci/devices/*; do
+  case $(cat "$card/class") in 0x03*) ;; *) continue ;; esac
+  at=${card##*/}
+  for name in vendor device current_link_speed current_link_width max_link_speed max_link_width \
+    mem_info_vram_total mem_info_gtt_total; do
+    [ -r "$card/$name" ] && say "$at" "$name" "$(cat "$card/$name")"
+  done
+  [ -e "$card/driver" ] && say "$at" driver "$(basename "$(readlink -f "$card/driver")")"
+  for node in "$card"/drm/*; do [ -e "$node" ] && say "$at" drm "${node##*/}"; done
+  about=/proc/driver/nvidia/gpus/$at/information
+  [ -r "$about" ] && while IFS= read -r line; do say "$at" nvidia "$line"; done < "$about"
+done
+[ -r /proc/driver/nvidia/version ] && say - nvidia_version "$(head -n 1 /proc/driver/nvidia/version)"
+find /dev -maxdepth 2 -type c \( -name 'nvidia*' -o -path '/dev/dri/*' -o -name kfd \) -exec stat -c '%n %t %T' {} + |
+  while read -r line; do say - node "$line"; done
+command -v nvidia-smi > /dev/null &&
+  nvidia-smi --query-gpu=pci.bus_id,name,uuid,memory.total,compute_cap,driver_version --format=csv,noheader,nounits |
+  while IFS= read -r line; do say - smi "$line"; done
+true
+"""
+"""A line for each fact: the card's PCI address ("-": the host's), what it is, and its value, with tabs between."""
+MIB = 2**20
+SMI_FIELDS = 6
+
+
+@dataclass
+class _Facts:
+    """The lines of one card, or of the host; a fact may be said more than once."""
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+
+    def one(self, name: str) -> str:
+        """The fact, empty when it was not told."""
+        return next(iter(self.values.get(name, ())), "")
+
+    def each(self, name: str) -> Sequence[str]:
+        """All that was told of it."""
+        return self.values.get(name, ())
+
+    def number(self, name: str) -> int:
+        """The fact as a number, 0 when it is none."""
+        text = self.one(name)
+        return int(text) if text.isdigit() else 0
+
+
+def cards_in(answer: str) -> tuple[Card, ...]:
+    """The cards of a host that gave this answer to ``SCRIPT``, in the order of their addresses."""
+    facts: dict[str, _Facts] = {}
+    for line in answer.splitlines():
+        where, name, value = [*line.split("\t", 2), "", ""][:3]
+        facts.setdefault(where, _Facts()).values.setdefault(name, []).append(value)
+    host = facts.pop("-", _Facts())
+    nodes = {one.path: one for one in map(_node, host.each("node")) if one}
+    smi = {
+        _pci(line[0]): line for line in csv.reader(host.each("smi"), skipinitialspace=True) if len(line) == SMI_FIELDS
+    }
+    return tuple(
+        _card(pci, one, host, nodes, smi.get(pci, ()))
+        for pci, one in sorted(facts.items())
+        if one.one("vendor") in VENDORS
+    )
+
+
+def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi: Sequence[str]) -> Card:
+    vendor = VENDORS[facts.one("vendor")]
+    about = {key.strip(): value.strip() for key, _, value in (one.partition(":") for one in facts.each("nvidia"))}
+    wanted = list(_wanted(vendor, facts, about, nodes))
+    _, name, uuid, memory, capability, version = smi or ("", "", "", "", "", "")
+    return Card(
+        pci,
+        vendor,
+        name or about.get("Model") or f"{vendor.upper()} {facts.one('device')}",
+        facts.one("driver"),
+        uuid or about.get("GPU UUID", ""),
+        int(memory) * MIB if memory.isdigit() else facts.number("mem_info_vram_total"),
+        facts.number("mem_info_gtt_total"),
+        capability if capability.replace(".", "").isdigit() else "",
+        version or _driver_version(host.one("nvidia_version")) if vendor == "nvidia" else "",
+        tuple(nodes[path] for path in wanted if path in nodes),
+        tuple(path for path in wanted if path not in nodes),
+        _link(facts),
+    )
+
+
+def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapping[str, Node]) -> Iterator[str]:
+    """The nodes through which programs reach the card."""
+    if vendor == "nvidia":
+        yield f"/dev/nvidia{about.get('Device Minor', '0')}"
+        yield from ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+        yield from sorted(path for path in nodes if path.startswith("/dev/nvidia-caps/"))
+        return
+    if vendor == "amd":
+        yield "/dev/kfd"
+    renderers = [one for one in facts.each("drm") if one.startswith("renderD")]
+    yield from (f"/dev/dri/{one}" for one in renderers or ["renderD128"])
+
+
+def _node(line: str) -> Node | None:
+    parts = line.split()
+    return Node(parts[0], int(parts[1], 16), int(parts[2], 16)) if len(parts) == 3 else None  # noqa: PLR2004
+
+
+def _pci(text: str) -> str:
+    """nvidia-smi writes eight digits of the domain, the kernel four."""
+    domain, _, rest = text.partition(":")
+    return f"{domain[-4:]}:{rest}".lower()
+
+
+def _driver_version(line: str) -> str:
+    """The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep …"."""
+    return next((word for word in line.split() if word.count(".") >= 1 and word.replace(".", "").isdigit()), "")
+
+
+def _link(facts: _Facts) -> Link | None:
+    speeds = [facts.one(f"{when}_link_speed").partition(" ")[0] for when in ("current", "max")]
+    widths = [facts.number(f"{when}_link_width") for when in ("current", "max")]
+    try:
+        return Link(float(speeds[0]), widths[0], float(speeds[1]), widths[1])
+    except ValueError:  # "Unknown", or nothing: an APU has no slot
+        return None
