@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
 
@@ -71,6 +72,13 @@ class Provider(ABC):
         """What was seen of the host itself, in the words of ``doctor``; ``images`` are those that the file needs there.
 
         Only looks. A host that does not answer is no error here: that it does not is what was seen.
+        """
+        return ()
+
+    def cards(self) -> tuple[Card, ...]:
+        """The graphics cards of the host, in the order of their addresses; only looks.
+
+        Raises ``UnavailableError`` when the host does not let us look.
         """
         return ()
 
