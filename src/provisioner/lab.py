@@ -8,15 +8,18 @@ from pathlib import Path
 
 from provisioner import paths
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.errors import InputError
+from provisioner.errors import InputError, PreflightError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
+from provisioner.gpus.cards import Card
 from provisioner.loader import Loaded, load
 from provisioner.lockfile import lock_file, read_pins, write_pins
 from provisioner.model_files import Found, find_models, missing_files
 from provisioner.model_headers import read_headers
 from provisioner.remote_headers import cached_headers, fetch_headers
 from provisioner.resolve import desired_fleet, host_of, problems
+from provisioner.resolve.cards import given
+from provisioner.resolve.engine_cards import card_problems, with_cards
 from provisioner.resolve.engine_options import option_problems, option_warnings
 from provisioner.resolve.engines import models_of, services_of
 from provisioner.spec import Model, Spec
@@ -48,9 +51,23 @@ class Lab:
         """``.provision/`` beside the file."""
         return paths.lab_folder(self.loaded.path)
 
-    def fleet(self, architectures: Mapping[str, str] | None = None) -> Fleet:
-        """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells."""
-        return desired_fleet(self.spec, self.catalog, self.models().files, architectures)
+    def fleet(self, architectures: Mapping[str, str] | None = None, cards: Mapping[str, Card] | None = None) -> Fleet:
+        """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
+
+        ``cards`` are those that its containers get; without them no container has one, as it is where nobody looked.
+        """
+        return desired_fleet(self.spec, self.catalog, self.models().files, architectures, cards)
+
+    def cards(self, there: Mapping[str, Sequence[Card]]) -> dict[str, Card]:
+        """The card of each container that wants one, of those of each host; ``PreflightError`` says who gets none."""
+        found, refused = given(self.spec, there)
+        refused += card_problems(with_cards(self.spec, found), self.catalog, found)
+        if refused:
+            raise PreflightError(
+                "Unable to give each container the graphics card that it wants",
+                details="\n".join(self.loaded.rendered(one) for one in refused),
+            )
+        return found
 
     def models(self) -> Found:
         """The files behind the models that services use; found once, so that a run makes and pins what it planned."""

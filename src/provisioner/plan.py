@@ -47,6 +47,11 @@ def needs_restart(differing: Mapping[str, tuple[Any, Any]]) -> bool:
         # A disk grows while it is used.
         return [{name: value for name, value in one.items() if name != "size"} for one in entries or ()]
 
+    def lent(devices: Any) -> list[Mapping[str, str]]:
+        return [one.properties for one in devices or () if "runtime" in one.properties]
+
+    if "devices" in differing and lent(differing["devices"][0]) != lent(differing["devices"][1]):
+        return True  # a driver's user space is mounted when a container starts
     pairs = [differing[name] for name in DETACHED_AT_NEXT_START if name in differing]
     is_detached = any(one not in parts(after) for before, after in pairs for one in parts(before))
     return is_detached or not AT_NEXT_START.isdisjoint(differing)

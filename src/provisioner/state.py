@@ -93,10 +93,13 @@ class Device:
 
     ``volume``: properties ``volume`` (its name), ``path`` (in the container), ``readonly`` ("true"/"false").
     ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT", tcp).
+    ``gpu``: properties ``pci``, ``mode``, ``group`` (a name of the container's; without it the nodes are root's) and,
+    where the host lends the driver's user space, ``runtime`` (which parts), ``require.driver`` and ``require.cuda``.
+    ``node``: a device file of the host: properties ``path``, ``mode``, ``group``.
     """
 
     name: str
-    kind: Literal["volume", "publish"]
+    kind: Literal["volume", "publish", "gpu", "node"]
     properties: Mapping[str, str]
 
 

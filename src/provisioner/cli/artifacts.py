@@ -22,12 +22,14 @@ def main(arguments: list[str]) -> int:
     """Make what is missing; the exit code is that of the error, if any."""
     from provisioner.artifacts import ensure_artifacts
     from provisioner.runner import run_playbook
+    from provisioner.workflow.selecting import cards_of
 
     try:
         lab = open_lab(Path(arguments[0]))
         providers = providers_of(lab)
         seen = {name: provider.observe(lab.name).hosts[name] for name, provider in providers.items()}
-        artifacts = lab.fleet({name: host.architecture for name, host in seen.items()}).artifacts
+        cards = cards_of(lab, providers)
+        artifacts = lab.fleet({name: host.architecture for name, host in seen.items()}, cards).artifacts
         missing = [one for one in artifacts if one.volume not in seen[one.host].volumes]
         run = partial(run_playbook, folder=lab.folder)
         ensure_artifacts(missing, providers, lab.name, run_playbook=run, emit=partial(_say, Pace(monotonic)))

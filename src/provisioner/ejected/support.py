@@ -10,6 +10,7 @@ SUPPORT = {
         "providers/incus/execute",
         "providers/incus/failures",
         "providers/incus/files",
+        "providers/incus/graphics",
         "providers/incus/host",
         "providers/incus/stopping",
         "providers/incus/inside",

@@ -56,6 +56,10 @@ class Card:
     shared_memory: int = 0
     capability: str = ""
     driver_version: str = ""
+    cuda: str = ""
+    """The newest release of CUDA that its driver knows."""
+    runtime: bool = False
+    """Whether the host has NVIDIA's tools that lend containers the driver's user space."""
     nodes: tuple[Node, ...] = ()
     missing: tuple[str, ...] = ()
     link: Link | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,11 +29,14 @@ find /dev -maxdepth 2 -type c \( -name 'nvidia*' -o -path '/dev/dri/*' -o -name 
 command -v nvidia-smi > /dev/null &&
   nvidia-smi --query-gpu=pci.bus_id,name,uuid,memory.total,compute_cap,driver_version --format=csv,noheader,nounits |
   while IFS= read -r line; do say - smi "$line"; done
+command -v nvidia-smi > /dev/null && nvidia-smi | while IFS= read -r line; do say - banner "$line"; done
+command -v nvidia-container-cli > /dev/null && say - runtime nvidia-container-cli
 true
 """
 """A line for each fact: the card's PCI address ("-": the host's), what it is, and its value, with tabs between."""
 MIB = 2**20
 SMI_FIELDS = 6
+_CUDA = re.compile(r"CUDA (?:UMD )?Version: *([0-9.]+)")
 
 
 @dataclass
@@ -88,6 +92,8 @@ def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi:
         facts.number("mem_info_gtt_total"),
         capability if capability.replace(".", "").isdigit() else "",
         version or _driver_version(host.one("nvidia_version")) if vendor == "nvidia" else "",
+        _newest_cuda(host.each("banner")) if vendor == "nvidia" else "",
+        vendor == "nvidia" and bool(host.one("runtime")),
         tuple(nodes[path] for path in wanted if path in nodes),
         tuple(path for path in wanted if path not in nodes),
         _link(facts),
@@ -121,6 +127,12 @@ def _pci(text: str) -> str:
 def _driver_version(line: str) -> str:
     """The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep …"."""
     return next((word for word in line.split() if word.count(".") >= 1 and word.replace(".", "").isdigit()), "")
+
+
+def _newest_cuda(banner: Sequence[str]) -> str:
+    """The release in "CUDA Version: 13.0", which newer ones call "CUDA UMD Version"."""
+    found = (_CUDA.search(line) for line in banner)
+    return next((one[1] for one in found if one), "")
 
 
 def _link(facts: _Facts) -> Link | None:

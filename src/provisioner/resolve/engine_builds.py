@@ -13,7 +13,7 @@ from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Problem, Service
 
 ROLE = "llama_cpp"
-CPU, CUDA = "cpu", "cuda"
+CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
 WITHOUT_DEVICE = ("auto", 0)
 _DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
 _SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
@@ -29,14 +29,15 @@ def engine_builds(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """What could not be built, and what would compute on the CPU though a device is asked for."""
     for container, service, page in services_of(spec, catalog):
         if service.role == ROLE:
-            for option, message, hint in _all(service, page):
+            for option, message, hint in _all(service, page, has_card=spec.containers[container].gpu is not None):
                 yield Problem(("containers", container, "services", service.role, option), message, hint)
 
 
-def _all(service: ServiceSpec, page: ServiceType) -> _Found:
+def _all(service: ServiceSpec, page: ServiceType, *, has_card: bool) -> _Found:
+    """What a card decides is known, and held against it, when its host has been looked at."""
     yield from _source(service)
-    yield from _layers(service, page)
-    yield from _cuda(service, page)
+    yield from _layers(service, page, is_open=has_card and "backend" not in service.options)
+    yield from _cuda(service, page, is_open=has_card)
     yield from _environment(service)
 
 
@@ -61,24 +62,24 @@ def _source(service: ServiceSpec) -> _Found:
         yield "source", "what is downloaded needs its sha256", "Write `source_sha256`, 64 digits: sha256sum FILE"
 
 
-def _layers(service: ServiceSpec, page: ServiceType) -> _Found:
+def _layers(service: ServiceSpec, page: ServiceType, *, is_open: bool) -> _Found:
     layers, device = _value(service, page, "gpu_layers"), _value(service, page, "device")
     is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
     if layers is not None and not is_count and layers not in ("auto", "all"):
         yield "gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number."
-    elif _value(service, page, "backend") == CPU and (device or layers not in (None, *WITHOUT_DEVICE)):
+    elif not is_open and _value(service, page, "backend") == CPU and (device or layers not in (None, *WITHOUT_DEVICE)):
         option = "device" if device else "gpu_layers"
         yield option, "the program is built for the CPU alone", "Write backend: cuda, or backend: vulkan."
     if device and not _DEVICES.fullmatch(device):
         yield "device", f"{device!r} names no devices", "Write CUDA0, or CUDA0,CUDA1: llama-server --list-devices"
 
 
-def _cuda(service: ServiceSpec, page: ServiceType) -> _Found:
+def _cuda(service: ServiceSpec, page: ServiceType, *, is_open: bool) -> _Found:
     version = _value(service, page, "cuda_version")
     if version is None or _value(service, page, "backend") != CUDA:
         return
     names = _value(service, page, "cuda_architectures") or []
-    if not names:
+    if not names and not is_open:
         yield (
             "backend",
             "a build for CUDA has to know its cards",

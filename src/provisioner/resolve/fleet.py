@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
+from provisioner.gpus.cards import Card
 from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, stored
+from provisioner.resolve.cards import devices, with_device_files
+from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import (
     base_url,
     engine_entries,
@@ -36,17 +39,24 @@ class _Context:
     catalog: Catalog
     models: Mapping[str, ModelFile]
     architectures: Mapping[str, str]
+    cards: Mapping[str, Card]
 
 
 def desired_fleet(
-    spec: Spec, catalog: Catalog, models: Mapping[str, ModelFile], architectures: Mapping[str, str] | None = None
+    spec: Spec,
+    catalog: Catalog,
+    models: Mapping[str, ModelFile],
+    architectures: Mapping[str, str] | None = None,
+    cards: Mapping[str, Card] | None = None,
 ) -> Fleet:
     """The lab as the file wants it. The file must be free of ``problems``.
 
     ``models`` holds a file for every model that a service uses; ``architectures`` maps hosts to theirs (x86_64 unless
-    told), because an artifact that was built on one does not run on another.
+    told), because an artifact that was built on one does not run on another. ``cards`` are the
+    cards that containers get, by their names; engines compute with them.
     """
-    context = _Context(spec, catalog, models, architectures or {})
+    spec = with_cards(spec, cards or {})
+    context = _Context(spec, catalog, models, architectures or {}, cards or {})
     instances: list[Instance] = []
     artifacts: dict[tuple[str, str], Artifact] = {}
     for name in sorted(spec.containers, key=lambda name: (host_of(spec, spec.containers[name]) or "", name)):
@@ -58,7 +68,7 @@ def desired_fleet(
 
 def images_by_host(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]]:
     """The images that the file's containers are made of, by the hosts that these are on; no model's file is read."""
-    context = _Context(spec, catalog, {}, {})
+    context = _Context(spec, catalog, {}, {}, {})
     found: dict[str, frozenset[str]] = {}
     for name, container in spec.containers.items():
         host = _host(context, name)
@@ -77,7 +87,9 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
     is_proxmox = isinstance(host, ProxmoxHost)
     # On Proxmox a container has an address of its own in the LAN: there is nothing to publish.
     published = () if is_proxmox else _published(context, container)
-    devices = [*(_mount(one) for one in artifacts), *published]
+    card = context.cards.get(name)
+    attached = () if is_proxmox or card is None else devices(container, card)
+    everything = [*(_mount(one) for one in artifacts), *published, *attached]
     return Instance(
         name=name,
         host=_host(context, name),
@@ -87,10 +99,10 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
         memory=container.memory or sum(page.memory or 0 for page in pages) or None,
         disk=container.disk or max((page.disk for page in pages if page.disk), default=None),
         nesting=any(page.nesting for page in pages),
-        devices=tuple(sorted(devices, key=lambda device: device.name)),
+        devices=tuple(sorted(everything, key=lambda device: device.name)),
         services=_services(context, name),
         base=_base(context, name),
-        settings=settings_of(host, container.proxmox) if isinstance(host, ProxmoxHost) else {},
+        settings=with_device_files(settings_of(host, container.proxmox), card) if isinstance(host, ProxmoxHost) else {},
         adopt=container.adopt,
     )
 

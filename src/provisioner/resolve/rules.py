@@ -118,14 +118,6 @@ def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
             yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
 
 
-def gpus(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
-    """A GPU is refused as long as none can be given: a service that quietly computes on the CPU helps nobody."""
-    for name, container in spec.containers.items():
-        if container.gpu is not None:
-            hint = "Leave it out, or write gpu: none, to compute on the CPU."
-            yield Problem(("containers", name, "gpu"), "this version gives no GPU to a container", hint)
-
-
 def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """A service that another one names is in the file."""
     addresses = {f"{container}/{service.role}" for container, service, _ in services_of(spec, catalog)}
@@ -218,7 +210,6 @@ RULES: tuple[Rule, ...] = (
     model_references,
     either_option,
     model_sources,
-    gpus,
     engine_builds,
     service_references,
     alias_names,

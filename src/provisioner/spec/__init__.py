@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from provisioner.spec.gpu import Gpu
 from provisioner.spec.models import (
     Container,
-    Gpu,
     IncusHost,
     Model,
     SecretSource,

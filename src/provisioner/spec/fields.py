@@ -30,6 +30,7 @@ MODE = r"^0[0-7]{3}$"
 MAC = r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$"
 PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 UUID = r"^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+VERSION = r"^[0-9]+(\.[0-9]+)*$"
 _HTTPS = re.compile(HTTPS, re.ASCII)
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
@@ -90,6 +91,7 @@ _file_mode = _text(MODE, "not a file mode", 'write its octal digits as a string:
 _mac = _text(MAC, "not a MAC address", 'write it with colons: "BC:24:11:00:00:01"')
 _pci = _text(PCI, "not a PCI address", 'write it as `lspci -D` prints it: "0000:01:00.0"')
 _uuid = _text(UUID, "not the UUID of a GPU", "write it as `nvidia-smi -L` prints it: GPU-…")
+_version = _text(VERSION, "not a version", 'write numbers with dots between, as a string: "12.4"')
 
 Label = Annotated[str, *_label]
 Name = Annotated[str, *_name]
@@ -110,6 +112,7 @@ FileMode = Annotated[str, *_file_mode]
 MacAddress = Annotated[str, *_mac, AfterValidator(str.upper)]
 PciAddress = Annotated[str, *_pci]
 GpuUuid = Annotated[str, *_uuid]
+Version = Annotated[str, *_version]
 Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": sizes.PATTERN})]
 SizeOrNone = Annotated[
     int,

@@ -9,17 +9,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from provisioner.spec.fields import (
     Count,
     Fingerprint,
-    GpuUuid,
     HttpUrl,
     Image,
     Label,
     Name,
-    PciAddress,
     SecretValue,
     Sha256,
     Size,
     https_address,
 )
+from provisioner.spec.gpu import Gpu, gpu_words
 from provisioner.spec.part import Part
 from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost
 from provisioner.spec.refusal import refusal
@@ -73,31 +72,6 @@ class Upstream(Part):
     base_url: HttpUrl | None = None
 
 
-class Gpu(Part):
-    """Which GPU a container gets: the one that one field describes, any when all are None."""
-
-    vendor: Literal["nvidia", "amd", "intel"] | None = None
-    pci: PciAddress | None = None
-    uuid: GpuUuid | None = None
-    vram: Size | None = Field(default=None, description="At least this much memory")
-
-    @model_validator(mode="after")
-    def _check_one(self) -> Gpu:
-        if len(self.model_fields_set) > 1:
-            raise refusal("a GPU is described by one of vendor, pci, uuid and vram", "keep one of them")
-        return self
-
-
-def _gpu(value: Any) -> Any:
-    if value == "none":
-        return None
-    if value == "any":
-        return Gpu()
-    if isinstance(value, str) or value == {}:
-        raise refusal("not a GPU", "write none, any, {vendor: …}, {pci: …}, {uuid: …} or {vram: …}")
-    return value
-
-
 class ServiceSpec(Part):
     """One service of a container: exactly the options that were written, validated; secrets as ``Secret``."""
 
@@ -114,7 +88,9 @@ class Container(Part):
     cpu: Count | None = None
     memory: Size | None = None
     disk: Size | None = None
-    gpu: Annotated[Gpu | None, BeforeValidator(_gpu)] = Field(default=None, description="`none`, `any`, or which one")
+    gpu: Annotated[Gpu | None, BeforeValidator(gpu_words)] = Field(
+        default=None, description="`none`, `any`, or which one"
+    )
     proxmox: ProxmoxContainer | None = Field(default=None, description="What only Proxmox knows")
     adopt: bool = Field(default=False, description="Take over the container of that name that is there and nobody's")
     services: dict[str, ServiceSpec] = Field(default={})

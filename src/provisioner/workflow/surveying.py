@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
+from provisioner.gpus.cards import Card
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe
@@ -29,6 +30,7 @@ from provisioner.state import (
     Status,
 )
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.selecting import cards_of
 
 FULL = "everything is run again (--full)"
 
@@ -42,6 +44,8 @@ class Survey:
     wanted: tuple[Instance, ...]
     facts: tuple[Fact, ...]
     inside: Inside
+    cards: Mapping[str, Card] = field(default_factory=dict)
+    """The cards of the containers that want one, by their names."""
 
     def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
         """What has to change."""
@@ -75,7 +79,8 @@ def survey(
     """
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
     actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
-    desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()})
+    cards = cards_of(lab, effects.providers)
+    desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
@@ -89,7 +94,7 @@ def survey(
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers))
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards)
 
 
 def is_running(wanted: Instance, actual: Fleet) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.gpus.cards import Card
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.fake.locks import Locks
 from provisioner.providers.fake.programs import PROGRAMS
@@ -72,6 +73,11 @@ class FakeProvider(Snapshots, Locks, Provider):
             if not container.instance.lab:
                 container.instance = replace(container.instance, lab=instance.lab, image=instance.image)
             return container.instance
+
+    def cards(self) -> tuple[Card, ...]:
+        """The host's cards."""
+        self.check_available()
+        return self.graphics
 
     def create(self, instance: Instance) -> Instance:
         """Create the container when its image and volumes are there, its name is free and the pool has room."""

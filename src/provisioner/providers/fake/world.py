@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.errors import ProviderError
+from provisioner.gpus.cards import Card
 from provisioner.state import Execution, Instance
 
 Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
@@ -60,6 +61,8 @@ class World:
         self.obstacles: dict[str, str] = {}
         self.newest_only = False
         """Why containers, by name, cannot be snapshotted."""
+        self.graphics: tuple[Card, ...] = ()
+        """Its graphics cards."""
         self.containers: dict[str, Container] = {}
         self.volumes: dict[str, Volume] = {}
         self.locks: dict[str, dict[str, str]] = {}

@@ -7,15 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+from provisioner.errors import ProviderError
+from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import adoption, failures, locks, ready, snapshots, volumes
+from provisioner.providers.incus import adoption, failures, files, graphics, locks, ready, snapshots, volumes
+from provisioner.providers.incus.cards import look_here
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Fact, Fleet, HostState, Instance, Snapshot
 
+GROUP_FILE = "/etc/group"
 _PARALLEL = 10
 
 
@@ -76,6 +80,10 @@ class IncusProvider(Inside, Provider):
 
         return health.examine(self.host, self._client, self.profile, lambda: self._pool, images)
 
+    def cards(self) -> tuple[Card, ...]:
+        """The cards of this machine, which is the one that a unix socket leads to."""
+        return look_here()
+
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""
         with self._worded(f"Unable to create container {instance.name}"):
@@ -83,8 +91,10 @@ class IncusProvider(Inside, Provider):
             body = request_for(instance, self._root_disk, self._pool) | {"profiles": [self.profile]}
             try:
                 self._client.change("post", "instances", body=body)
-            except WireError as error:
-                if not failures.is_name_clash(error):
+                if graphics.needed_groups(instance.devices):
+                    self._make(instance)
+            except (WireError, ProviderError) as error:
+                if not (isinstance(error, WireError) and failures.is_name_clash(error)):
                     self.delete(instance)
                 raise
             return self._read(instance.name)
@@ -93,9 +103,15 @@ class IncusProvider(Inside, Provider):
         """Make it what ``instance`` says, and read it back; nesting counts from the next start."""
         with self._worded(f"Unable to change container {instance.name}"):
             self._existing(instance, "change")
-            root, pool = self._root_disk, self._pool
-            change(self._client, instance.name, lambda body: updated(body, instance, root, pool), root)
+            self._make(instance)
             return self._read(instance.name)
+
+    def _make(self, instance: Instance) -> None:
+        needed = graphics.needed_groups(instance.devices)
+        text = files.read(self.endpoint, instance.name, GROUP_FILE).decode() if needed else ""
+        groups = graphics.group_ids(text, needed)
+        root, pool = self._root_disk, self._pool
+        change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
 
     def start(self, instance: Instance) -> None:
         """Start the container; a running one is success."""

@@ -24,6 +24,12 @@ _RESOLUTIONS = {
     "cannot be restored due to subsequent": "This storage goes back to the newest snapshot only: delete the newer ones "
     "of this container first, or move it to a btrfs pool.",
     "setting cgroup item": "It uses more than that now: stop what uses it, or stop the container, and run this again.",
+    "failed to detect requested gpu": "The host has no such card any more. See which it has: provision doctor",
+    "invalid pci address": "The host has no such card any more. See which it has: provision doctor",
+    "nvidia container tools couldn't be found": "Install NVIDIA's container toolkit on the host: "
+    "sudo provision host prepare --gpu",
+    "required device path doesn't exist": "The host's driver has not made it: load it (modprobe amdgpu), and see: "
+    "provision doctor",
     "setgid/uid": "This user has no subordinate ids. " + _PREPARE,
     "newuidmap": "Root has no subordinate ids. " + _PREPARE,
 }

@@ -39,6 +39,12 @@ def pull(endpoint: str, name: str, path: str, target: Path) -> None:
         save(response, target)
 
 
+def read(endpoint: str, name: str, path: str) -> bytes:
+    """What stands in the small file ``path`` of ``name``, running or not; ``WireError`` when it cannot be read."""
+    with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
+        return response.read()
+
+
 def save(response: http.client.HTTPResponse, target: Path) -> None:
     """Stream a response's body into ``target`` under a temporary name, and give it its name once it is whole."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:

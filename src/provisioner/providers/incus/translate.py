@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from provisioner.providers.incus import graphics
 from provisioner.state import Device, Instance, InstanceKind, Snapshot, Status
 
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
@@ -18,8 +19,13 @@ _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50,
 _UNITS = _DECIMAL | _BINARY
 
 
-def request_for(instance: Instance, root: Mapping[str, str], pool: str) -> dict[str, Any]:
-    """The body that creates ``instance``; ``root`` is the profile's root disk, ``pool`` holds the artifact volumes."""
+def request_for(
+    instance: Instance, root: Mapping[str, str], pool: str, groups: graphics.Groups = graphics.NO_GROUPS
+) -> dict[str, Any]:
+    """The body that creates ``instance``; ``root`` is the profile's root disk, ``pool`` holds the artifact volumes.
+
+    ``groups`` are the container's, by name; a device of another group is left out: the container has to be there first.
+    """
     config = {
         LAB: instance.lab,
         KIND: str(instance.kind),
@@ -27,7 +33,9 @@ def request_for(instance: Instance, root: Mapping[str, str], pool: str) -> dict[
         "security.privileged": "false",
     }
     config |= {key: value for key, value in _limits(instance).items() if value is not None}
-    devices = {device.name: _incus_device(device, pool) for device in instance.devices}
+    possible = [one for one in instance.devices if one.properties.get("group") in {None, *groups}]
+    config |= graphics.keys(possible, groups)
+    devices = {device.name: _incus_device(device, pool, groups) for device in possible}
     if instance.disk is not None:
         # A local device replaces the profile's whole, so that its pool and path are repeated.
         devices["root"] = {**root, "size": str(instance.disk)}
@@ -35,18 +43,30 @@ def request_for(instance: Instance, root: Mapping[str, str], pool: str) -> dict[
     return {"name": instance.name, "type": "container", "source": source, "config": config, "devices": devices}
 
 
-def updated(body: Mapping[str, Any], instance: Instance, root: Mapping[str, str], pool: str) -> dict[str, Any]:
+def updated(
+    body: Mapping[str, Any],
+    instance: Instance,
+    root: Mapping[str, str],
+    pool: str,
+    groups: graphics.Groups = graphics.NO_GROUPS,
+) -> dict[str, Any]:
     """The body of an existing container with what ``instance`` says; whatever has no word in ``Instance`` is kept."""
-    limits = _limits(instance)
-    config = {key: value for key, value in body["config"].items() if key not in limits}
-    kept = {name: one for name, one in body["devices"].items() if not is_root(one) and not _neutral_device(name, one)}
-    devices = _roots(body["devices"], instance.disk, root) | kept
+    before, there = body["config"], body["devices"]
+    has_card = any(graphics.is_ours(name, one) for name, one in there.items())
+    ours = {*_limits(instance), *(graphics.KEYS if has_card else ())}
+    wanted = {**_limits(instance), **graphics.keys(instance.devices, groups)}
+    config = {key: value for key, value in before.items() if key not in ours}
+    config |= {key: value for key, value in wanted.items() if value}
+    kept = {name: one for name, one in there.items() if not is_root(one) and not _neutral_device(name, one, before)}
+    devices = _roots(there, instance.disk, root) | kept
     for device in instance.devices:
-        new = _incus_device(device, pool)
-        old = body["devices"].get(device.name)
-        same = old is not None and _neutral_device(device.name, old) == _neutral_device(device.name, new)
+        new = _incus_device(device, pool, groups)
+        old = there.get(device.name)
+        same = old is not None and _neutral_device(device.name, old, config) == _neutral_device(
+            device.name, new, config
+        )
         devices[device.name] = old if same else new
-    return {**body, "config": config | {key: value for key, value in limits.items() if value}, "devices": devices}
+    return {**body, "config": config, "devices": devices}
 
 
 def without_publications(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +78,7 @@ def instance_of(found: Mapping[str, Any], host: str) -> Instance:
     """The container as Incus says it is; only what is set on it, not what its profile sets."""
     config, devices = found["config"], found["devices"]
     root = next((one for one in devices.values() if is_root(one)), None) or {}
-    neutral = (_neutral_device(name, one) for name, one in sorted(devices.items()))
+    neutral = (_neutral_device(name, one, config) for name, one in sorted(devices.items()))
     return Instance(
         name=found["name"],
         host=host,
@@ -139,8 +159,10 @@ def _count(text: str | None) -> int | None:
     return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
 
 
-def _incus_device(device: Device, pool: str) -> dict[str, str]:
+def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[str, str]:
     properties = device.properties
+    if device.kind in ("gpu", "node"):
+        return graphics.incus_device(device, groups)
     if device.kind == "volume":
         disk = {"type": "disk", "pool": pool, "source": properties["volume"], "path": properties["path"]}
         return disk | ({"readonly": "true"} if properties.get("readonly") == "true" else {})
@@ -148,7 +170,9 @@ def _incus_device(device: Device, pool: str) -> dict[str, str]:
     return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host"}
 
 
-def _neutral_device(name: str, found: Mapping[str, str]) -> Device | None:
+def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device | None:
+    if graphics.is_ours(name, found):
+        return graphics.neutral_device(name, found, config)
     if found["type"] == "proxy":
         ends = {end: found[end].removeprefix("tcp:") for end in ("listen", "connect")}
         return Device(name, "publish", ends)

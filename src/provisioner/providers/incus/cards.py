@@ -1,0 +1,26 @@
+"""Looking at the cards of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+
+from provisioner.errors import UnavailableError
+from provisioner.gpus.cards import Card
+from provisioner.gpus.look import SCRIPT, cards_in
+
+TIMEOUT_S = 60
+"""A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
+
+
+def look_here() -> tuple[Card, ...]:
+    """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``TIMEOUT_S``."""
+    message = "Unable to look at the graphics cards of this machine"
+    try:
+        done = subprocess.run(
+            ["sh", "-s"], input=SCRIPT, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnavailableError(message, details=str(error), resolution="See: nvidia-smi; dmesg") from error
+    if done.returncode:
+        raise UnavailableError(message, details=done.stderr.strip(), resolution="See: provision doctor")
+    return cards_in(done.stdout)

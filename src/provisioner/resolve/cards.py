@@ -1,0 +1,120 @@
+"""Which card of its host each container gets, and what its services are told about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from provisioner.gpus.cards import Card
+from provisioner.gpus.choice import Refusal, Wish, choices
+from provisioner.resolve.hosts import LOCAL_HOST, host_of
+from provisioner.spec import Container, Gpu, Spec
+from provisioner.state import Device, Problem
+
+DEVICE = "gpu"
+"""The name of the device that we make; one of another name is its user's own."""
+RENDER = "render"
+"""The group of a container to which device files belong that not everybody may open."""
+COMPUTE, GRAPHICS = "compute,utility", "compute,graphics,utility"
+"""What of the driver a container is lent: Vulkan belongs to graphics."""
+KFD = "/dev/kfd"
+_EVERYBODY, _GROUP = "0666", "0660"
+
+
+def wanting(spec: Spec) -> dict[str, dict[str, Wish]]:
+    """The containers that want a card, with what they say of it, by their hosts."""
+    found: dict[str, dict[str, Wish]] = {}
+    for name, container in spec.containers.items():
+        if container.gpu is not None:
+            found.setdefault(host_of(spec, container) or LOCAL_HOST, {})[name] = _wish(container.gpu)
+    return found
+
+
+def given(spec: Spec, cards: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], list[Problem]]:
+    """The card of each container that wants one, and why some get none; ``cards`` are those of each host."""
+    found: dict[str, Card] = {}
+    problems: list[Problem] = []
+    for host, wishes in wanting(spec).items():
+        for name, card in choices(wishes, cards.get(host, ())).items():
+            path = ("containers", name, "gpu")
+            if isinstance(card, Refusal):
+                problems.append(Problem(path, f"host {host}: {card.message}", card.hint))
+            else:
+                found[name] = card
+                problems += [Problem(path, *words) for words in _too_old(spec.containers[name].gpu or Gpu(), card)]
+    return found, problems
+
+
+def described(card: Card) -> dict[str, Any]:
+    """What a role is told of the card of its container; another driver is another card to it."""
+    return {
+        "pci": card.pci,
+        "vendor": card.vendor,
+        "name": card.name,
+        "uuid": card.uuid,
+        "memory_mib": card.memory // 2**20,
+        "driver_version": card.driver_version,
+        "capability": card.capability,
+    }
+
+
+def devices(container: Container, card: Card) -> Iterator[Device]:
+    """What an Incus attaches: the card by its address, since the numbers of its nodes change from boot to boot."""
+    properties = {"pci": card.pci}
+    if card.vendor == "nvidia":
+        # As on the host, where everybody may open them too.
+        properties |= {"mode": _EVERYBODY} | (_lent(container) if card.runtime else {})
+    else:
+        properties |= {"mode": _GROUP, "group": RENDER}
+    yield Device(DEVICE, "gpu", properties)
+    # Incus' own device leaves this one out.
+    if any(node.path == KFD for node in card.nodes):
+        yield Device("gpu-kfd", "node", {"path": KFD, "mode": _GROUP, "group": RENDER})
+
+
+def device_files(card: Card) -> tuple[dict[str, Any], ...]:
+    """What a Proxmox passes on, in the words of its ``devices``; a group is a name, its number the container's own."""
+    is_open = card.vendor == "nvidia"
+    mode, group = (_EVERYBODY, 0) if is_open else (_GROUP, RENDER)
+    return tuple({"path": node.path, "mode": mode, "uid": 0, "gid": group} for node in card.nodes)
+
+
+def with_device_files(settings: Mapping[str, Any], card: Card | None) -> Mapping[str, Any]:
+    """The settings of a container on Proxmox with the device files of its card; one that the file names stays."""
+    if card is None:
+        return settings
+    written = {one["path"]: one for one in settings["devices"]}
+    both = {one["path"]: one for one in device_files(card)} | written
+    return {**settings, "devices": tuple(both[path] for path in sorted(both))}
+
+
+def _wish(gpu: Gpu) -> Wish:
+    return Wish(gpu.vendor, gpu.pci, gpu.uuid, gpu.vram, exclusive=gpu.sharing == "exclusive")
+
+
+def _lent(container: Container) -> dict[str, str]:
+    uses_vulkan = any(one.options.get("backend") == "vulkan" for one in container.services.values())
+    require = container.gpu.require if container.gpu else None
+    wanted = {f"require.{name}": getattr(require, name, None) for name in ("driver", "cuda")}
+    return {
+        "runtime": GRAPHICS if uses_vulkan else COMPUTE,
+        **{name: f"{name.removeprefix('require.')}>={value}" for name, value in wanted.items() if value},
+    }
+
+
+def _too_old(gpu: Gpu, card: Card) -> Iterator[tuple[str, str]]:
+    pairs = (
+        ("driver", "is", gpu.require.driver, card.driver_version),
+        ("driver", "knows CUDA", gpu.require.cuda, card.cuda),
+    )
+    for what, verb, wanted, found in pairs:
+        if wanted and (not found or _numbers(found) < _numbers(wanted)):
+            seen = f"its {what} {verb} {found}" if found else f"nobody tells what its {what} {verb}"
+            yield (
+                f"{card.title}: {seen}, and {wanted} is required",
+                "Install a newer driver on the host, or leave `require` out.",
+            )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

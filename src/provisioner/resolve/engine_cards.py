@@ -1,0 +1,57 @@
+"""What a llama.cpp server is built for and told where its container has a card and the file leaves that open. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.catalog import Catalog
+from provisioner.gpus.cards import Card, Vendor
+from provisioner.resolve.cards import described
+from provisioner.resolve.engine_builds import CPU, CUDA, ROLE, VULKAN, engine_builds
+from provisioner.spec import Container, ServiceSpec, Spec
+from provisioner.state import Problem
+
+BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
+"""What computes best on a vendor's cards of those that can be built."""
+
+
+def with_cards(spec: Spec, cards: Mapping[str, Card]) -> Spec:
+    """The file with the options of its engines that follow from their containers' cards; what is written stays."""
+    containers = {
+        name: container.model_copy(update={"services": _services(container, cards[name])})
+        for name, container in spec.containers.items()
+        if name in cards
+    }
+    return spec.model_copy(update={"containers": {**spec.containers, **containers}}) if containers else spec
+
+
+def card_problems(spec: Spec, catalog: Catalog, cards: Mapping[str, Card]) -> Iterator[Problem]:
+    """What engines cannot do with their cards; ``spec`` is the file that ``with_cards`` gave."""
+    for name, card in cards.items():
+        service = spec.containers[name].services.get(ROLE)
+        if service is None:
+            continue
+        path, backend = ("containers", name, "services", ROLE, "backend"), service.options.get("backend")
+        if backend == CUDA and card.vendor != "nvidia":
+            yield Problem(path, f"{card.title} knows no CUDA", "Leave it out, or write backend: vulkan.")
+        elif backend == CUDA and not service.options.get("cuda_architectures"):
+            hint = "Install nvidia-smi on the host, or write cuda_architectures: [N]."
+            yield Problem(path, f"nobody tells what {card.title} can compute", hint)
+    yield from (one for one in engine_builds(spec, catalog) if one.path[1] in cards)
+
+
+def _services(container: Container, card: Card) -> dict[str, ServiceSpec]:
+    return {
+        role: one.model_copy(update={"options": {**_told(one.options, card), **one.options}}) if role == ROLE else one
+        for role, one in container.services.items()
+    }
+
+
+def _told(written: Mapping[str, Any], card: Card) -> dict[str, Any]:
+    backend = written.get("backend", BACKENDS[card.vendor])
+    if backend == CPU:
+        return {}
+    told = {"backend": backend, "card": described(card)}
+    digits = card.capability.replace(".", "")
+    return told | ({"cuda_architectures": [digits]} if backend == CUDA and digits else {})
