@@ -34,6 +34,8 @@ command -v nvidia-container-cli > /dev/null && say - runtime nvidia-container-cl
 true
 """
 """A line for each fact: the card's PCI address ("-": the host's), what it is, and its value, with tabs between."""
+LOOK_TIMEOUT_S = 60.0
+"""A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
 MIB = 2**20
 SMI_FIELDS = 6
 _CUDA = re.compile(r"CUDA (?:UMD )?Version: *([0-9.]+)")

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
+from provisioner.gpus.groups import FILE, numbers_in
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import adoption, failures, files, graphics, locks, ready, snapshots, volumes
@@ -19,7 +20,6 @@ from provisioner.providers.incus.translate import LAB, instance_of, request_for,
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Fact, Fleet, HostState, Instance, Snapshot
 
-GROUP_FILE = "/etc/group"
 _PARALLEL = 10
 
 
@@ -108,8 +108,8 @@ class IncusProvider(Inside, Provider):
 
     def _make(self, instance: Instance) -> None:
         needed = graphics.needed_groups(instance.devices)
-        text = files.read(self.endpoint, instance.name, GROUP_FILE).decode() if needed else ""
-        groups = graphics.group_ids(text, needed)
+        text = files.read(self.endpoint, instance.name, FILE).decode() if needed else ""
+        groups = numbers_in(text, needed)
         root, pool = self._root_disk, self._pool
         change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
 

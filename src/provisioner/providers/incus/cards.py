@@ -6,18 +6,21 @@ import subprocess
 
 from provisioner.errors import UnavailableError
 from provisioner.gpus.cards import Card
-from provisioner.gpus.look import SCRIPT, cards_in
-
-TIMEOUT_S = 60
-"""A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
+from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
 
 
 def look_here() -> tuple[Card, ...]:
-    """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``TIMEOUT_S``."""
+    """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``LOOK_TIMEOUT_S``."""
     message = "Unable to look at the graphics cards of this machine"
     try:
         done = subprocess.run(
-            ["sh", "-s"], input=SCRIPT, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
+            ["sh", "-s"],
+            input=SCRIPT,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LOOK_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(message, details=str(error), resolution="See: nvidia-smi; dmesg") from error

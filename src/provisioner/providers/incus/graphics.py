@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from provisioner.errors import ProviderError
 from provisioner.state import Device
 
 GROUPS = "user.provisioner.groups"
@@ -29,19 +28,6 @@ def is_ours(name: str, found: Mapping[str, str]) -> bool:
 def needed_groups(devices: Iterable[Device]) -> frozenset[str]:
     """The groups of the container whose numbers have to be known."""
     return frozenset(one.properties["group"] for one in devices if "group" in one.properties)
-
-
-def group_ids(file: str, names: Iterable[str]) -> dict[str, int]:
-    """The numbers of groups in a container's /etc/group; ``ProviderError`` for one that it does not have."""
-    lines = (line.split(":") for line in file.splitlines())
-    there = {line[0]: int(line[2]) for line in lines if len(line) > 2 and line[2].isdigit()}  # noqa: PLR2004
-    missing = sorted(set(names) - there.keys())
-    if missing:
-        raise ProviderError(
-            f"Unable to give device files to group {', '.join(missing)}: the image has no such group",
-            resolution="Take an image with udev in it, such as debian/12, or add the group: groupadd --system render",
-        )
-    return {name: there[name] for name in names}
 
 
 def incus_device(device: Device, groups: Groups) -> dict[str, str]:

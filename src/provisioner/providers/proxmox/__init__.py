@@ -10,6 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from provisioner.errors import ProviderError
+from provisioner.gpus.cards import Card
+from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S
 from provisioner.providers.proxmox import (
@@ -70,6 +73,15 @@ class ProxmoxProvider(ProxmoxHost):
         from provisioner.providers.proxmox import health  # nothing that a run needs
 
         return health.examine(self.host, self.client, self.access, self.shell, images)
+
+    def cards(self) -> tuple[Card, ...]:
+        """The node's cards; its API tells neither of their nodes nor of their drivers."""
+        with worded(f"Unable to look at the graphics cards of host {self.host}"):
+            done = self.ssh.run(["sh", "-s"], stdin=SCRIPT.encode(), timeout_s=LOOK_TIMEOUT_S)
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip()
+                raise ProviderError(f"Unable to look at the graphics cards of host {self.host}", details=said)
+            return cards_in(done.stdout.decode(errors="replace"))
 
     def create(self, instance: Instance) -> Instance:
         """Create the container of a template, stopped, and read it back."""

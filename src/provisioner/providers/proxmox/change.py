@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import copies, mounts, undo
+from provisioner.providers.proxmox import copies, groups, mounts, undo
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
@@ -30,6 +30,7 @@ def update(host: ProxmoxHost, wanted: Instance) -> int:
     require_no_publication(wanted)
     room = copies.room_for(host, wanted)
     guest = _read(host, wanted)
+    wanted = groups.numbered(host, guest, wanted)
     try:
         _change(host, guest, wanted, room)
     except PveError as error:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import change, copies, failures, mounts, root_only, templates
+from provisioner.providers.proxmox import change, copies, failures, groups, mounts, root_only, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
@@ -41,14 +41,15 @@ def complete(instance: Instance, access: Access) -> Instance:
 def create(host: ProxmoxHost, instance: Instance) -> int:
     """Make the container, stopped; its VMID. On failure nothing is left of it."""
     change.require_no_publication(instance)
-    wanted = complete(instance, host.access)
+    whole = complete(instance, host.access)
+    wanted = groups.without(whole)
     if host.owned(wanted, "create") is not None:
         raise ProviderError(
             f"Unable to create container {wanted.name}", details=f"Lab {wanted.lab} has a container of that name."
         )
     if _await_earlier(host, wanted.name) and host.owned(wanted, "create") is not None:
         # A run that was killed had begun to make it; the node has gone on without us.
-        return change.update(host, wanted)
+        return change.update(host, whole)
     storage = str(wanted.settings.get("storage") or host.storage)
     room = copies.room_for(host, wanted)
     template = templates.provided(host.client, wanted.image, wanted.name, host.machine, host.on_progress)
@@ -62,6 +63,8 @@ def create(host: ProxmoxHost, instance: Instance) -> int:
         vmid = numbered(host, wanted, attempt)
     try:
         root_only.write(host.client, host.shell, vmid, rooted[vmid].options, rooted[vmid].delete)
+        if groups.named(whole.settings):
+            change.update(host, whole)
     except BaseException:  # an interruption, too, must not leave a container without its devices
         remove(host, vmid, wanted)
         raise

@@ -15,6 +15,8 @@ from typing import Any
 from provisioner.state import Device, InstanceKind
 
 TAG = "provisioner"
+GROUP = "group:"
+"""Before the name of a group whose number was asked for."""
 _BLOCK = re.compile(r"^<!-- provisioner (\{.*\}) -->$", re.MULTILINE)
 _SEPARATOR = re.compile(r"[;, ]+")
 
@@ -41,9 +43,10 @@ class Mark:
     """What is written about a container of ours beside what Proxmox knows of it.
 
     ``asked``: sizes that were asked for ("memory", "disk", "swap"; None: left out), by which a default or a rounded
-    size is told from a changed one. ``extra``: mount points that the file asks for, in its words. ``mac``: whether the
-    file decides it. ``discard``: volumes that held copies of artifacts and may go. ``snapshot``: the name of the
-    snapshot whose description this is in.
+    size is told from a changed one, and the numbers of the groups whose device files it got ("group:render").
+    ``extra``: mount points that the file asks for, in its words. ``mac``: whether the file decides it. ``discard``:
+    volumes that held copies of artifacts and may go. ``snapshot``: the name of the snapshot whose description this
+    is in.
     """
 
     lab: str

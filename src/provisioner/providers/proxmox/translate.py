@@ -26,7 +26,8 @@ def mark_for(wanted: Instance, guest: Guest, layout: mounts.Layout) -> Mark:
     """What the block of a container says once it is what is wanted; whose and what it is stays as it was."""
     before = guest.mark or Mark(wanted.lab, guest.vmid, wanted.image, wanted.kind)
     settings = wanted.settings
-    asked = {**before.asked, "memory": wanted.memory, "disk": wanted.disk}
+    kept = {name: one for name, one in before.asked.items() if not name.startswith(marks.GROUP)}
+    asked = {**kept, **_groups(settings, before.asked), "memory": wanted.memory, "disk": wanted.disk}
     return replace(
         before,
         nesting=wanted.nesting,
@@ -85,13 +86,17 @@ def settings_of(guest: Guest) -> dict[str, Any]:
     """The settings of a container by the file's words, its VMID and the storage of its root file system, too."""
     config = guest.config
     mark = guest.mark
+    asked = mark.asked if mark else {}
     return {
         "vmid": guest.vmid,
         "storage": guest.storage,
-        "swap": _asked(mark.asked if mark else {}, "swap", int(config.get("swap", "0")) * MIB),
+        "swap": _asked(asked, "swap", int(config.get("swap", "0")) * MIB),
         "network": network.mapping_of(config.get("net0", ""), mac=mark.mac if mark else False),
         "features": tuple(sorted(_features(config.get("features", "")))),
-        "devices": tuple(sorted(map(_device, _devices(config).values()), key=lambda one: str(one["path"]))),
+        "devices": tuple(
+            {**one, "gid": _group(one["gid"], asked)}
+            for one in sorted(map(_device, _devices(config).values()), key=lambda one: str(one["path"]))
+        ),
         "mounts": mounts.extra_of(guest),
         "unprivileged": config.get("unprivileged") == "1",
         "onboot": config.get("onboot") == "1",
@@ -144,6 +149,19 @@ def _device(text: str) -> dict[str, Any]:
     given = parts(text, "path")
     mode = given.get("mode", DEFAULT_MODE)
     return {"path": given["path"], "mode": mode, "uid": int(given.get("uid", "0")), "gid": int(given.get("gid", "0"))}
+
+
+def _groups(settings: Mapping[str, Any], before: Mapping[str, int | None]) -> dict[str, int | None]:
+    """What the mark says of groups: the numbers that are written now; where no device file is decided, as it was."""
+    if "devices" not in settings:
+        return {name: one for name, one in before.items() if name.startswith(marks.GROUP)}
+    return {f"{marks.GROUP}{one['group']}": one["gid"] for one in settings["devices"] if "group" in one}
+
+
+def _group(number: int, asked: Mapping[str, int | None]) -> str | int:
+    """The group that had this number when it was written; the number itself, of another one."""
+    names = (name.removeprefix(marks.GROUP) for name, one in asked.items() if name.startswith(marks.GROUP))
+    return next((name for name in names if asked[marks.GROUP + name] == number), number)
 
 
 def _device_options(wanted: tuple[Mapping[str, Any], ...], config: Mapping[str, str]) -> Options:

@@ -1,0 +1,22 @@
+"""The numbers of a container's groups: each image gives them as it likes, and device files belong to numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from provisioner.errors import ProviderError
+
+FILE = "/etc/group"
+
+
+def numbers_in(file: str, names: Iterable[str]) -> dict[str, int]:
+    """The numbers of the named groups in a container's ``FILE``; ``ProviderError`` for one that it does not have."""
+    lines = (line.split(":") for line in file.splitlines())
+    there = {line[0]: int(line[2]) for line in lines if len(line) > 2 and line[2].isdigit()}  # noqa: PLR2004
+    missing = sorted(set(names) - there.keys())
+    if missing:
+        raise ProviderError(
+            f"Unable to give device files to group {', '.join(missing)}: the container has no such group",
+            resolution="Take an image with udev in it, such as debian/12, or add the group: groupadd --system render",
+        )
+    return {name: there[name] for name in names}
