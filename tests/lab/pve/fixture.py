@@ -50,6 +50,7 @@ def real_host(lab: Lab) -> Iterator[PveHost]:
         containers = stack.enter_context(closing(IncusContainers(lab)))
         running = stack.enter_context(double(World(containers)))
         running.world.auth_delay_s = 0
+        containers.files = running.world.nodes["pve1"].devices
         pct = stack.enter_context(closing(Pct(running, containers, folder)))
         host = stack.enter_context(ssh_host(lab, folder, pct.bin))
         secret = running.world.access.add_token("root@pam", "provision", privsep=False)

@@ -22,6 +22,7 @@ from tests.lab.incus import Lab
 from tests.lab.pve.errors import died
 from tests.lab.pve.guest import parts, volumes
 from tests.lab.pve.guests import Interface, Template
+from tests.lab.pve.options import DEVICE
 
 MAKER = "user.pve-double.maker"
 IMAGES = {("debian", 252): "debian/12", ("debian", 257): "debian/13"}
@@ -42,6 +43,8 @@ class IncusContainers:
         self._mounts: dict[int, Mounts] = {}
         self._kept: dict[tuple[int, str], Mounts] = {}
         self._made: set[int] = set()
+        self.files: Mapping[str, tuple[int, int]] = {}
+        """The device files of the node, with their numbers."""
         self._sweep()
 
     def name(self, vmid: int) -> str:
@@ -64,7 +67,7 @@ class IncusContainers:
             "name": self.name(vmid),
             "source": {"type": "image", "alias": image},
             "config": {**self._settings(config), MAKER: _process(os.getpid())},
-            "devices": self._devices(config),
+            "devices": self._devices(config) | self._passed_on(config),
         }
         self._made.add(vmid)
         self._change("post", "instances", body=body)
@@ -88,8 +91,13 @@ class IncusContainers:
             self._made.discard(vmid)
 
     def configure(self, vmid: int, config: Mapping[str, str]) -> None:
-        """Mount what is new, and unmount what is not there any more."""
+        """Mount what is new, unmount what is not there any more, and plug in device files."""
         self._mount(vmid, config)
+        found = self._seen(vmid)
+        kept = {name: one for name, one in found["devices"].items() if one["type"] != "unix-char"}
+        devices = {**kept, **self._passed_on(config)}
+        if devices != found["devices"]:
+            self._change("put", "instances", self.name(vmid), body={**found, "devices": devices})
 
     def start(self, vmid: int, config: Mapping[str, str]) -> None:
         """Start it with its nesting and its network card."""
@@ -168,6 +176,22 @@ class IncusContainers:
         if net.get("ip", "dhcp") not in ("dhcp", "manual") and self._is_ours(address):
             card["ipv4.address"] = address
         return {"eth0": card}
+
+    def _passed_on(self, config: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """The device files of the node: root's and of mode 0660 unless told otherwise, as PVE makes them."""
+        given = (parts(name, one) for name, one in config.items() if DEVICE.fullmatch(name))
+        return {
+            one["path"].strip("/").replace("/", "-"): {
+                "type": "unix-char",
+                "path": one["path"],
+                "major": str(self.files[one["path"]][0]),
+                "minor": str(self.files[one["path"]][1]),
+                "mode": one.get("mode", "0660"),
+                "uid": one.get("uid", "0"),
+                "gid": one.get("gid", "0"),
+            }
+            for one in given
+        }
 
     def _is_ours(self, address: str) -> bool:
         return ipaddress.ip_address(address) in ipaddress.ip_interface(self.lab.subnet).network

@@ -23,9 +23,12 @@ VERSION = {"release": "9.2", "repoid": "14a22df3", "version": "9.2.11"}
 GIB = 1 << 30
 
 
+DEVICES = {"/dev/null": (1, 3), "/dev/fuse": (10, 229), "/dev/net/tun": (10, 200)}
+
+
 @dataclass
 class Node:
-    """One node; ``devices`` are the device files of the host, ``pci`` what ``hardware/pci`` lists.
+    """One node; ``devices`` are the device files of the host with their numbers, ``pci`` what ``hardware/pci`` lists.
 
     ``version``: what runs there; ``clock_ahead_s``: how wrong its clock is.
     """
@@ -36,7 +39,7 @@ class Node:
     cores: int = 8
     memory: int = 32 * GIB
     bridges: dict[str, str] = field(default_factory=lambda: {"vmbr0": "192.168.1.10/24"})
-    devices: set[str] = field(default_factory=lambda: {"/dev/null", "/dev/fuse", "/dev/net/tun"})
+    devices: dict[str, tuple[int, int]] = field(default_factory=lambda: dict(DEVICES))
     pci: list[dict[str, object]] = field(default_factory=list)
     dns: dict[str, str] = field(default_factory=lambda: {"search": "home.arpa", "dns1": "192.168.1.1"})
     timezone: str = "Europe/Berlin"

@@ -142,3 +142,56 @@ def test_snapshots_are_in_the_order_of_their_times() -> None:
     kept = [{"name": f"one/{name}", "created_at": times[name], "devices": devices} for name in "abc"]
     found = instance_of(echo(request_for(PLAIN, ROOT, "p"), snapshots=kept), "box")
     assert found.snapshots == tuple(Snapshot(name, times[name], ("model",)) for name in "cab")
+
+
+CARD = Device("gpu", "gpu", {"pci": "0000:01:00.0", "mode": "0666", "runtime": "compute,utility"})
+AMD = (
+    Device("gpu", "gpu", {"pci": "0000:04:00.0", "mode": "0660", "group": "render"}),
+    Device("gpu-kfd", "node", {"path": "/dev/kfd", "mode": "0660", "group": "render"}),
+)
+
+
+def test_a_card_of_nvidia_is_lent_with_the_host_s_user_space() -> None:
+    required = replace(CARD, properties={**CARD.properties, "require.cuda": "cuda>=12.4"})
+    wanted = replace(PLAIN, devices=(required,))
+    request = request_for(wanted, ROOT, "slow")
+    assert request["devices"]["gpu"] == {
+        "type": "gpu",
+        "gputype": "physical",
+        "pci": "0000:01:00.0",
+        "mode": "0666",
+    }
+    assert request["config"]["nvidia.runtime"] == "true"
+    assert request["config"]["nvidia.driver.capabilities"] == "compute,utility"
+    assert request["config"]["nvidia.require.cuda"] == "cuda>=12.4"
+    assert instance_of(echo(request), "box") == wanted
+
+
+def test_a_device_of_a_group_waits_until_the_group_s_number_is_known() -> None:
+    wanted = replace(PLAIN, devices=AMD)
+    request = request_for(wanted, ROOT, "slow")
+    assert request["devices"] == {}
+    body = updated(echo(request), wanted, ROOT, "slow", {"render": 104})
+    assert body["devices"]["gpu"]["gid"] == "104"
+    assert body["devices"]["gpu-kfd"] == {"type": "unix-char", "path": "/dev/kfd", "mode": "0660", "gid": "104"}
+    assert instance_of(body, "box") == wanted
+    assert updated(body, wanted, ROOT, "slow", {"render": 104}) == body
+
+
+def test_a_device_whose_group_was_changed_by_hand_is_seen() -> None:
+    wanted = replace(PLAIN, devices=AMD)
+    body = updated(echo(request_for(wanted, ROOT, "slow")), wanted, ROOT, "slow", {"render": 104})
+    body["devices"]["gpu-kfd"]["gid"] = "0"
+    assert instance_of(body, "box") != wanted
+    assert instance_of(updated(body, wanted, ROOT, "slow", {"render": 104}), "box") == wanted
+
+
+def test_what_a_card_needed_goes_with_it_and_what_somebody_set_stays() -> None:
+    body = echo(request_for(replace(PLAIN, devices=(CARD,)), ROOT, "slow"))
+    gone = updated(body, PLAIN, ROOT, "slow")
+    assert not [key for key in gone["config"] if key.startswith("nvidia")]
+    by_hand = {**body, "devices": {"mine": body["devices"]["gpu"]}}
+    assert instance_of(by_hand, "box").devices == ()
+    kept = updated(by_hand, PLAIN, ROOT, "slow")
+    assert kept["devices"] == by_hand["devices"]
+    assert kept["config"]["nvidia.runtime"] == "true"

@@ -56,7 +56,7 @@ def test_what_a_token_may_write(case: tuple[str, str | None, str | None]) -> Non
 def put(pve: Double, client: Client, case: tuple[str, str | None, str | None]) -> None:
     """What a case says, asked of Proxmox."""
     option, value, before = case
-    pve.world.nodes["pve1"].devices |= {"/dev/dri/renderD128", "/dev/sdb"}
+    pve.world.nodes["pve1"].devices |= {"/dev/dri/renderD128": (226, 128), "/dev/sdb": (8, 16)}
     pve.world.add_guest(200, "pve1", **({} if before is None else {option: before}))
     form: dict[str, Any] = {"delete": option} if value is None else {option: value}
     client.put("nodes", "pve1", "lxc", 200, "config", **form)
