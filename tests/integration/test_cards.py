@@ -101,8 +101,7 @@ def test_a_host_without_nvidia_s_tools_says_how_to_get_them(provider: IncusProvi
     wanted = Instance(f"{lab}-card", "box", lab, "debian/12", devices=(lent,))
     try:
         with pytest.raises(ProviderError) as caught:
-            provider.create(wanted)
-            provider.start(wanted)
+            provider.start(provider.create(wanted))
         assert "NVIDIA container tools couldn't be found" in caught.value.details
         assert "host prepare --gpu" in caught.value.resolution
     finally:

@@ -71,8 +71,8 @@ def test_a_card_of_nvidia_comes_by_its_address_with_the_host_s_user_space() -> N
     graphics = gpu_devices(lab(backend="vulkan"), NVIDIA)[0].properties
     assert graphics["runtime"] == "compute,graphics,utility"
     required = gpu_devices(lab({"vendor": "nvidia", "require": {"driver": "550", "cuda": "12.4"}}), NVIDIA)[0]
-    assert required.properties["require.driver"] == "driver>=550"
-    assert required.properties["require.cuda"] == "cuda>=12.4"
+    assert required.properties["require_driver"] == "driver>=550"
+    assert required.properties["require_cuda"] == "cuda>=12.4"
 
 
 def test_without_the_host_s_tools_only_the_card_comes() -> None:

@@ -138,7 +138,12 @@ def _device_text(device: Device) -> str:
     if device.kind == "volume":
         mode = "read-only" if properties.get("readonly") == "true" else "read-write"
         return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
-    return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
+    if device.kind == "publish":
+        return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
+    owner = f", group {properties['group']}" if "group" in properties else ""
+    lent = ", with the host's driver libraries" if "runtime" in properties else ""
+    where = f"card at {properties['pci']}" if device.kind == "gpu" else properties.get("path")
+    return safe_line(f"{where} (mode {properties.get('mode')}{owner}{lent})")
 
 
 def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:

@@ -95,10 +95,10 @@ def _wish(gpu: Gpu) -> Wish:
 def _lent(container: Container) -> dict[str, str]:
     uses_vulkan = any(one.options.get("backend") == "vulkan" for one in container.services.values())
     require = container.gpu.require if container.gpu else None
-    wanted = {f"require.{name}": getattr(require, name, None) for name in ("driver", "cuda")}
+    wanted = {name: getattr(require, name, None) for name in ("driver", "cuda")}
     return {
         "runtime": GRAPHICS if uses_vulkan else COMPUTE,
-        **{name: f"{name.removeprefix('require.')}>={value}" for name, value in wanted.items() if value},
+        **{f"require_{name}": f"{name}>={value}" for name, value in wanted.items() if value},
     }
 
 

@@ -55,7 +55,7 @@ def role_variables(one: Instance, spec: Spec) -> dict[str, Any]:
         "disk": None if one.disk is None else written_size(one.disk),
         "nesting": one.nesting or None,
         "devices": [{"name": each.name, "kind": each.kind, **each.properties} for each in one.devices] or None,
-        _DEEP: _block(one, spec) if written is not None else None,
+        _DEEP: _block(one, spec) if written is not None or one.settings.get("devices") else None,
     }
     return {f"container_{name}": value for name, value in found.items() if value is not None}
 

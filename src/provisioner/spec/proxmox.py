@@ -13,6 +13,7 @@ from provisioner.spec.fields import (
     FileMode,
     Fingerprint,
     Folder,
+    GroupName,
     HttpsUrl,
     Interface,
     Label,
@@ -128,12 +129,12 @@ class Network(Part):
 
 
 class PassedDevice(Part):
-    """A device file of the host that the container gets; ids are those inside the container."""
+    """A device file of the host that the container gets; ids are those inside the container, a group may be a name."""
 
     path: DevicePath
     mode: FileMode = "0660"
     uid: Annotated[int, Field(ge=0)] = 0
-    gid: Annotated[int, Field(ge=0)] = 0
+    gid: Annotated[int, Field(ge=0)] | GroupName = 0
 
 
 class MountPoint(Part):

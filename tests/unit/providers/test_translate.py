@@ -152,7 +152,7 @@ AMD = (
 
 
 def test_a_card_of_nvidia_is_lent_with_the_host_s_user_space() -> None:
-    required = replace(CARD, properties={**CARD.properties, "require.cuda": "cuda>=12.4"})
+    required = replace(CARD, properties={**CARD.properties, "require_cuda": "cuda>=12.4"})
     wanted = replace(PLAIN, devices=(required,))
     request = request_for(wanted, ROOT, "slow")
     assert request["devices"]["gpu"] == {

@@ -102,13 +102,13 @@ options:
       kind:
         description: What it is.
         type: str
-        choices: [volume, publish]
+        choices: [volume, publish, gpu, node]
         required: true
       volume:
         description: Name of the storage volume (C(kind=volume)).
         type: str
       path:
-        description: Where it is mounted (C(kind=volume)).
+        description: Where it is mounted (C(kind=volume)), or the device file (C(kind=node)).
         type: path
       readonly:
         description: Whether it is mounted read-only (C(kind=volume)).
@@ -119,6 +119,24 @@ options:
         type: str
       connect:
         description: ADDRESS:PORT in the container (C(kind=publish)).
+        type: str
+      pci:
+        description: Address of the card on the host (C(kind=gpu), named C(gpu)).
+        type: str
+      mode:
+        description: Mode of the device files in the container (C(kind=gpu) and C(kind=node)).
+        type: str
+      group:
+        description: Group of the container that they belong to.
+        type: str
+      runtime:
+        description: Which parts of NVIDIA's user space the host lends.
+        type: str
+      require_driver:
+        description: What the host's driver must be, such as C(driver>=550).
+        type: str
+      require_cuda:
+        description: What CUDA the host's driver must know, such as C(cuda>=12.4).
         type: str
 author: [provisioner]
 """
@@ -142,12 +160,13 @@ HOST_OPTIONS: dict[str, dict[str, Any]] = {
 }
 DEVICE_OPTIONS = {
     "name": {"type": "str"},
-    "kind": {"type": "str", "choices": ["volume", "publish"], "required": True},
+    "kind": {"type": "str", "choices": ["volume", "publish", "gpu", "node"], "required": True},
     "volume": {"type": "str"},
     "path": {"type": "path"},
     "readonly": {"type": "bool", "default": True},
     "listen": {"type": "str"},
     "connect": {"type": "str"},
+    **{name: {"type": "str"} for name in ("pci", "mode", "group", "runtime", "require_driver", "require_cuda")},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "name": {"type": "str", "required": True},
@@ -168,10 +187,20 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "elements": "dict",
         "default": [],
         "options": DEVICE_OPTIONS,
-        "required_if": [("kind", "volume", ("volume", "path")), ("kind", "publish", ("listen", "connect"))],
+        "required_if": [
+            ("kind", "volume", ("volume", "path")),
+            ("kind", "publish", ("listen", "connect")),
+            ("kind", "gpu", ("name", "pci", "mode")),
+            ("kind", "node", ("name", "path", "mode")),
+        ],
     },
 }
-PROPERTIES = {"volume": ("volume", "path", "readonly"), "publish": ("listen", "connect")}
+PROPERTIES = {
+    "volume": ("volume", "path", "readonly"),
+    "publish": ("listen", "connect"),
+    "gpu": ("pci", "mode", "group", "runtime", "require_driver", "require_cuda"),
+    "node": ("path", "mode", "group"),
+}
 
 
 def wanted_instance(options: Mapping[str, Any]) -> Instance:
@@ -243,9 +272,10 @@ def _devices(given: Iterable[Mapping[str, Any]]) -> tuple[Device, ...]:
     def name(one: Mapping[str, Any]) -> str:
         return str(one["name"] or one["volume"] or f"publish-{one['listen'].rpartition(':')[2]}")
 
-    devices = [
-        Device(name(one), one["kind"], {key: text(one[key]) for key in PROPERTIES[one["kind"]]}) for one in given
-    ]
+    def properties(one: Mapping[str, Any]) -> dict[str, str]:
+        return {key: text(one[key]) for key in PROPERTIES[one["kind"]] if one[key] is not None}
+
+    devices = [Device(name(one), one["kind"], properties(one)) for one in given]
     return tuple(sorted(devices, key=lambda one: one.name))
 
 

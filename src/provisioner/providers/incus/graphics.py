@@ -9,9 +9,9 @@ from provisioner.state import Device
 
 GROUPS = "user.provisioner.groups"
 """Which groups of the container our device files belong to, with the numbers that they had: "render=104"."""
-RUNTIME, CAPABILITIES, REQUIRE = "nvidia.runtime", "nvidia.driver.capabilities", "nvidia.require."
-_REQUIREMENTS = ("require.driver", "require.cuda")
-KEYS = (GROUPS, RUNTIME, CAPABILITIES, *(f"nvidia.{one}" for one in _REQUIREMENTS))
+RUNTIME, CAPABILITIES = "nvidia.runtime", "nvidia.driver.capabilities"
+_REQUIREMENTS = {"require_driver": "nvidia.require.driver", "require_cuda": "nvidia.require.cuda"}
+KEYS = (GROUPS, RUNTIME, CAPABILITIES, *_REQUIREMENTS.values())
 NAMES: Mapping[str, str] = {"gpu": "gpu", "gpu-kfd": "unix-char"}
 """Our devices, with Incus' types of them; one of another name is its user's own."""
 DEFAULT_MODE = "0660"
@@ -49,7 +49,7 @@ def neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str
         return Device(name, "node", properties)
     if config.get(RUNTIME) == "true":
         properties["runtime"] = config.get(CAPABILITIES, "")
-        properties |= {one: config[f"nvidia.{one}"] for one in _REQUIREMENTS if f"nvidia.{one}" in config}
+        properties |= {name: config[key] for name, key in _REQUIREMENTS.items() if key in config}
     return Device(name, "gpu", properties)
 
 
@@ -59,7 +59,7 @@ def keys(devices: Iterable[Device], groups: Groups) -> dict[str, str]:
     for device in devices:
         if "runtime" in device.properties:
             found |= {RUNTIME: "true", CAPABILITIES: device.properties["runtime"]}
-            found |= {f"nvidia.{one}": device.properties[one] for one in _REQUIREMENTS if one in device.properties}
+            found |= {key: device.properties[name] for name, key in _REQUIREMENTS.items() if name in device.properties}
     needed = needed_groups(devices)
     return found | ({GROUPS: ",".join(f"{name}={groups[name]}" for name in sorted(needed))} if needed else {})
 

@@ -1,0 +1,82 @@
+"""``gpu:`` from the command line: what is planned, what is refused with nothing touched, what happens afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provisioner.gpus.cards import Card, Node
+from tests.unit.cli.conftest import World
+
+CARD = Card(
+    "0000:01:00.0",
+    "nvidia",
+    "RTX 3060",
+    driver="nvidia",
+    memory=12 * 2**30,
+    capability="8.6",
+    driver_version="580.95.05",
+    runtime=True,
+    nodes=(Node("/dev/nvidia0", 195, 0),),
+)
+OTHER = replace(CARD, pci="0000:02:00.0", name="RTX 3050", memory=8 * 2**30)
+
+
+@pytest.fixture(autouse=True)
+def wants_a_card(lab: Path) -> None:
+    lab.write_text(lab.read_text().replace("  llama:\n", "  llama:\n    gpu: any\n"))
+
+
+def test_the_card_is_planned_attached_and_then_nothing_is_left_to_do(world: World) -> None:
+    world.host.graphics = (CARD,)
+    planned = world.command("plan")
+    assert "card at 0000:01:00.0 (mode 0666, with the host's driver libraries)" in planned.out
+    assert world.command("up", "--yes").code == 0
+    devices = {one.name: one.properties for one in world.host.containers["llama"].instance.devices}
+    assert devices["gpu"]["pci"] == CARD.pci
+    assert world.command("plan", "--detailed-exitcode").code == 0
+
+
+def test_another_driver_on_the_host_runs_the_role_again_and_says_so(world: World) -> None:
+    world.host.graphics = (CARD,)
+    assert world.command("up", "--yes").code == 0
+    world.host.graphics = (replace(CARD, driver_version="590.48.01"),)
+    answer = world.command("plan")
+    assert "the host's card or its driver changed" in answer.out
+    assert world.command("plan", "--detailed-exitcode").code == 2
+
+
+@pytest.mark.parametrize(
+    ("graphics", "gpu", "words"),
+    [
+        ((), "any", "there is no such card on the host; there are: none"),
+        ((CARD, OTHER), "any", "RTX 3060 (0000:01:00.0), RTX 3050 (0000:02:00.0)"),
+        ((CARD,), '{ pci: "0000:09:00.0" }', "there are: RTX 3060 (0000:01:00.0)"),
+        ((replace(CARD, driver="vfio-pci"),), "any", "reserved for virtual machines"),
+        ((replace(CARD, missing=("/dev/nvidia-uvm",)),), "any", "/dev/nvidia-uvm are missing"),
+        ((CARD,), "{ vram: 24GiB }", "no card has 24GiB: RTX 3060 (0000:01:00.0) has 12GiB"),
+    ],
+)
+def test_a_card_that_cannot_be_had_is_refused_with_its_line_and_nothing_touched(
+    world: World, lab: Path, graphics: tuple[Card, ...], gpu: str, words: str
+) -> None:
+    world.host.graphics = graphics
+    lab.write_text(lab.read_text().replace("gpu: any", f"gpu: {gpu}"))
+    for verb in (["plan"], ["up", "--yes"]):
+        answer = world.command(*verb)
+        assert answer.code == 4
+        assert words in answer.err
+        assert "homelab.yml:8: containers.llama.gpu:" in answer.err
+    assert world.host.containers == {}
+
+
+def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
+    world.host.graphics = (CARD,)
+    own = "gpu: { vendor: nvidia, sharing: exclusive }"
+    text = lab.read_text().replace("gpu: any", own).replace("  gateway:\n", f"  gateway:\n    {own}\n")
+    lab.write_text(text)
+    answer = world.command("plan")
+    assert answer.code == 4
+    assert "is given to container gateway, and one of the two wants it alone" in answer.err
