@@ -26,10 +26,13 @@ done
 [ -r /proc/driver/nvidia/version ] && say - nvidia_version "$(head -n 1 /proc/driver/nvidia/version)"
 find /dev -maxdepth 2 -type c \( -name 'nvidia*' -o -path '/dev/dri/*' -o -name kfd \) -exec stat -c '%n %t %T' {} + |
   while read -r line; do say - node "$line"; done
-command -v nvidia-smi > /dev/null &&
+if command -v nvidia-smi > /dev/null; then
+  # Where the driver is not kept loaded each takes a second.
+  nvidia-smi | while IFS= read -r line; do say - banner "$line"; done &
   nvidia-smi --query-gpu=pci.bus_id,name,uuid,memory.total,compute_cap,driver_version --format=csv,noheader,nounits |
-  while IFS= read -r line; do say - smi "$line"; done
-command -v nvidia-smi > /dev/null && nvidia-smi | while IFS= read -r line; do say - banner "$line"; done
+    while IFS= read -r line; do say - smi "$line"; done
+  wait
+fi
 command -v nvidia-container-cli > /dev/null && say - runtime nvidia-container-cli
 true
 """

@@ -78,8 +78,10 @@ def survey(
     ``VerificationError`` for an artifact that is not what it was.
     """
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
-    actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
-    cards = cards_of(lab, effects.providers)
+    with ThreadPoolExecutor(1) as pool:  # nvidia-smi may take as long as all else
+        looked = pool.submit(cards_of, lab, effects.providers)
+        actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
+        cards = looked.result()
     desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))

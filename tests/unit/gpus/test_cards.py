@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -188,3 +190,33 @@ def test_the_script_runs_on_a_machine_and_its_answer_is_understood() -> None:
     done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert all(card.pci.count(":") == 2 for card in cards_in(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "banner",
+    [
+        "| NVIDIA-SMI 550.40.07              Driver Version: 550.40.07      CUDA Version: 12.4     |",
+        "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 12.4     |",
+    ],
+)
+def test_the_newest_cuda_of_a_driver_is_read_from_either_banner(banner: str) -> None:
+    (card,) = cards_in(f"{ONE}\n-\tbanner\t{banner}\n-\truntime\tnvidia-container-cli")
+    assert (card.cuda, card.runtime) == ("12.4", True)
+    (alone,) = cards_in(ONE)
+    assert (alone.cuda, alone.runtime) == ("", False)
+
+
+SMI = """#!/bin/sh
+[ $# = 0 ] && echo "| NVIDIA-SMI 610.43.02     KMD Version: 610.43.02     CUDA UMD Version: 13.3     |" && exit
+echo "00000000:01:00.0, NVIDIA GeForce RTX 3060, GPU-1, 12288, 8.6, 580.95.05"
+"""
+
+
+def test_the_script_asks_the_driver_s_own_tools(tmp_path: Path) -> None:
+    for name, text in (("nvidia-smi", SMI), ("nvidia-container-cli", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, env=environment)
+    (card,) = cards_in("\n".join([nvidia("0000:01:00.0", 0), VERSION, done.stdout]))
+    assert (card.cuda, card.runtime, card.capability) == ("13.3", True, "8.6")
