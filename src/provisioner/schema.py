@@ -36,7 +36,7 @@ def file_schema(catalog: Catalog) -> dict[str, Any]:
     }
     container["services"] = {
         "type": "object",
-        "properties": {role: _service(service) for role, service in catalog.services.items()},
+        "properties": {role: _service(service) for role, service in catalog.offered.items()},
         "additionalProperties": False,
     }
     return {"$schema": DIALECT, "title": "A lab of provisioner", **schema}

@@ -72,9 +72,9 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         role=role,
         title=page["title"],
         stage=page["stage"],
-        unit=page["unit"],
+        unit=page.get("unit"),
         port=page.get("port"),
-        health=page["health"],
+        health=page.get("health"),
         protocol=page.get("protocol"),
         options=_options(pages["options"], f"{role}_"),
         references=references,
@@ -86,6 +86,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         stampable=page["stampable"] is True,
         unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
         upkeep=_upkeep(pages["upkeep"]),
+        implied=page.get("implied", False),
     )
     _check_names(service)
     return service

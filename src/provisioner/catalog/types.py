@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-STAGES = ("engine", "gateway", "app")
+STAGES = ("driver", "engine", "gateway", "app")
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 
 
@@ -84,9 +84,9 @@ class ServiceType:
     role: str
     title: str
     stage: str
-    unit: str
+    unit: str | None
     port: int | None
-    health: str
+    health: str | None
     protocol: str | None
     options: Mapping[str, Option]
     references: Mapping[str, Reference]
@@ -98,6 +98,8 @@ class ServiceType:
     stampable: bool
     unstampable_reason: str
     upkeep: Upkeep = field(default_factory=Upkeep)
+    implied: bool = False
+    """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +110,8 @@ class Catalog:
     artifact_roles: Mapping[str, ArtifactType]
     base: Upkeep | None = None
     """The role that every container gets; None where there is none."""
+
+    @property
+    def offered(self) -> dict[str, ServiceType]:
+        """The services that a file may name."""
+        return {role: service for role, service in self.services.items() if not service.implied}

@@ -94,10 +94,10 @@ class _Parse:
         return {**value, "services": checked}
 
     def service(self, role: str, value: Any, path: KeyPath) -> ServiceSpec:
-        service = self.catalog.services.get(role)
+        service = self.catalog.offered.get(role)
         written = {} if value is None else value
         if service is None:
-            self.refuse(path, "unknown service", did_you_mean(role, self.catalog.services, always=True))
+            self.refuse(path, "unknown service", did_you_mean(role, self.catalog.offered, always=True))
         elif not isinstance(written, dict):
             self.refuse(path, f"expected the options of {role}, got {kind_of(value)}", f"write {role}: {{}} for none")
         else:
