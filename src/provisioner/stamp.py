@@ -13,8 +13,8 @@ from typing import Any
 from provisioner.agent import canonical, keyed_digest
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Secret, Service, secrets_of
 
-CARD = "card"
-"""The option that nobody writes: what the host says of the card that the container got."""
+CARD = frozenset({"card", "driver_version", "nodes"})
+"""Options that nobody writes: what the host says of the card that the container got."""
 _NOUNS = {"units": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -110,9 +110,9 @@ def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str
     before, after = was["variables"], now["variables"]
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     plain = [name.removeprefix(f"{service.role}_") for name in names]
-    if CARD in plain:
+    if CARD.intersection(plain):
         yield "the host's card or its driver changed"
-    written = [name for name in plain if name != CARD]
+    written = [name for name in plain if name not in CARD]
     if written:
         yield f"{', '.join(written)} changed in the file"
     secrets = _secret_digests(service, stamp["salt"])

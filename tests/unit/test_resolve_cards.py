@@ -109,22 +109,22 @@ def test_proxmox_passes_on_exactly_the_nodes_of_the_card() -> None:
     ("card", "backend", "architectures"), [(NVIDIA, "cuda", ["86"]), (AMD, "vulkan", []), (INTEL, "vulkan", [])]
 )
 def test_the_engine_is_built_for_the_card(card: Card, backend: str, architectures: list[str]) -> None:
-    variables = made(lab(), card).services[0].variables
+    variables = made(lab(), card).services[-1].variables
     assert variables["llama_cpp_backend"] == backend
     assert variables["llama_cpp_cuda_architectures"] == architectures
     assert variables["llama_cpp_card"]["pci"] == card.pci
 
 
 def test_what_the_file_says_of_the_engine_wins() -> None:
-    written = made(lab(backend="cuda", cuda_architectures=["86", "89"]), NVIDIA).services[0].variables
+    written = made(lab(backend="cuda", cuda_architectures=["86", "89"]), NVIDIA).services[-1].variables
     assert written["llama_cpp_cuda_architectures"] == ["86", "89"]
-    on_cpu = made(lab(backend="cpu"), NVIDIA).services[0].variables
+    on_cpu = made(lab(backend="cpu"), NVIDIA).services[-1].variables
     assert (on_cpu["llama_cpp_backend"], on_cpu["llama_cpp_card"]) == ("cpu", {})
 
 
 def test_another_driver_on_the_host_is_a_reason_to_run_the_role_again() -> None:
     variables = [
-        made(lab(), card).services[0].variables for card in (NVIDIA, replace(NVIDIA, driver_version="590.48.01"))
+        made(lab(), card).services[-1].variables for card in (NVIDIA, replace(NVIDIA, driver_version="590.48.01"))
     ]
     assert variables[0]["llama_cpp_card"] != variables[1]["llama_cpp_card"]
 
@@ -169,4 +169,32 @@ def test_a_driver_that_nobody_tells_is_not_new_enough() -> None:
 
 def test_a_file_is_valid_before_its_host_was_looked_at() -> None:
     spec = lab(gpu_layers="all", device="CUDA0")
-    assert made(spec, NVIDIA).services[0].variables["llama_cpp_device"] == "CUDA0"
+    assert made(spec, NVIDIA).services[-1].variables["llama_cpp_device"] == "CUDA0"
+
+
+def implied(spec: Spec, card: Card) -> Mapping[str, Any] | None:
+    """The variables of the role that brings the driver's user space; None where there is none."""
+    services = {one.role: one.variables for one in made(spec, card).services}
+    assert list(services)[-1] == "llama_cpp", "the engine comes after its driver"
+    return services.get("gpu_userspace")
+
+
+def test_the_user_space_is_installed_where_no_host_lends_it() -> None:
+    assert implied(lab(), NVIDIA) is None
+    alone = implied(lab(), replace(NVIDIA, runtime=False))
+    assert alone is not None
+    assert alone["gpu_userspace_driver_version"] == "580.95.05"
+    assert alone["gpu_userspace_nodes"] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    on_proxmox = implied(lab(host=PVE), NVIDIA)
+    assert on_proxmox is not None
+    amd = implied(lab(), AMD)
+    assert amd is not None
+    assert (amd["gpu_userspace_vendor"], amd["gpu_userspace_vulkan"]) == ("amd", True)
+
+
+def test_nvidia_s_own_installer_is_named_with_its_hash() -> None:
+    address = "https://download.example/NVIDIA-Linux-x86_64-580.95.05.run"
+    gpu = {"vendor": "nvidia", "userspace": {"source": address, "sha256": "a" * 64}}
+    found = implied(lab(gpu, host=PVE), NVIDIA)
+    assert found is not None
+    assert (found["gpu_userspace_source"], found["gpu_userspace_sha256"]) == (address, "a" * 64)

@@ -18,6 +18,8 @@ RENDER = "render"
 COMPUTE, GRAPHICS = "compute,utility", "compute,graphics,utility"
 """What of the driver a container is lent: Vulkan belongs to graphics."""
 KFD = "/dev/kfd"
+USERSPACE = "gpu_userspace"
+"""The role that puts the user space of a card's driver into a container."""
 _EVERYBODY, _GROUP = "0666", "0660"
 
 
@@ -86,6 +88,19 @@ def with_device_files(settings: Mapping[str, Any], card: Card | None) -> Mapping
     written = {one["path"]: one for one in settings["devices"]}
     both = {one["path"]: one for one in device_files(card)} | written
     return {**settings, "devices": tuple(both[path] for path in sorted(both))}
+
+
+def userspace(gpu: Gpu, card: Card, *, is_lent: bool) -> dict[str, Any] | None:
+    """The options of the role that puts the driver's user space into a container; None where the host lends its own."""
+    if is_lent and card.vendor == "nvidia" and card.runtime:
+        return None
+    installer = {"source": gpu.userspace.source, "sha256": gpu.userspace.sha256} if gpu.userspace else {}
+    return {
+        "vendor": card.vendor,
+        "driver_version": card.driver_version,
+        "nodes": [node.path for node in card.nodes],
+        **installer,
+    }
 
 
 def _wish(gpu: Gpu) -> Wish:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
 from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, stored
-from provisioner.resolve.cards import devices, with_device_files
+from provisioner.resolve.cards import USERSPACE, devices, userspace, with_device_files
+from provisioner.resolve.engine_builds import VULKAN
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import (
     base_url,
@@ -23,7 +24,7 @@ from provisioner.resolve.engines import (
 from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.upkeep import managed_by
-from provisioner.spec import Container, ProxmoxHost, ServiceSpec, Spec
+from provisioner.spec import Container, Gpu, ProxmoxHost, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
@@ -138,11 +139,24 @@ def _artifacts(context: _Context, name: str) -> list[Artifact]:
 
 
 def _services(context: _Context, name: str) -> tuple[Service, ...]:
+    written = context.spec.containers[name].services.values()
     services = [
         _service(context, name, service, context.catalog.services[service.role])
-        for service in context.spec.containers[name].services.values()
+        for service in (*written, *_implied(context, name))
     ]
     return tuple(sorted(services, key=lambda one: (STAGES.index(one.stage), one.role)))
+
+
+def _implied(context: _Context, name: str) -> Iterator[ServiceSpec]:
+    """What comes with the container's card."""
+    container, card = context.spec.containers[name], context.cards.get(name)
+    if card is None:
+        return
+    is_proxmox = isinstance(hosts_of(context.spec)[_host(context, name)], ProxmoxHost)
+    options = userspace(container.gpu or Gpu(), card, is_lent=not is_proxmox)
+    if options is not None:
+        uses_vulkan = any(one.options.get("backend") == VULKAN for one in container.services.values())
+        yield ServiceSpec(role=USERSPACE, options={**options, "vulkan": uses_vulkan})
 
 
 def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceType) -> Service:

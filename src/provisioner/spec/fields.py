@@ -36,7 +36,7 @@ _HTTPS = re.compile(HTTPS, re.ASCII)
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
 
-def _text(pattern: str, message: str, hint: str) -> Any:
+def text_of(pattern: str, message: str, hint: str) -> Any:
     """Annotations of a string of one form: how it is checked, and what an editor's schema says of it."""
     form = re.compile(pattern, re.ASCII)
 
@@ -72,28 +72,28 @@ _TAG_HINT = "no capitals; those that begin with provisioner are our own"
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
 _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a letter or digit; at most 63 characters"
 
-_label = _text(LABEL, "not a valid name", _LABEL_HINT)
-_name = _text(NAME, "not a valid name", _NAME_HINT)
-_image = _text(IMAGE, "not the name of an image", 'write a name such as "debian/13"')
-_sha256 = _text(SHA256, "not a sha256", "write its 64 hexadecimal digits, as sha256sum prints them")
-_fingerprint = _text(
+_label = text_of(LABEL, "not a valid name", _LABEL_HINT)
+_name = text_of(NAME, "not a valid name", _NAME_HINT)
+_image = text_of(IMAGE, "not the name of an image", 'write a name such as "debian/13"')
+_sha256 = text_of(SHA256, "not a sha256", "write its 64 hexadecimal digits, as sha256sum prints them")
+_fingerprint = text_of(
     FINGERPRINT, "not a fingerprint", "write its sha256: 64 hexadecimal digits, with or without colons"
 )
-_http_url = _text(HTTP_URL, "not an address", 'write an http(s) address without user and query: "https://host/v1"')
-_user = _text(USER, "not a Proxmox user", 'write the user and its realm: "root@pam"')
-_token_id = _text(ID, "not the id of a token", 'write only what follows the "!": "provision" of "root@pam!provision"')
-_ssh = _text(SSH, "not a destination of ssh", 'write "user@host" or "user@host:port"')
-_interface = _text(INTERFACE, "not the name of a network interface", "write a name such as vmbr0")
-_storage = _text(STORAGE, "not the name of a storage", "write a name such as local-lvm")
-_tag = _text(TAG, "not a tag that a container can have", _TAG_HINT)
-_device = _text(DEVICE, "not a device file of the host", 'write its path: "/dev/dri/renderD128"')
-_folder = _text(FOLDER, "not a folder", 'write an absolute path without commas: "/srv/data"')
-_file_mode = _text(MODE, "not a file mode", 'write its octal digits as a string: "0660"')
-_mac = _text(MAC, "not a MAC address", 'write it with colons: "BC:24:11:00:00:01"')
-_pci = _text(PCI, "not a PCI address", 'write it as `lspci -D` prints it: "0000:01:00.0"')
-_uuid = _text(UUID, "not the UUID of a GPU", "write it as `nvidia-smi -L` prints it: GPU-…")
-_group = _text(GROUP, "not the name of a group", "write a number, or a name of the container's groups: render")
-_version = _text(VERSION, "not a version", 'write numbers with dots between, as a string: "12.4"')
+_http_url = text_of(HTTP_URL, "not an address", 'write an http(s) address without user and query: "https://host/v1"')
+_user = text_of(USER, "not a Proxmox user", 'write the user and its realm: "root@pam"')
+_token_id = text_of(ID, "not the id of a token", 'write only what follows the "!": "provision" of "root@pam!provision"')
+_ssh = text_of(SSH, "not a destination of ssh", 'write "user@host" or "user@host:port"')
+_interface = text_of(INTERFACE, "not the name of a network interface", "write a name such as vmbr0")
+_storage = text_of(STORAGE, "not the name of a storage", "write a name such as local-lvm")
+_tag = text_of(TAG, "not a tag that a container can have", _TAG_HINT)
+_device = text_of(DEVICE, "not a device file of the host", 'write its path: "/dev/dri/renderD128"')
+_folder = text_of(FOLDER, "not a folder", 'write an absolute path without commas: "/srv/data"')
+_file_mode = text_of(MODE, "not a file mode", 'write its octal digits as a string: "0660"')
+_mac = text_of(MAC, "not a MAC address", 'write it with colons: "BC:24:11:00:00:01"')
+_pci = text_of(PCI, "not a PCI address", 'write it as `lspci -D` prints it: "0000:01:00.0"')
+_uuid = text_of(UUID, "not the UUID of a GPU", "write it as `nvidia-smi -L` prints it: GPU-…")
+_group = text_of(GROUP, "not the name of a group", "write a number, or a name of the container's groups: render")
+_version = text_of(VERSION, "not a version", 'write numbers with dots between, as a string: "12.4"')
 
 Label = Annotated[str, *_label]
 Name = Annotated[str, *_name]

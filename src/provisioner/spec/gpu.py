@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from provisioner.spec.fields import GpuUuid, PciAddress, Size, Version
+from provisioner.spec.fields import GpuUuid, PciAddress, Sha256, Size, Version, text_of
 from provisioner.spec.part import Part
 from provisioner.spec.refusal import refusal
 
+INSTALLER = r"^https://[^\s?#]+/NVIDIA-Linux-[A-Za-z0-9_]+-[0-9.]+\.run$"
+_INSTALLER_HINT = 'write the address of its .run file: "https://…/NVIDIA-Linux-x86_64-580.95.05.run"'
 DESCRIBING = ("vendor", "pci", "uuid", "vram")
 
 
@@ -18,6 +20,13 @@ class Require(Part):
 
     driver: Version | None = Field(default=None, description="Oldest version of the driver: `550.54`")
     cuda: Version | None = Field(default=None, description="Oldest release of CUDA that the driver knows: `12.4`")
+
+
+class Userspace(Part):
+    """NVIDIA's own installer, for a host whose driver is of a version that the container's distribution has not."""
+
+    source: Annotated[str, *text_of(INSTALLER, "not NVIDIA's installer", _INSTALLER_HINT)]
+    sha256: Sha256
 
 
 class Gpu(Part):
@@ -31,6 +40,9 @@ class Gpu(Part):
         default="shared", description="`exclusive`: no other container of the file gets the same card"
     )
     require: Require = Require()
+    userspace: Userspace | None = Field(
+        default=None, description="Where a container gets NVIDIA's libraries from, when neither host nor apt has them"
+    )
 
     @model_validator(mode="after")
     def _check_one(self) -> Gpu:
