@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.gguf import GgufError, Header, read_header
 from provisioner.spec import Model
-from provisioner.spec.sources import part_count
+from provisioner.spec.sources import part_count, part_names
 from provisioner.state import Problem
 
 BUILTIN_TINY = "builtin:tiny"
@@ -38,13 +39,22 @@ def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[P
 
 def _header_of(model: Model, file: Path) -> Header | None:
     if model.source == BUILTIN_TINY:
-        from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS
+        from provisioner.tiny_model import CONTEXT, EMBEDDING, HEADS, LAYERS, TOKENS
 
         size = EMBEDDING // HEADS
         numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
         numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
         values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
-        return Header("llama", LAYERS, CONTEXT, size, size, values=values)
+        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=TOKENS)
     if model.source.startswith("file:") and file.is_file():
-        return read_header(file)
+        return _whole(file)
     return None
+
+
+def _whole(file: Path) -> Header:
+    """What the first file says, with the tensors of all that are there."""
+    first, *rest = (read_header(one) for one in map(file.with_name, part_names(file.name)) if one.is_file())
+    tensors = dict(first.tensors)
+    for one in rest:
+        tensors |= one.tensors
+    return replace(first, tensors=tensors, parameters=sum(one.parameters for one in (first, *rest)))

@@ -27,6 +27,7 @@ LAYERS = 2
 HEADS = 2
 FEED_FORWARD = 128
 CONTEXT = 4096
+TOKENS = 372
 SPREAD = 0.0866  # uniform in ±this: a standard deviation of 0.05, with which no activation runs away
 
 CONSTANT = 2.0

@@ -12,7 +12,7 @@ import pytest
 from provisioner.gguf import GgufError, Header, read_header
 from provisioner.model_headers import read_headers
 from provisioner.spec import Model
-from provisioner.tiny_model import tiny_model
+from provisioner.tiny_model import EMBEDDING, TOKENS, tiny_model
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
 
 
@@ -31,7 +31,11 @@ def refused(folder: Path, content: bytes) -> str:
 def test_the_built_in_model_is_what_its_module_says(tmp_path: Path) -> None:
     known, broken = read_headers({"tiny": Model(source="builtin:tiny")})
     assert broken == []
-    assert read(tmp_path, tiny_model()) == known["tiny"] == Header("llama", 2, 4096, 32, 32)
+    found = read(tmp_path, tiny_model())
+    assert found == known["tiny"] == Header("llama", 2, 4096, 32, 32)
+    assert found.tokens == known["tiny"].tokens == TOKENS
+    assert found.tensors["output.weight"] == TOKENS * EMBEDDING * 4
+    assert sum(found.tensors.values()) == found.parameters * 4
 
 
 def test_head_sizes_are_written_or_follow_from_the_heads(tmp_path: Path) -> None:
@@ -56,6 +60,20 @@ def test_a_projector_is_told_from_a_model(tmp_path: Path) -> None:
 
 def test_a_part_of_a_model_knows_of_the_others(tmp_path: Path) -> None:
     assert read(tmp_path, gguf_bytes({"general.architecture": "llama", "split.count": 3})).parts == 3
+
+
+def test_tensors_of_all_parts_are_those_of_the_model(tmp_path: Path) -> None:
+    for part in (1, 2):
+        content = gguf_bytes({"general.architecture": "llama", "split.count": 2}, {f"blk.{part}.a": (4, 8 * part)})
+        (tmp_path / f"a-0000{part}-of-00002.gguf").write_bytes(content)
+    found = read_headers({"m": Model(source=f"file:{tmp_path}/a-00001-of-00002.gguf")})[0]["m"]
+    assert (dict(found.tensors), found.parameters) == ({"blk.1.a": 128, "blk.2.a": 256}, 96)
+
+
+def test_a_list_of_tensors_that_no_model_has_is_not_read(tmp_path: Path) -> None:
+    whole = bytearray(gguf_bytes({"general.architecture": "llama"}))
+    struct.pack_into("<Q", whole, 8, 2**40)
+    assert refused(tmp_path, bytes(whole)) == f"its head counts {2**40} tensors, more than any model has"
 
 
 def test_gguf_files_of_the_librarys_writer_are_read(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""The bytes of a GGUF file's head, step by step: from a file that is whole, or as they arrive."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MAGIC = b"GGUF"
+_STRING, _ARRAY = 8, 9
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_LONGEST_KEPT = 4096
+"""Arrays with more items are vocabularies: their length is checked and their content left alone."""
+_STEP = 1 << 18
+
+
+class GgufError(ValueError):
+    """The file is no GGUF, or not a whole one; the text says how that was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A list that was stepped over."""
+
+    count: int
+
+
+class Reader:
+    """Walks over the bytes; each step beyond their end is an error that says so."""
+
+    def __init__(self, content: mmap.mmap | bytearray, size: int) -> None:
+        self.content, self.size, self.at = content, size, 0
+
+    def take(self, count: int) -> int:
+        """Step over ``count`` bytes; where they begin."""
+        begin = self.at
+        if count > self.size - begin:
+            raise GgufError(f"it ends after {self.size} bytes, in the middle of its head")
+        self.at = begin + count
+        return begin
+
+    def number(self, kind: str) -> Any:
+        """The next number, of a kind as ``struct`` names it."""
+        return struct.unpack_from(f"<{kind}", self.content, self.take(struct.calcsize(f"<{kind}")))[0]
+
+    def text(self) -> str:
+        """The next text."""
+        length = self.number("Q")
+        begin = self.take(length)
+        try:
+            return bytes(self.content[begin : begin + length]).decode()
+        except UnicodeDecodeError as error:
+            raise GgufError(f"a text of its head, at byte {begin}, is no UTF-8") from error
+
+    def value(self, kind: int) -> Any:
+        """The next value of one of GGUF's types."""
+        if kind == _STRING:
+            return self.text()
+        if kind == _ARRAY:
+            return self.array(self.number("I"), self.number("Q"))
+        if kind not in _SCALARS:
+            raise GgufError(f"a value of its head, before byte {self.at}, is of type {kind}, which GGUF does not have")
+        return self.number(_SCALARS[kind])
+
+    def array(self, kind: int, count: int) -> list[Any] | Skipped:
+        """The items of a short list of numbers."""
+        if kind == _STRING:
+            for _ in range(count):
+                self.take(self.number("Q"))
+            return Skipped(count)
+        if kind not in _SCALARS:
+            raise GgufError(f"a list of its head, before byte {self.at}, holds type {kind}, which no list can hold")
+        begin = self.take(count * struct.calcsize(f"<{_SCALARS[kind]}"))
+        if count > _LONGEST_KEPT:
+            return Skipped(count)
+        return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.content, begin))
+
+
+class Arriving(Reader):
+    """Has what has come so far, and waits for what it steps over."""
+
+    def __init__(self, read: Callable[[int], bytes], limit: int) -> None:
+        self.arrived = bytearray()
+        super().__init__(self.arrived, limit)
+        self.read = read
+        self.have(len(MAGIC))
+
+    def have(self, count: int) -> None:
+        """Wait until so many bytes are there."""
+        while len(self.arrived) < count:
+            piece = self.read(min(_STEP, self.size - len(self.arrived)))
+            if not piece:
+                raise EOFError(f"no more came after {len(self.arrived)} bytes")
+            self.arrived += piece
+
+    def take(self, count: int) -> int:
+        """Step over ``count`` bytes once they are there."""
+        if count > self.size - self.at:
+            raise GgufError(f"its head does not end within {self.size} bytes")
+        begin = super().take(count)
+        self.have(self.at)
+        return begin
