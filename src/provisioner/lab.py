@@ -35,6 +35,7 @@ class Lab:
     headers: Mapping[str, Header] = field(default_factory=dict)
     """What the models' files say of themselves: those on the controller, and those elsewhere that were read before."""
     _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
+    _fetched: dict[str, Header] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def spec(self) -> Spec:
@@ -82,6 +83,11 @@ class Lab:
         return self._found[0]
 
     @property
+    def known_headers(self) -> Mapping[str, Header]:
+        """``headers``, and what ``look_at_models`` read since."""
+        return {**self.headers, **self._fetched}
+
+    @property
     def lock_file(self) -> Path:
         """What the file leaves open, as it was found: beside the file."""
         return lock_file(self.loaded.path)
@@ -93,6 +99,7 @@ class Lab:
         """
         files = {name: file for name, file in self.models().files.items() if name not in self.headers}
         found, notes = fetch_headers(self.spec.models, files)
+        self._fetched.update(found)
         if not found:  # the options were held against all that is known when the file was opened
             return [Diagnostic("note", note) for note in notes]
         headers = {**self.headers, **found}

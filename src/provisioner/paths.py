@@ -46,6 +46,11 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provisioner"
 
 
+def state(lab: str) -> Path:
+    """What a lab has learned and nobody could make again (``$XDG_STATE_HOME/provisioner/<lab>``)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "provisioner" / lab
+
+
 def lab_folder(file: Path) -> Path:
     """``.provision/`` beside the file: only what can be rebuilt."""
     return file.resolve().parent / ".provision"

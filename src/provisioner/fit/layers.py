@@ -30,7 +30,10 @@ Layer = Attention | Recurrent
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A model's layers and the sizes that its buffers follow; ``unread`` says what its file did not tell, in words."""
+    """A model's layers and the sizes that its buffers follow; ``unread`` says what its file did not tell, in words.
+
+    With anything unread the layers are no base for a sum.
+    """
 
     architecture: str
     layers: tuple[Layer, ...] = ()
@@ -63,14 +66,16 @@ def shape_of(values: Values, vocabulary: int = 0) -> Shape:
         found = values.get(f"{architecture}.{name}", 0)
         return found if isinstance(found, int) else 0
 
-    count = number("block_count")
-    unread: list[str] = []
+    count, known = number("block_count"), number("vocab_size") or vocabulary
+    unread = [] if _is_known(architecture) else [f'architecture "{architecture}" is not known here']
     layers = tuple(_layers(architecture, values, number, count, unread))
+    if not known or not number("embedding_length"):
+        unread.append("it does not say how many tokens it knows and how long its vectors are")
     return Shape(
         architecture,
         layers,
         number("embedding_length"),
-        number("vocab_size") or vocabulary,
+        known,
         number("context_length"),
         number("expert_count"),
         tuple(unread),
@@ -92,10 +97,6 @@ def _layers(
     if any(recurrent) and not state and architecture not in ZERO_IS_RECURRENT:
         unread.append("it does not say how large the state of its recurrent layers is")
     windows = _windows(architecture, values, count)
-    if not _is_known(architecture):
-        unread.append(
-            f'architecture "{architecture}" is not known here: each layer is counted as attending to all tokens'
-        )
     return [
         Recurrent(state) if is_recurrent else Attention(each * keys, each * kept, window)
         for is_recurrent, each, window in zip(recurrent, key_heads, windows, strict=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from provisioner.fit.layers import Attention, Recurrent, Shape
+from provisioner.fit.layers import Attention, Layer, Recurrent, Shape
+from provisioner.fit.placing import ALL_ON_CARD, Placing, held_back, layer_count
 
 MIB = 2**20
 CELLS = 256
@@ -25,11 +26,21 @@ BITS: dict[str, float] = {
 BITS |= {f"exl{bits}": bits for bits in range(2, 9)}
 """ExLlama's types; its scales are not counted, as its own figures do not count them either."""
 STATE_BYTES, BUFFER_BYTES = 4, 4
+MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
+"""What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
+
+A hybrid of 9B took 1,457 + 493 MiB beside 5,491 MiB of weights at 40,192 tokens; 500 MiB is what engines take anyway.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One engine: its model, and the options that decide what it needs. Sizes in bytes, ``context`` for all slots."""
+    """One engine: its model, and the options that decide what it needs. Sizes in bytes, ``context`` for all slots.
+
+    ``weights`` are all of the model's, ``tensors`` how they are made up, where that is known: then ``placing`` counts.
+    ``unified``: the slots share one cache; else each has its part, rounded up. ``adapts``: the engine itself decides
+    how many layers the card computes.
+    """
 
     name: str
     shape: Shape
@@ -40,7 +51,32 @@ class Load:
     slots: int = 1
     ubatch: int = 512
     encoder: int = 0
+    image_buffer: int = 0
     cache_on_card: bool = True
+    unified: bool = True
+    adapts: bool = False
+    placing: Placing = ALL_ON_CARD
+    tensors: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether a margin stands for what its file does not tell."""
+        return bool(self.shape.unread)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether some of its layers are computed by the CPU."""
+        return self.placing.is_split(self.count)
+
+    @property
+    def count(self) -> int:
+        """Its layers."""
+        return len(self.shape.layers) or layer_count(self.tensors)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Those whose cache and state lie on the card."""
+        return self.shape.layers[self.placing.first_layer(self.count) :] if self.cache_on_card else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +107,25 @@ class Sum:
 
 def terms_of(load: Load) -> tuple[Term, ...]:
     """What the engine needs on the card."""
-    terms = [Term("weights", load.weights)]
-    if load.cache_on_card:
+    away = held_back(load.tensors, load.placing)
+    terms = [Term("weights", load.weights - away.total), Term("weights in transit", away.largest)]
+    if load.is_guessed:
+        terms.append(Term("margin", margin_bytes(load)))
+    else:
         terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
-    terms += [Term("compute buffers", buffer_bytes(load)), Term("image encoder", load.encoder)]
+        terms.append(Term("compute buffers", buffer_bytes(load)))
+    terms += [Term("image encoder", load.encoder), Term("image buffers", load.image_buffer)]
     return tuple(term for term in terms if term.bytes)
+
+
+def total_of(load: Load) -> int:
+    """All of them."""
+    return sum(term.bytes for term in terms_of(load))
+
+
+def margin_bytes(load: Load) -> int:
+    """What stands for everything but the weights where the layers are not known."""
+    return max(LEAST_MARGIN, round(MARGIN * (load.weights - held_back(load.tensors, load.placing).total)))
 
 
 def added_up(loads: Iterable[Load], usable: int) -> Sum:
@@ -87,24 +137,24 @@ def added_up(loads: Iterable[Load], usable: int) -> Sum:
 
 def token_bytes(load: Load) -> int:
     """What one more token takes in the layers that remember all of them."""
-    layers = [one for one in load.shape.layers if isinstance(one, Attention) and not one.window]
-    return sum(_packed(one, load) for one in layers)
+    return sum(_packed(one, load) for one in load.layers if isinstance(one, Attention) and not one.window)
 
 
 def cache_bytes(load: Load) -> int:
-    """What the keys and values of all tokens take; a window keeps its tokens for each slot, and those of one batch."""
-    cells = -(-load.context // CELLS) * CELLS
+    """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
+    caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
+    cells = _rounded(-(-load.context // caches))
     total = 0
-    for layer in load.shape.layers:
+    for layer in load.layers:
         if isinstance(layer, Attention):
-            kept = -(-(layer.window * load.slots + load.ubatch) // CELLS) * CELLS if layer.window else cells
-            total += _packed(layer, load) * min(kept, cells)
-    return total
+            kept = min(cells, _rounded(layer.window * slots + load.ubatch)) if layer.window else cells
+            total += _packed(layer, load) * kept
+    return total * caches
 
 
 def state_bytes(load: Load) -> int:
     """What recurrent layers keep, for each slot."""
-    return load.slots * STATE_BYTES * sum(one.numbers for one in load.shape.layers if isinstance(one, Recurrent))
+    return load.slots * STATE_BYTES * sum(one.numbers for one in load.layers if isinstance(one, Recurrent))
 
 
 def buffer_bytes(load: Load) -> int:
@@ -113,18 +163,25 @@ def buffer_bytes(load: Load) -> int:
 
 
 def largest_context(load: Load, free: int) -> int:
-    """The largest context, a multiple of 256, with which the engine fits into ``free`` bytes; 0 when none does.
+    """The largest context with which the engine fits into ``free`` bytes; 0 when none does, or nobody could know.
 
-    No larger than the model was trained for, where its file says that.
+    A multiple of 256 for each cache, and no larger than what the model was trained for, where its file says that.
     """
+    if load.is_guessed:
+        return 0
+    step = CELLS if load.unified else CELLS * load.slots
     lowest, highest = 0, (load.shape.context or 2**24) // CELLS
     while lowest < highest:
         middle = (lowest + highest + 1) // 2
-        if sum(term.bytes for term in terms_of(replace(load, context=middle * CELLS))) <= free:
+        if total_of(replace(load, context=middle * step)) <= free:
             lowest = middle
         else:
             highest = middle - 1
-    return lowest * CELLS
+    return lowest * step
+
+
+def _rounded(cells: int) -> int:
+    return -(-cells // CELLS) * CELLS
 
 
 def _packed(layer: Attention, load: Load) -> int:

@@ -130,3 +130,6 @@ class Spec(Part):
     containers: dict[Label, Container]
     secrets: SecretSource | None = None
     snapshots: Snapshots = Snapshots()
+    fit_check: Literal["refuse", "warn"] = Field(
+        default="refuse", description="What becomes of engines that do not fit on their card"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -18,43 +17,9 @@ from provisioner.fit.terms import (
     state_bytes,
     terms_of,
     token_bytes,
+    total_of,
 )
-
-QWEN: dict[str, Any] = {
-    "general.architecture": "qwen35",
-    "qwen35.block_count": 32,
-    "qwen35.context_length": 262144,
-    "qwen35.embedding_length": 4096,
-    "qwen35.attention.head_count": 16,
-    "qwen35.attention.head_count_kv": 4,
-    "qwen35.attention.key_length": 256,
-    "qwen35.attention.value_length": 256,
-    "qwen35.ssm.conv_kernel": 4,
-    "qwen35.ssm.group_count": 16,
-    "qwen35.ssm.inner_size": 4096,
-    "qwen35.ssm.state_size": 128,
-}
-"""A hybrid of 9B: 8 layers of 32 attend, the others are recurrent."""
-NINE = Load("llama", shape_of(QWEN, vocabulary=248_320), weights=5491 * MIB, context=40_192, slots=4)
-USABLE = 7360 * MIB
-LLAMA: dict[str, Any] = {
-    "general.architecture": "llama",
-    "llama.block_count": 32,
-    "llama.context_length": 8192,
-    "llama.embedding_length": 4096,
-    "llama.attention.head_count": 32,
-    "llama.attention.head_count_kv": 8,
-}
-GEMMA: dict[str, Any] = {
-    "general.architecture": "gemma3",
-    "gemma3.block_count": 12,
-    "gemma3.embedding_length": 1024,
-    "gemma3.attention.head_count": 4,
-    "gemma3.attention.head_count_kv": 1,
-    "gemma3.attention.key_length": 256,
-    "gemma3.attention.value_length": 256,
-    "gemma3.attention.sliding_window": 512,
-}
+from tests.unit.fit.models import GEMMA, LLAMA, NINE, QWEN, USABLE
 
 
 def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:
@@ -87,7 +52,7 @@ def test_the_largest_context_fits_and_the_next_one_does_not() -> None:
 
 
 def test_no_context_is_larger_than_what_was_trained() -> None:
-    load = Load("a", shape_of(LLAMA), weights=0, context=4096)
+    load = Load("a", shape_of(LLAMA, 100), weights=0, context=4096)
     assert largest_context(load, 2**50) == 8192
     assert largest_context(load, 0) == 0
 
@@ -101,7 +66,7 @@ def test_a_model_whose_layers_all_attend_has_no_state() -> None:
 
 
 def test_a_window_keeps_its_own_tokens_and_those_of_a_batch() -> None:
-    shape = shape_of(GEMMA)
+    shape = shape_of(GEMMA, 100)
     windows = [one.window for one in shape.layers if isinstance(one, Attention)]
     assert windows == [512, 512, 512, 512, 512, 0] * 2
     load = Load("a", shape, weights=0, context=32_768)
@@ -111,11 +76,30 @@ def test_a_window_keeps_its_own_tokens_and_those_of_a_batch() -> None:
     assert cache_bytes(replace(load, context=512)) == each * 12 * 512
 
 
+@pytest.mark.parametrize(
+    ("context", "slots", "unified", "ubatch", "whole", "window"),
+    [
+        (8192, 1, False, 512, 8192, 1024),
+        (8192, 4, False, 512, 4 * 2048, 4 * 1024),
+        (8192, 4, True, 512, 8192, 2560),
+        (2048, 4, False, 512, 4 * 512, 4 * 512),
+        (8192, 2, False, 64, 2 * 4096, 2 * 768),
+        (40192, 4, False, 512, 4 * 10240, 4 * 1024),
+        (4100, 3, False, 512, 3 * 1536, 3 * 1024),
+    ],
+)
+def test_cells_are_those_that_llama_cpp_says(  # noqa: PLR0917  # its own log, figure by figure
+    context: int, slots: int, unified: bool, ubatch: int, whole: int, window: int
+) -> None:
+    load = Load("a", shape_of(GEMMA, 100), 0, context, slots=slots, unified=unified, ubatch=ubatch)
+    assert cache_bytes(load) == 2 * 256 * 2 * (2 * whole + 10 * window)
+
+
 def test_several_engines_share_one_card() -> None:
     other = Load("eye", shape_of(LLAMA), weights=100 * MIB, context=256, encoder=50 * MIB)
     added = added_up([NINE, other], USABLE)
     names = [term.name for term in added.terms]
-    assert names[0] == "llama: weights"
+    assert names[0] == "nine: weights"
     assert "eye: image encoder" in names
     assert added.total == added_up([NINE], 0).total + added_up([other], 0).total
 
@@ -140,14 +124,26 @@ def test_recurrent_layers_are_told_by_a_list_by_zeros_and_by_their_interval() ->
     assert shape_of(lfm).layers == (Recurrent(2048), Recurrent(2048), Attention(512, 512), Recurrent(2048))
 
 
-def test_what_is_not_known_is_said() -> None:
-    unknown = shape_of(
-        {key.replace("llama", "novel"): one if one != "llama" else "novel" for key, one in LLAMA.items()}
+def test_what_is_not_known_is_said_and_a_margin_stands_for_it() -> None:
+    novel = {key.replace("llama", "novel"): one if one != "llama" else "novel" for key, one in LLAMA.items()}
+    unknown = shape_of(novel, 100)
+    assert unknown.unread == ('architecture "novel" is not known here',)
+    load = Load("a", unknown, weights=5000 * MIB, context=40_192, encoder=MIB)
+    assert {one.name: one.bytes / MIB for one in terms_of(load)} == {
+        "weights": 5000,
+        "margin": 1800,
+        "image encoder": 1,
+    }
+    assert total_of(replace(load, weights=MIB, encoder=0)) == 501 * MIB
+    assert largest_context(load, 2**50) == 0
+    assert shape_of({"general.architecture": "llama"}).unread == (
+        "it does not say how many layers and heads it has",
+        "it does not say how many tokens it knows and how long its vectors are",
     )
-    assert any('"novel" is not known here' in one for one in unknown.unread)
-    assert len(unknown.layers) == 32
-    empty = shape_of({"general.architecture": "llama"})
-    assert empty.unread == ("it does not say how many layers and heads it has",)
-    stateless = shape_of({key: one for key, one in QWEN.items() if "ssm" not in key})
-    assert any("recurrent" in one for one in stateless.unread)
-    assert shape_of(QWEN).unread == shape_of(LLAMA).unread == ()
+    stateless = shape_of({key: one for key, one in QWEN.items() if "ssm" not in key}, 100)
+    assert stateless.unread == ("it does not say how large the state of its recurrent layers is",)
+    assert shape_of(QWEN, 100).unread == shape_of(LLAMA, 100).unread == ()
+
+
+def test_the_margin_is_what_the_worked_example_took() -> None:
+    assert round((1457 + 493) / 5491, 2) == 0.36

@@ -1,0 +1,170 @@
+"""What to do where engines do not fit on their card, or fit badly: all on it, or all on the CPU, never between.
+
+The order is that of what costs least: experts of a mixture in the host's memory, a smaller cache, a smaller context,
+smaller weights; then the cache, and last everything, in the host's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from provisioner.fit.budgets import Budget
+from provisioner.fit.loads import SMALL_CARD, Engine
+from provisioner.fit.placing import Placing, expert_bytes
+from provisioner.fit.terms import BITS, MIB, Load, largest_context, total_of
+from provisioner.fit.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
+
+CEILING = 65_536
+"""Tokens on a card of 8 GB: 262,144 were tried, and beyond some 80,000 the memory ran out while it computed."""
+LEAST_CONTEXT = 4096
+"""A context below that is not worth an advice."""
+KEPT_FREE = 1024 * MIB
+"""What llama.cpp leaves free of a card where it decides itself how many layers lie there (``--fit-target``)."""
+SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
+"""Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """``text`` says it; ``write`` is what to write in the service's options; ``total``: what the card then holds."""
+
+    text: str
+    write: str = ""
+    total: int | None = None
+    fits: bool | None = None
+
+
+def advice_on(budget: Budget) -> tuple[Advice, ...]:
+    """What to do about the engines of one card; nothing where its memory is not known."""
+    if budget.usable is None:
+        return ()
+    found = [one for engine in budget.engines for load in engine.loads for one in _on(engine, load, budget)]
+    return tuple(dict.fromkeys(found))
+
+
+def _on(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
+    whose = f"{load.name}: " if len(budget.loads) > 1 else ""
+    said = [*_whole(load, budget), *_split(load, budget), *_floor(engine, load), *_ceiling(load, budget)]
+    if budget.missing and load.weights:
+        said += _ways(engine, load, budget)
+    for one in said:
+        yield replace(one, text=whose + one.text)
+
+
+def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
+    """All in the card's memory is the fastest place, and needs no option."""
+    if budget.missing or load.is_split or not load.weights:
+        return
+    if load.adapts and budget.added.total + KEPT_FREE > (budget.usable or 0):
+        text = f"left to itself the engine keeps {KEPT_FREE // MIB:,} MiB free, and would move layers to the CPU for it"
+        yield Advice(text, "gpu_layers: all", budget.added.total, fits=True)
+    elif not load.placing.cpu_experts and load.cache_on_card:
+        yield Advice("all of it lies in the card's memory, the fastest place: leave it there")
+    total, fits = _with(replace(load, placing=Placing(), cache_on_card=True), load, budget)
+    if fits and (load.placing.cpu_experts or not load.cache_on_card):
+        yield Advice("all of it would fit: leave out cpu_moe, n_cpu_moe and kv_offload", "", total, fits)
+
+
+def _split(load: Load, budget: Budget) -> Iterator[Advice]:
+    """A dense model between card and CPU is slower than on either."""
+    if not load.is_split:
+        return
+    whole = replace(load, placing=replace(load.placing, gpu_layers=None))
+    total, fits = _with(whole, load, budget)
+    where = "all of it fits" if fits else "all of it does not fit: take another way, or gpu_layers: 0, all on the CPU"
+    yield Advice(
+        f"never split layers between card and CPU: each token crosses the bus, slower than either; {where}",
+        "gpu_layers: all" if fits else "gpu_layers: 0",
+        total if fits else None,
+        fits,
+    )
+
+
+def _floor(engine: Engine, load: Load) -> Iterator[Advice]:
+    kind = _quantisation(engine, load)
+    if kind and BYTES_PER_WEIGHT[kind] < BYTES_PER_WEIGHT[FLOOR]:
+        yield Advice(f"{kind} is below {FLOOR}, the floor of quality: a smaller model at {FLOOR} is the better one")
+
+
+def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
+    if (budget.usable or 0) <= SMALL_CARD and load.context > CEILING and load.cache_on_card:
+        yield Advice(
+            f"{CEILING:,} tokens are the practical ceiling on a card of 8 GB: "
+            "with more, memory ran out while it computed",
+            f"context: {CEILING}",
+        )
+
+
+def _ways(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
+    whole = replace(load, placing=replace(load.placing, gpu_layers=None))
+    yield from _experts(whole, load, budget)
+    if not load.is_guessed:
+        yield from _cache(whole, load, budget)
+    yield from _weights(engine, whole, load, budget)
+    if load.cache_on_card and not load.is_guessed:
+        away = replace(whole, cache_on_card=False)
+        yield from _if_it_helps(away, load, budget, "kv_offload: false", "the cache in the host's memory, slower")
+    rest = budget.added.total - total_of(load)
+    yield Advice("last: all of it on the CPU, slow but steady", "gpu_layers: 0", rest, rest <= (budget.usable or 0))
+
+
+def _experts(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    """Only the experts that a token needs cross the bus: the one split that pays."""
+    if not load.shape.experts or not expert_bytes(load.tensors):
+        return
+    for count in range(1, whole.count + 1):
+        total, fits = _with(replace(whole, placing=Placing(None, count)), load, budget)
+        if fits:
+            what = f"the experts of {count} of {whole.count} layers in the host's memory"
+            yield Advice(what, f"n_cpu_moe: {count}" if count < whole.count else "cpu_moe: true", total, fits=True)
+            return
+    total, _ = _with(replace(whole, placing=Placing(None, whole.count)), load, budget)
+    yield Advice("all experts in the host's memory: closer, not enough alone", "cpu_moe: true", total, fits=False)
+
+
+def _cache(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    for keys, values in SMALLER:
+        if BITS[keys] + BITS[values] < BITS[load.keys] + BITS[load.values] and BITS[keys] <= BITS[load.keys]:
+            smaller = replace(whole, keys=keys, values=values)
+            write = f"kv_cache: {{ k: {keys}, v: {values} }}"
+            yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
+            yield from _context(smaller, load, budget, f", {write}")
+    yield from _context(whole, load, budget, "")
+
+
+def _context(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator[Advice]:
+    largest = largest_context(changed, budget.free_for(load))
+    if LEAST_CONTEXT <= largest < load.context:
+        total, fits = _with(replace(changed, context=largest), load, budget)
+        yield Advice("the largest context that fits", f"context: {largest}{beside}", total, fits)
+
+
+def _weights(engine: Engine, whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    kind = _quantisation(engine, load)
+    if not kind or BYTES_PER_WEIGHT[kind] <= BYTES_PER_WEIGHT[FLOOR]:
+        text = f"a smaller model at {FLOOR}: below that quality breaks" if kind else f"a smaller model, or {FLOOR}"
+        yield Advice(f"{text}; a smaller one all on the card beats a larger one that is split")
+        return
+    share = BYTES_PER_WEIGHT[FLOOR] / BYTES_PER_WEIGHT[kind]
+    total = budget.added.total - total_of(load) + total_of(whole) - round((1 - share) * load.weights)
+    fits = total <= (budget.usable or 0)
+    yield Advice(f"the same model at {FLOOR}, about {round(share * load.weights) // MIB:,} MiB", "", total, fits)
+
+
+def _if_it_helps(changed: Load, load: Load, budget: Budget, write: str, text: str) -> Iterator[Advice]:
+    total, fits = _with(changed, load, budget)
+    if total < budget.added.total:
+        yield Advice(text, write, total, fits)
+
+
+def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
+    """What lies on the card with ``changed`` in place of ``load``, and whether that fits."""
+    total = budget.added.total - total_of(load) + total_of(changed)
+    return total, total <= (budget.usable or 0)
+
+
+def _quantisation(engine: Engine, load: Load) -> str:
+    header = engine.headers.get(load.name)
+    number = header.values.get("general.file_type") if header else None
+    return FILE_TYPES.get(number, "") if isinstance(number, int) else ""

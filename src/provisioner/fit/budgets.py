@@ -1,0 +1,86 @@
+"""What lies on each card together, against what is usable of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from provisioner.fit.loads import Engine
+from provisioner.fit.terms import MIB, Load, Sum, added_up
+from provisioner.gpus.cards import Card
+from provisioner.resolve.hosts import host_of
+from provisioner.spec import Spec
+
+RESERVED = 832 * MIB
+"""What the driver, a display and the engine's own context take of a card before anything of the engine lies there.
+
+Of an 8 GiB card that shows a desktop, too, llama.cpp saw 7,360 MiB free (8,192 - 832); without one 7,807 MiB are left.
+"""
+SHARING = 4 * 2**30
+"""An AMD GPU with less memory of its own is a part of a processor, and computes in the host's memory as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The engines of one card, or of what is taken for one; ``usable`` is None where nobody tells it."""
+
+    title: str
+    engines: tuple[Engine, ...]
+    usable: int | None
+    card: Card | None = None
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """All that lies there at the same time."""
+        return tuple(load for engine in self.engines for load in engine.loads)
+
+    @property
+    def added(self) -> Sum:
+        """The sum; without a card against nothing."""
+        return added_up(self.loads, self.usable or 0)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are not there; 0 when it fits, and when nobody tells how large the card is."""
+        return self.added.missing if self.usable is not None else 0
+
+    def free_for(self, load: Load) -> int:
+        """What the others leave to this one."""
+        return (self.usable or 0) - added_up([one for one in self.loads if one is not load], 0).total
+
+
+def usable_of(card: Card) -> int | None:
+    """What engines can have of a card; None where nobody tells its memory."""
+    is_shared = card.vendor == "amd" and card.memory < SHARING
+    memory = card.memory + (card.shared_memory if is_shared else 0)
+    return max(memory - RESERVED, 0) if memory else None
+
+
+def budgets(
+    spec: Spec, engines: Iterable[Engine], cards: Mapping[str, Card], memory: int | None = None
+) -> tuple[Budget, ...]:
+    """The engines by their cards; ``cards`` by container; ``memory`` stands for what is usable of every card.
+
+    Containers of one host that say the same of their card get the same one, unless one of them wants it alone.
+    """
+    groups: dict[tuple[str, ...], list[Engine]] = {}
+    for engine in engines:
+        groups.setdefault(_place(spec, engine, cards), []).append(engine)
+    found = []
+    for members in groups.values():
+        card = cards.get(members[0].container)
+        names = ", ".join(one.container for one in members)
+        usable = memory if memory is not None else usable_of(card) if card else None
+        found.append(Budget(f"{names} on {card.title}" if card else names, tuple(members), usable, card))
+    return tuple(found)
+
+
+def _place(spec: Spec, engine: Engine, cards: Mapping[str, Card]) -> tuple[str, ...]:
+    container = spec.containers[engine.container]
+    host, card = host_of(spec, container) or "", cards.get(engine.container)
+    if card is not None:
+        return ("card", host, card.pci)
+    wish = container.gpu
+    if wish is None or getattr(wish, "sharing", "shared") == "exclusive":
+        return ("container", engine.container)
+    return ("wish", host, repr(wish))

@@ -1,0 +1,103 @@
+"""How many bytes a model's weights take where no GGUF file tells it: by its name, or by its safetensors files."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+BYTES_PER_WEIGHT: Mapping[str, float] = {
+    "F32": 4.0,
+    "F16": 2.0,
+    "BF16": 2.0,
+    "Q8_0": 1.06,
+    "Q6_K": 0.82,
+    "Q5_K_M": 0.72,
+    "Q5_K_S": 0.70,
+    "Q4_K_M": 0.63,
+    "Q4_K_S": 0.58,
+    "Q4_0": 0.58,
+    "Q3_K_M": 0.50,
+    "Q2_K": 0.40,
+}
+"""By quantisation, as files of 8 or 9 billion weights come out: 9B are 5.67, 6.48 and 18 GB at Q4_K_M, Q5_K_M, F16."""
+FILE_TYPES: Mapping[int, str] = dict(
+    zip(
+        (0, 1, 2, 7, 10, 12, 14, 15, 16, 17, 18, 32),
+        ("F32", "F16", "Q4_0", "Q8_0", "Q2_K", "Q3_K_M", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "BF16"),
+        strict=True,
+    )
+)
+"""The numbers that ``general.file_type`` of a GGUF file may have (``llama_ftype``)."""
+FLOOR = "Q4_K_M"
+"""Below it models are quietly broken: what coarse tests do not show, the divergence from the whole model does."""
+_BILLIONS = re.compile(r"(?<![0-9A-Za-z.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![0-9A-Za-z])")
+_LONGEST_HEADER = 100 << 20
+"""safetensors' own limit."""
+
+
+class WeightsError(ValueError):
+    """It is no safetensors file, or not one of its indexes; the text says how that was seen."""
+
+
+def estimated_bytes(parameters: float, quantisation: str) -> int | None:
+    """Parameters times bytes of one; None for a quantisation that is not known here."""
+    each = BYTES_PER_WEIGHT.get(quantisation.upper())
+    return None if each is None else round(parameters * each)
+
+
+def estimated_by_name(source: str) -> tuple[int, str] | None:
+    """Bytes and their sum in words for a source such as ``hf:unsloth/Qwen3.5-9B-GGUF:Q5_K_M``; None where it hides."""
+    billions = _BILLIONS.search(source)
+    named = [one for one in BYTES_PER_WEIGHT if re.search(rf"(?<![0-9A-Za-z]){one}(?![0-9A-Za-z])", source.upper())]
+    if billions is None or not named:
+        return None
+    quantisation = max(named, key=len)
+    size = estimated_bytes(float(billions[1]) * 1e9, quantisation)
+    return (
+        None
+        if size is None
+        else (size, f"{billions[1]}B weights of {BYTES_PER_WEIGHT[quantisation]} B ({quantisation})")
+    )
+
+
+def index_bytes(text: str) -> int:
+    """What ``model.safetensors.index.json`` says of all its files together."""
+    content = _object(text)
+    metadata = content.get("metadata")
+    size = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if not isinstance(size, int | float) or size <= 0:
+        raise WeightsError("its metadata has no total_size")
+    return int(size)
+
+
+def safetensors_bytes(head: bytes) -> int:
+    """What the tensors of one file take, by the head that it begins with."""
+    if len(head) < struct.calcsize("<Q"):
+        raise WeightsError(f"it ends after {len(head)} bytes")
+    length = struct.unpack_from("<Q", head)[0]
+    if not 0 < length <= _LONGEST_HEADER:
+        raise WeightsError(f"its head would have {length} bytes")
+    if len(head) < 8 + length:
+        raise WeightsError(f"it ends after {len(head)} bytes, its head after {8 + length}")
+    ends = [_end(one) for name, one in _object(head[8 : 8 + length]).items() if name != "__metadata__"]
+    return max(ends, default=0)
+
+
+def _end(tensor: Any) -> int:
+    offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(isinstance(one, int) for one in offsets):  # noqa: PLR2004
+        raise WeightsError("a tensor of its head does not say where it lies")
+    return int(offsets[1])
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise WeightsError(f"it is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise WeightsError("it is no JSON object")
+    return content

@@ -1,0 +1,82 @@
+"""Holding engines against the memory of their cards before anything is made, and keeping what they really took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from provisioner import paths
+from provisioner.errors import PreflightError
+from provisioner.events import Diagnostic, Event
+from provisioner.fit.budgets import Budget, budgets
+from provisioner.fit.loads import Known, engines_on_cards
+from provisioner.fit.measured import remember
+from provisioner.fit.refusals import refusals
+from provisioner.gpus.cards import Card
+from provisioner.lab import Lab
+from provisioner.state import Fact
+
+DEVICE_MEMORY = "device_memory"
+"""The fact that tells how many bytes of its card a service takes."""
+
+
+def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
+    """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs."""
+    sizes = {name: one.memory for name, one in cards.items()}
+    if memory is not None:
+        sizes = dict.fromkeys(lab.spec.containers, memory)
+    known = Known(lab.known_headers, _model_sizes(lab), sizes)
+    return budgets(lab.spec, engines_on_cards(lab.spec, lab.catalog, known), cards, memory)
+
+
+def check_fit(
+    lab: Lab, cards: Mapping[str, Card], emit: Callable[[Event], None], targets: Collection[str] = ()
+) -> None:
+    """Refuse what its card cannot hold, or warn of it, as the file says; raises ``PreflightError``.
+
+    ``cards``: by container; with ``targets`` only the cards of those count, with everything that lies there.
+    """
+    found = [one for one in budgets_of(lab, cards) if one.card and _is_meant(one, targets)] if cards else []
+    for one in found:
+        if one.usable is None and one.card:
+            message = f"Whether {one.title} fits is not known: nobody tells how much memory the card has"
+            emit(Diagnostic("warning", message))
+    refused = refusals(found)
+    if lab.spec.fit_check == "warn":
+        for why in refused:
+            emit(Diagnostic("warning", why.message, details=why.details, resolution=why.resolution))
+    elif refused:
+        first, *rest = refused
+        details = [first.details, *(f"{one.message}: {one.details}" for one in rest)]
+        raise PreflightError(first.message, details="\n".join(details), resolution=first.resolution)
+
+
+def remember_use(lab: Lab, cards: Mapping[str, Card], facts: Iterable[Fact], emit: Callable[[Event], None]) -> None:
+    """Keep what the services take of their cards, of those that a proof has measured."""
+    taken = {fact.subject: fact.value for fact in facts if fact.name == DEVICE_MEMORY and fact.value}
+    if not taken:
+        return
+    engines = [engine for budget in budgets_of(lab, cards) for engine in budget.engines if engine.address in taken]
+    try:
+        for engine in engines:
+            remember(lab.name, engine.address, engine.loads, engine.total, int(taken[engine.address]))
+    except OSError as error:
+        message = f"What {engine.address} takes of its card is not kept: {error}"
+        emit(Diagnostic("warning", message, resolution=f"Make {paths.state(lab.name)} writable."))
+
+
+def _is_meant(budget: Budget, targets: Collection[str]) -> bool:
+    return not targets or any(engine.container in targets for engine in budget.engines)
+
+
+def _model_sizes(lab: Lab) -> dict[str, int]:
+    """Bytes of each model's files that are here, or that a hub has told."""
+    sizes = {}
+    for name, file in lab.models().files.items():
+        parts = [(file.path, file.size), *((part.file, part.size) for part in file.rest)]
+        sizes[name] = sum(_size(Path(path), size) for path, size in parts)
+    return sizes
+
+
+def _size(path: Path, told: int | None) -> int:
+    return path.stat().st_size if path.is_file() else told or 0

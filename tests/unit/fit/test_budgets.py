@@ -1,0 +1,157 @@
+"""Which engines lie on which card, what is usable of it, and how a card that is too small is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.fit.budgets import Budget, budgets, usable_of
+from provisioner.fit.loads import Engine, Known, engines_on_cards
+from provisioner.fit.placing import Placing
+from provisioner.fit.refusals import refusals
+from provisioner.fit.terms import MIB
+from provisioner.gguf import Header
+from provisioner.gpus.cards import Card
+from tests.unit.fit.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors
+from tests.unit.fit.specs import spec_of
+
+GIB = 2**30
+EIGHT = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 4060", memory=8 * GIB)
+NINES = Header("qwen35", 32, values=QWEN, tokens=248_320)
+MIXED = Header("qwen3moe", 4, experts=128, values=MIXTURE, tokens=151_936, tensors=mixture_tensors())
+EYE = Header(
+    "clip",
+    values={
+        "clip.projector_type": "gemma3",
+        "clip.vision.image_size": 896,
+        "clip.vision.patch_size": 14,
+        "clip.vision.embedding_length": 1152,
+        "clip.vision.feed_forward_length": 4304,
+    },
+)
+SIZES = {"nine": 5491 * MIB, "mixed": sum(mixture_tensors().values()), "eye": 800 * MIB}
+
+
+def engines(containers: Mapping[str, Any], memory: Mapping[str, int] | None = None, **headers: Header) -> list[Engine]:
+    known = Known({"nine": NINES, "mixed": MIXED, "eye": EYE} | headers, SIZES, memory or {})
+    return list(engines_on_cards(spec_of(containers), load_catalog(), known))
+
+
+def llama(**options: Any) -> dict[str, Any]:
+    return {"services": {"llama_cpp": options}}
+
+
+@pytest.mark.parametrize(
+    ("card", "usable"),
+    [
+        (EIGHT, 7360 * MIB),
+        (Card("a", "nvidia", "x", memory=143_771 * MIB), 142_939 * MIB),
+        (Card("a", "amd", "discrete", memory=16 * GIB, shared_memory=32 * GIB), 16 * GIB - 832 * MIB),
+        (Card("a", "amd", "part of a processor", memory=512 * MIB, shared_memory=32 * GIB), 32 * GIB - 320 * MIB),
+        (Card("a", "intel", "nobody tells"), None),
+        (Card("a", "nvidia", "tiny", memory=GIB // 2), 0),
+    ],
+)
+def test_what_is_usable_of_a_card(card: Card, usable: int | None) -> None:
+    assert usable_of(card) == usable
+
+
+def test_engines_of_one_card_are_summed() -> None:
+    containers = {"a": llama(model="nine", context=4096), "b": llama(model="mixed"), "c": llama(model="nine")}
+    found = engines(containers)
+    spec = spec_of(containers)
+    shared, alone = budgets(spec, found, {"a": EIGHT, "b": EIGHT})
+    assert (shared.title, [one.container for one in shared.engines]) == (f"a, b on {EIGHT.title}", ["a", "b"])
+    assert (shared.usable, alone.usable, alone.title) == (USABLE, None, "c")
+    assert shared.added.total == found[0].total + found[1].total
+    assert [one.usable for one in budgets(spec, found, {}, memory=GIB)] == [GIB, GIB, GIB]
+    other = Card("0000:02:00.0", "nvidia", "other", memory=24 * GIB)
+    assert [one.usable for one in budgets(spec, found, {"a": EIGHT, "b": other, "c": other})] == [
+        USABLE,
+        24 * GIB - 832 * MIB,
+    ]
+
+
+def test_options_that_keep_things_off_the_card_are_read() -> None:
+    def placing(**options: Any) -> Placing:
+        return engines({"a": llama(model="mixed", **options)})[0].loads[0].placing
+
+    assert placing() == Placing()
+    assert placing(cpu_moe=True) == Placing(None, 4)
+    assert placing(n_cpu_moe=2) == Placing(None, 2)
+    assert placing(gpu_layers=3) == Placing(3)
+    assert placing(gpu_layers="all") == placing(gpu_layers="auto") == Placing()
+    assert engines({"a": llama(model="mixed", gpu_layers=0)}) == []
+    assert engines({"a": llama(model="mixed", backend="cpu")}) == []
+
+
+def test_a_server_with_an_encoder_computes_less_at_once_on_a_small_card() -> None:
+    def load(memory: int, **options: Any) -> tuple[int, int, int]:
+        found = engines({"a": llama(model="nine", mmproj="eye", **options)}, {"a": memory})[0]
+        assert found.unread == ()
+        (one,) = found.loads
+        return one.ubatch, one.encoder, one.image_buffer
+
+    buffer = 4096 * (4304 + 2 * 1152 + 3 * 14**2) * 4
+    assert load(8 * GIB) == (64, 800 * MIB, buffer)
+    assert load(24 * GIB) == load(0) == (512, 800 * MIB, buffer)
+    assert load(8 * GIB, ubatch=128)[0] == 128
+    assert load(24 * GIB, batch=256)[0] == 256
+
+
+def test_of_several_models_the_largest_count_that_lie_there_at_once() -> None:
+    def names(**options: Any) -> list[str]:
+        return [one.name for one in engines({"a": llama(models=["mixed", "nine"], **options)})[0].loads]
+
+    assert names() == ["nine"]
+    assert names(models_max=0) == names(models_max=2) == ["nine", "mixed"]
+
+
+def test_what_is_guessed_is_said() -> None:
+    def unread(name: str, header: Header | None, **options: Any) -> str:
+        headers = {} if header is None else {name: header}
+        known = Known(headers, {})
+        spec = spec_of({"a": llama(model=name, **options)})
+        return "; ".join(next(engines_on_cards(spec, load_catalog(), known)).unread)
+
+    assert unread("nine", NINES) == "nine: nobody tells how large its file is, so its weights are missing in the sum"
+    assert "nothing is known of it but its name: 9B weights of 0.72 B (Q5_K_M); 36% of" in unread("hub", None)
+    assert unread("nine", None).startswith("nine: nothing is known of it; 36% of its weights, at least 500 MiB")
+    assert "its tensors are not known" in unread("nine", NINES, cpu_moe=True)
+    blind = Header("clip", values={"clip.projector_type": "pixtral"})
+    found = engines({"a": llama(model="nine", mmproj="eye")}, eye=blind)[0]
+    assert found.unread == ("eye: how large images may be is not known; 500 MiB stand for one",)
+    parts = Header("qwen3moe", 4, parts=3, values=MIXTURE, tokens=1, tensors={"blk.0.ffn_up_exps.weight": MIB})
+    (only,) = engines({"a": llama(model="mixed", cpu_moe=True)}, mixed=parts)
+    assert only.unread == ("mixed: only the tensors of its first file are known; all others are counted",)
+
+
+def test_a_model_that_is_only_a_name_is_estimated_by_it() -> None:
+    spec = spec_of({"a": llama(model="hub")})
+    (engine,) = engines_on_cards(spec, load_catalog(), Known({}, {}))
+    assert engine.loads[0].weights == 6_480_000_000
+    assert engine.total == 6_480_000_000 + round(0.36 * 6_480_000_000)
+
+
+def test_a_card_that_is_too_small_is_refused_in_words() -> None:
+    (refused,) = refusals(
+        [
+            Budget(f"llama on {EIGHT.title}", (Engine("llama", (NINE,), ("it was guessed",)),), USABLE, EIGHT),
+            Budget("fits", (Engine("other", (NINE,)),), 8 * GIB),
+            Budget("nobody tells", (Engine("third", (NINE,)),), None),
+        ]
+    )
+    assert refused.message == "Unable to fit llama on NVIDIA GeForce RTX 4060 (0000:01:00.0): 81 MiB too much"
+    terms = "weights 5,491 MiB, cache 1,256 MiB, recurrent state 201 MiB, compute buffers 493 MiB"
+    assert refused.details.splitlines() == [
+        f"{terms}; 7,441 MiB of 7,360 MiB that are usable",
+        "largest context of nine that fits: 37,376 tokens (asked for 40,192)",
+        "guessed: it was guessed",
+    ]
+    assert refused.resolution == (
+        "Write kv_cache: { k: q8_0, v: q8_0 } (smaller types of the cache). All ways: provision fit. "
+        "To start it all the same, write `fit_check: warn` in the file."
+    )

@@ -1,0 +1,140 @@
+"""Engines are held against their cards before anything is made, and what they took is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import ExitCode, PreflightError
+from provisioner.events import Diagnostic, Event
+from provisioner.fit.measured import measured
+from provisioner.gpus.cards import Card
+from provisioner.lab import Lab, open_lab
+from provisioner.state import Fact
+from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
+from tests.gguf_bytes import gguf_bytes
+from tests.unit.fit.models import QWEN
+
+MIB = 2**20
+FILE = """\
+name: homelab
+hosts: { box: { incus: local } }
+models: { nine: { source: "file:nine.gguf", context: 40192 } }
+containers:
+  llama: { services: { llama_cpp: { model: nine } } }
+  other: { services: { llama_cpp: { model: nine, context: 8192 } } }
+"""
+SMALL = Card("0000:01:00.0", "nvidia", "NVIDIA small", memory=2 * 2**30)
+LARGE = Card("0000:02:00.0", "nvidia", "NVIDIA large", memory=24 * 2**30)
+BLIND = Card("0000:03:00.0", "intel", "Intel of no size")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab of two engines that need 1,799 and 799 MiB beside their weights."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = gguf_bytes({**QWEN, "qwen35.vocab_size": 248_320, "tokenizer.ggml.tokens": ["a"]})
+    (tmp_path / "nine.gguf").write_bytes(model)
+    path = tmp_path / "homelab.yml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def lab(file: Path) -> Lab:
+    """It, opened."""
+    return open_lab(file)
+
+
+def said(lab: Lab, cards: dict[str, Card], *targets: str) -> list[Diagnostic]:
+    events: list[Event] = []
+    check_fit(lab, cards, events.append, targets)
+    assert all(isinstance(one, Diagnostic) for one in events)
+    return [one for one in events if isinstance(one, Diagnostic)]
+
+
+def test_without_a_card_nothing_is_looked_at(lab: Lab) -> None:
+    assert said(lab, {}) == []
+    assert lab._found == []  # no model was looked for
+
+
+def test_what_fits_is_not_spoken_of(lab: Lab) -> None:
+    assert said(lab, {"llama": LARGE, "other": LARGE}) == []
+
+
+def test_what_does_not_fit_is_refused_by_exit_code_4(lab: Lab) -> None:
+    with pytest.raises(PreflightError) as caught:
+        said(lab, {"llama": SMALL})
+    assert caught.value.exit_code == ExitCode.REFUSED
+    assert caught.value.message == "Unable to fit llama on NVIDIA small (0000:01:00.0): 584 MiB too much"
+    assert "cache 1,256 MiB, recurrent state 51 MiB, compute buffers 493 MiB" in caught.value.details
+    assert "1,800 MiB of 1,216 MiB that are usable" in caught.value.details
+    assert "largest context of nine that fits: 21,504 tokens (asked for 40,192)" in caught.value.details
+    assert "`fit_check: warn`" in caught.value.resolution
+
+
+def test_engines_that_fit_alone_may_not_fit_together(lab: Lab) -> None:
+    card = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(2000 + 832) * MIB)
+    assert said(lab, {"llama": card}) == said(lab, {"other": card}) == []
+    with pytest.raises(PreflightError) as caught:
+        said(lab, {"llama": card, "other": card})
+    assert "llama, other on NVIDIA" in caught.value.message
+
+
+def test_all_cards_that_are_too_small_are_told_at_once(lab: Lab) -> None:
+    tiny = Card("0000:04:00.0", "nvidia", "NVIDIA tiny", memory=2**30)
+    with pytest.raises(PreflightError) as caught:
+        said(lab, {"llama": SMALL, "other": tiny})
+    assert "llama on NVIDIA small" in caught.value.message
+    assert "Unable to fit other on NVIDIA tiny" in caught.value.details
+
+
+def test_a_limited_run_is_refused_for_its_own_cards_alone(lab: Lab) -> None:
+    cards = {"llama": SMALL, "other": LARGE}
+    assert said(lab, cards, "other") == []
+    with pytest.raises(PreflightError):
+        said(lab, cards, "llama")
+    with pytest.raises(PreflightError):
+        said(lab, {"llama": SMALL, "other": SMALL}, "other")
+
+
+def test_the_file_may_ask_for_a_warning_instead(file: Path) -> None:
+    file.write_text(f"fit_check: warn\n{FILE}", encoding="utf-8")
+    (warning,) = said(open_lab(file), {"llama": SMALL})
+    assert warning.severity == "warning"
+    assert warning.message.endswith("584 MiB too much")
+    assert "compute buffers 493 MiB" in warning.details
+    assert warning.resolution
+
+
+def test_a_card_whose_memory_nobody_tells_is_named(lab: Lab) -> None:
+    (warning,) = said(lab, {"llama": BLIND})
+    assert warning.message == (
+        "Whether llama on Intel of no size (0000:03:00.0) fits is not known: nobody tells how much memory the card has"
+    )
+
+
+def test_what_a_proof_measured_is_kept_with_the_sum(lab: Lab) -> None:
+    facts = [
+        Fact("llama/llama_cpp", "device_memory", 1700 * MIB),
+        Fact("other/llama_cpp", "unit", "active"),
+        Fact("gone/llama_cpp", "device_memory", 1),
+    ]
+    remember_use(lab, {"llama": LARGE}, facts, lambda event: pytest.fail(str(event)))
+    (address, found), *others = measured("homelab").items()
+    engine = budgets_of(lab, {"llama": LARGE})[0].engines[0]
+    assert (address, others) == ("llama/llama_cpp", [])
+    assert (found.measured, found.estimate) == (1700 * MIB, engine.total)
+    assert found.is_of(engine.loads)
+
+
+def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    events: list[Event] = []
+    remember_use(lab, {}, [Fact("llama/llama_cpp", "device_memory", 1)], events.append)
+    (warning,) = events
+    assert isinstance(warning, Diagnostic)
+    assert "takes of its card is not kept" in warning.message
+    assert "state/provisioner/homelab writable" in warning.resolution
