@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.errors import ExitCode, PreflightError
 from provisioner.sizes import SizeError, parse_size
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
+    from provisioner.lab import Lab
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -24,8 +30,8 @@ def _size(_context: click.Context, _parameter: click.Parameter, value: str | Non
 def fit(session: Session, words: Words, *, memory: int | None) -> int:
     """Add up what the engines need on their cards: weights, cache, recurrent state, buffers, encoders.
 
-    With --memory it says whether that fits, the largest context that does, and what to do; exit code 4 when it does
-    not fit.
+    Where the hosts tell which cards the containers get, or with --memory, it says whether that fits, the largest
+    context that does, and what to do; exit code 4 when it does not fit.
     """
     from provisioner.fit.measured import measured
     from provisioner.report.fit import fit_content, fit_text
@@ -35,9 +41,10 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     lab.check_targets(words.names)
     for said in lab.look_at_models():
         session.console.emit(said)
+    cards = _cards(session, lab) if memory is None else {}
     found = [
         one
-        for one in budgets_of(lab, {}, memory)
+        for one in budgets_of(lab, cards, memory)
         if not words.names or any(engine.container in words.names for engine in one.engines)
     ]
     known = measured(lab.name)
@@ -46,3 +53,18 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
         text or "No engine of the file computes on a card.", cards=[fit_content(one, known) for one in found]
     )
     return ExitCode.REFUSED if any(one.missing for one in found) else ExitCode.DONE
+
+
+def _cards(session: Session, lab: Lab) -> dict[str, Card]:
+    """The cards of the containers that want one; a host that tells none is warned of, for the sums need none."""
+    if all(container.gpu is None for container in lab.spec.containers.values()):
+        return {}
+    from provisioner.events import Diagnostic
+    from provisioner.workflow.selecting import cards_of
+
+    try:
+        return cards_of(lab, session.effects(lab).providers)
+    except PreflightError as error:
+        hint = "Write --memory SIZE for what is usable of the card."
+        session.console.emit(Diagnostic("warning", error.message, details=error.details, resolution=hint))
+        return {}

@@ -39,12 +39,15 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
     """What to do about the engines of one card; nothing where its memory is not known."""
     if budget.usable is None:
         return ()
-    found = [one for engine in budget.engines for load in engine.loads for one in _on(engine, load, budget)]
-    return tuple(dict.fromkeys(found))
+    engines = [engine for engine in budget.engines for _ in engine.loads]
+    return tuple(
+        one
+        for engine, (name, load) in zip(engines, budget.named, strict=True)
+        for one in _on(engine, load, budget, f"{name}: " if len(engines) > 1 else "")
+    )
 
 
-def _on(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
-    whose = f"{load.name}: " if len(budget.loads) > 1 else ""
+def _on(engine: Engine, load: Load, budget: Budget, whose: str) -> Iterator[Advice]:
     said = [*_whole(load, budget), *_split(load, budget), *_floor(engine, load), *_ceiling(load, budget)]
     if budget.missing and load.weights:
         said += _ways(engine, load, budget)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provisioner.fit.loads import Engine
-from provisioner.fit.terms import MIB, Load, Sum, added_up
+from provisioner.fit.terms import MIB, Load, Sum, added_up, total_of
 from provisioner.gpus.cards import Card
 from provisioner.resolve.hosts import host_of
 from provisioner.spec import Spec
@@ -35,9 +35,18 @@ class Budget:
         return tuple(load for engine in self.engines for load in engine.loads)
 
     @property
+    def named(self) -> tuple[tuple[str, Load], ...]:
+        """The same with what each is called: its model, or its container where two have the same one."""
+        pairs = [(engine, load) for engine in self.engines for load in engine.loads]
+        are_told_apart = len({load.name for _, load in pairs}) == len(pairs)
+        return tuple(
+            (load.name if are_told_apart else f"{engine.container}'s {load.name}", load) for engine, load in pairs
+        )
+
+    @property
     def added(self) -> Sum:
-        """The sum; without a card against nothing."""
-        return added_up(self.loads, self.usable or 0)
+        """The sum, each term with its model's name where there are several; without a card against nothing."""
+        return added_up(self.named, self.usable or 0)
 
     @property
     def missing(self) -> int:
@@ -46,7 +55,7 @@ class Budget:
 
     def free_for(self, load: Load) -> int:
         """What the others leave to this one."""
-        return (self.usable or 0) - added_up([one for one in self.loads if one is not load], 0).total
+        return (self.usable or 0) - sum(total_of(one) for one in self.loads if one is not load)
 
 
 def usable_of(card: Card) -> int | None:

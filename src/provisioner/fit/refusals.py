@@ -33,8 +33,8 @@ def mib(size: int) -> str:
 
 def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
     """Each model with the largest context that fits, None where its layers are not known, and what is asked for."""
-    for load in budget.loads:
-        yield load.name, None if load.is_guessed else largest_context(load, budget.free_for(load)), load.context
+    for name, load in budget.named:
+        yield name, None if load.is_guessed else largest_context(load, budget.free_for(load)), load.context
 
 
 def _refusal(budget: Budget) -> Refusal:

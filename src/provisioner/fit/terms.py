@@ -128,11 +128,12 @@ def margin_bytes(load: Load) -> int:
     return max(LEAST_MARGIN, round(MARGIN * (load.weights - held_back(load.tensors, load.placing).total)))
 
 
-def added_up(loads: Iterable[Load], usable: int) -> Sum:
+def added_up(named: Iterable[tuple[str, Load]], usable: int) -> Sum:
     """The sum over the engines of one card, each term with its engine's name where there are several."""
-    found = [(load, term) for load in loads for term in terms_of(load)]
-    alone = len({load.name for load, _ in found}) < 2  # noqa: PLR2004  # one engine
-    return Sum(tuple(term if alone else Term(f"{load.name}: {term.name}", term.bytes) for load, term in found), usable)
+    pairs = list(named)
+    prefixes = [f"{name}: " if len(pairs) > 1 else "" for name, _ in pairs]
+    terms = [(prefix, term) for prefix, (_, load) in zip(prefixes, pairs, strict=True) for term in terms_of(load)]
+    return Sum(tuple(Term(f"{prefix}{term.name}", term.bytes) for prefix, term in terms), usable)
 
 
 def token_bytes(load: Load) -> int:

@@ -16,7 +16,7 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     seen = survey(lab, effects, wishes.targets, full=full)
     for said in lab.look_at_models():
         effects.emit(said)
-    check_fit(lab, {}, effects.emit, wishes.targets)
+    check_fit(lab, seen.cards, effects.emit, wishes.targets)
     made = seen.plan(wishes)
     effects.announce(made)
     if made.is_empty:

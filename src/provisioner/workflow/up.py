@@ -38,7 +38,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune)
         for said in lab.look_at_models():
             effects.emit(said)
-        check_fit(lab, {}, effects.emit, wishes.targets)
+        check_fit(lab, seen.cards, effects.emit, wishes.targets)
         made = seen.plan(wishes)
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0

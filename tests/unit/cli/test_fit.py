@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.fit.measured import remember
 from provisioner.fit.terms import MIB
+from provisioner.gpus.cards import Card
 from provisioner.tiny_model import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
@@ -150,6 +151,62 @@ def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: 
     assert (service["measured"], service["error"]) == (2000 * MIB, engine.total - 2000 * MIB)
     nine.write_text(FILE.replace("OPTIONS", "ubatch: 256"), encoding="utf-8")
     assert "measured" not in world.command("fit", str(nine)).out
+
+
+CARD = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 4060", driver="nvidia", memory=8 * 2**30, capability="8.9")
+ON_CARD = """\
+name: homelab
+hosts: { box: { incus: local } }
+models: { nine: { source: "file:nine.gguf" } }
+containers:
+  llama: { gpu: any, services: { llama_cpp: { model: nine, context: CONTEXT } } }
+  small: { gpu: any, services: { llama_cpp: { model: nine, context: 4096 } } }
+"""
+
+
+@pytest.fixture
+def on_card(world: World, nine: Path) -> Path:
+    """A lab of two engines on the one card of the host; 262,144 tokens are too many for it."""
+    world.host.graphics = (CARD,)
+    nine.write_text(ON_CARD.replace("CONTEXT", "262144"), encoding="utf-8")
+    return nine
+
+
+def test_the_card_of_the_host_holds_all_engines_that_get_it(world: World, on_card: Path) -> None:
+    answer = world.command("fit", str(on_card))
+    assert answer.code == 4, answer.err
+    told = answer.out.splitlines()
+    assert told[0] == f"llama, small on {CARD.title}"
+    (total,) = [line.split() for line in told if line.startswith("  total")]
+    assert " ".join(total) == ("total 9,407 MiB of 7,360 MiB usable (832 MiB of the card are not): 2,047 MiB too much")
+    assert ["llama's", "nine:", "cache", "8,192", "MiB"] in [line.split() for line in told]
+    assert "  largest context of llama's nine: 196,608 tokens (asked for 262,144)" in told
+    found = card(world, str(on_card))
+    assert (found["card"], found["usable"]) == (CARD.pci, 7360 * MIB)
+    assert [one["address"] for one in found["services"]] == ["llama/llama_cpp", "small/llama_cpp"]
+
+
+def test_a_host_that_tells_no_card_is_no_end_of_the_sum(world: World, on_card: Path) -> None:
+    world.host.graphics = ()
+    answer = world.command("fit", str(on_card))
+    assert answer.code == 0
+    assert answer.out.startswith("llama, small\n")
+    assert "Write --memory SIZE" in answer.err
+    assert world.command("fit", str(on_card), "--memory", "8GiB").code == 4
+
+
+@pytest.mark.parametrize("verb", ["plan", "up"])
+def test_what_cannot_fit_is_refused_before_anything_is_made(world: World, on_card: Path, verb: str) -> None:
+    answer = world.command(verb, str(on_card), *(["--yes"] if verb == "up" else []))
+    assert answer.code == 4
+    assert f"Unable to fit llama, small on {CARD.title}: 2,047 MiB too much" in answer.err
+    assert "fit_check: warn" in answer.err
+    assert not world.host.containers
+    on_card.write_text("fit_check: warn\n" + on_card.read_text(), encoding="utf-8")
+    answer = world.command(verb, str(on_card), *(["--yes"] if verb == "up" else []))
+    assert answer.code == 0, answer.err
+    assert "Warning: Unable to fit llama, small on" in answer.err
+    assert bool(world.host.containers) == (verb == "up")
 
 
 def test_a_size_that_is_none_is_a_usage_error(world: World, nine: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:
     assert token_bytes(NINE) == 32_768
     assert (found["cache"], found["recurrent state"]) == (1256, 201)
     assert found["compute buffers"] == 493
-    added = added_up([NINE], USABLE)
+    added = added_up([("nine", NINE)], USABLE)
     assert (added.total / MIB, added.missing / MIB) == (7441, 81)
 
 
@@ -47,8 +47,8 @@ def test_the_largest_context_fits_and_the_next_one_does_not() -> None:
     largest = largest_context(NINE, USABLE)
     assert 0 < largest < 40_192
     assert largest % 256 == 0
-    assert added_up([replace(NINE, context=largest)], USABLE).missing == 0
-    assert added_up([replace(NINE, context=largest + 256)], USABLE).missing > 0
+    assert added_up([("nine", replace(NINE, context=largest))], USABLE).missing == 0
+    assert added_up([("nine", replace(NINE, context=largest + 256))], USABLE).missing > 0
 
 
 def test_no_context_is_larger_than_what_was_trained() -> None:
@@ -97,11 +97,11 @@ def test_cells_are_those_that_llama_cpp_says(  # noqa: PLR0917  # its own log, f
 
 def test_several_engines_share_one_card() -> None:
     other = Load("eye", shape_of(LLAMA), weights=100 * MIB, context=256, encoder=50 * MIB)
-    added = added_up([NINE, other], USABLE)
+    added = added_up([("nine", NINE), ("eye", other)], USABLE)
     names = [term.name for term in added.terms]
     assert names[0] == "nine: weights"
     assert "eye: image encoder" in names
-    assert added.total == added_up([NINE], 0).total + added_up([other], 0).total
+    assert added.total == total_of(NINE) + total_of(other)
 
 
 def test_a_cache_in_the_host_s_memory_takes_nothing_of_the_card() -> None:
