@@ -26,6 +26,8 @@ class Recurrent:
 
 
 Layer = Attention | Recurrent
+MOST_LAYERS = 4096
+"""No engine takes an eighth of so many; a file that says more is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def shape_of(values: Values, vocabulary: int = 0) -> Shape:
 
     def number(name: str) -> int:
         found = values.get(f"{architecture}.{name}", 0)
-        return found if isinstance(found, int) else 0
+        return max(found, 0) if isinstance(found, int) else 0
 
     count, known = number("block_count"), number("vocab_size") or vocabulary
     unread = [] if _is_known(architecture) else [f'architecture "{architecture}" is not known here']
@@ -85,6 +87,9 @@ def shape_of(values: Values, vocabulary: int = 0) -> Shape:
 def _layers(
     architecture: str, values: Values, number: Callable[[str], int], count: int, unread: list[str]
 ) -> list[Layer]:
+    if count > MOST_LAYERS:
+        unread.append(f"it says that it has {count} layers")
+        return []
     heads = _each(values.get(f"{architecture}.attention.head_count", 0), count)
     key_heads = _each(values.get(f"{architecture}.attention.head_count_kv", heads), count)
     if not count or not key_heads:
@@ -109,9 +114,10 @@ def _is_known(architecture: str) -> bool:
 
 def _each(found: Any, count: int) -> Sequence[int]:
     """A number for each layer, whether the file has one for all or a list."""
-    if isinstance(found, int):
-        return [found] * count
-    return list(found) if isinstance(found, list | tuple) and len(found) == count else []
+    each = [found] * count if isinstance(found, int) else found
+    if not isinstance(each, list) or len(each) != count or any(one < 0 for one in each):
+        return []
+    return each
 
 
 def _recurrent(architecture: str, values: Values, key_heads: Sequence[int]) -> Sequence[bool]:
@@ -121,6 +127,7 @@ def _recurrent(architecture: str, values: Values, key_heads: Sequence[int]) -> S
     if architecture in ZERO_IS_RECURRENT:
         return [one == 0 for one in key_heads]
     every = values.get(f"{architecture}.full_attention_interval", RECURRENT_BUT_EVERY.get(architecture, 0))
+    every = max(every, 0) if isinstance(every, int) else 0
     return [bool(every) and (place + 1) % every != 0 for place in range(len(key_heads))]
 
 
@@ -137,7 +144,7 @@ def _windows(architecture: str, values: Values, count: int) -> Sequence[int]:
     """The window of each layer, 0 where it attends to all tokens."""
     window = values.get(f"{architecture}.attention.sliding_window", 0)
     every = WINDOW_BUT_EVERY.get(architecture)
-    if not isinstance(window, int) or not window or every is None:
+    if not isinstance(window, int) or window <= 0 or every is None:
         return [0] * count
     pattern = values.get(f"{architecture}.attention.sliding_window_pattern", every)
     if isinstance(pattern, list) and len(pattern) == count:

@@ -20,7 +20,7 @@ def image_buffer(values: Mapping[str, Any]) -> int | None:
 
     def number(name: str) -> int:
         found = values.get(f"clip.vision.{name}", 0)
-        return found if isinstance(found, int) else 0
+        return max(found, 0) if isinstance(found, int) else 0
 
     kind = str(values.get("clip.vision.projector_type") or values.get("clip.projector_type", ""))
     patch, width, inner = number("patch_size"), number("embedding_length"), number("feed_forward_length")

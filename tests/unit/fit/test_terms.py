@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -147,3 +149,26 @@ def test_what_is_not_known_is_said_and_a_margin_stands_for_it() -> None:
 
 def test_the_margin_is_what_the_worked_example_took() -> None:
     assert round((1457 + 493) / 5491, 2) == 0.36
+
+
+RARE = (
+    "full_attention_interval",
+    "attention.recurrent_layers",
+    "attention.sliding_window",
+    "attention.sliding_window_pattern",
+)
+
+
+def test_damaged_numbers_give_a_sum_or_a_word_never_an_error() -> None:
+    chance = random.Random(7)  # noqa: S311  # the same damage at each run
+    odd: list[Any] = [-1, 0, 1, 3, 2**31, 2**63, True, [], [1], [-5] * 32, [0] * 32, [2**40] * 32, "text"]
+    for _ in range(2000):
+        values = dict(chance.choice([QWEN, LLAMA, GEMMA]))
+        architecture = values["general.architecture"]
+        names = {f"{architecture}.{name}" for name in RARE} | set(values) - {"general.architecture"}
+        for name in chance.sample(sorted(names), chance.randint(1, 4)):
+            values[name] = chance.choice(odd)
+        shape = shape_of(values, chance.choice([0, 100]))
+        load = Load("a", shape, 5000 * MIB, 8192, slots=2, unified=False)
+        assert all(term.bytes > 0 for term in terms_of(load))
+        assert largest_context(load, 2**33) >= 0
