@@ -9,6 +9,7 @@ from provisioner.lab import Lab
 from provisioner.state import Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.surveying import is_running, survey
 
 
@@ -19,6 +20,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Fin
     seen = survey(lab, effects, targets)
     running = tuple(one for one in seen.wanted if is_running(one, seen.actual))
     proofs = prove(running, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
+    remember_use(lab, seen.cards, proofs, effects.emit)
     findings = judge(Fleet(lab.name, seen.wanted), seen.actual, (*seen.facts, *proofs))
     announce_checks(seen.wanted, findings, effects)
     return findings

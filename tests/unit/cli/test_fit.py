@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from provisioner import configure
 from provisioner.fit.measured import remember
 from provisioner.fit.terms import MIB
 from provisioner.gpus.cards import Card
+from provisioner.state import Fact
 from provisioner.tiny_model import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
@@ -207,6 +209,24 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(world: World, on_car
     assert answer.code == 0, answer.err
     assert "Warning: Unable to fit llama, small on" in answer.err
     assert bool(world.host.containers) == (verb == "up")
+
+
+def test_what_a_proof_measures_is_shown_by_the_next_sum(
+    world: World, on_card: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_card.write_text(ON_CARD.replace("CONTEXT", "8192"), encoding="utf-8")
+    assert world.command("up", str(on_card), "--yes").code == 0
+    real = configure.prove
+
+    def measuring(*arguments: Any, **named: Any) -> tuple[Fact, ...]:
+        return (*real(*arguments, **named), Fact("llama/llama_cpp", "device_memory", 1000 * MIB))
+
+    monkeypatch.setattr(configure, "prove", measuring)
+    world.command("verify", str(on_card))
+    assert (
+        "measured of llama/llama_cpp: 1,000 MiB, 201 MiB more than the sum of then, 800 MiB (20.1%)"
+        in world.command("fit", str(on_card)).out
+    )
 
 
 def test_a_size_that_is_none_is_a_usage_error(world: World, nine: Path) -> None:
