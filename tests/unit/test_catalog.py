@@ -142,7 +142,7 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
     ("page", "change", "told"),
     [
         ("service", lambda page: page.pop("unit"), "'unit'"),
-        ("service", lambda page: page.update(stage="motor"), "stage 'motor' is none of engine, gateway, app"),
+        ("service", lambda page: page.update(stage="motor"), "stage 'motor' is none of driver, engine, gateway, app"),
         ("service", lambda page: page["references"]["model"].update(kind="modell"), "unknown kind 'modell'"),
         ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
         ("service", lambda page: page["references"]["model"].update(instead_of="modle"), "'modle', which is no option"),
@@ -181,6 +181,16 @@ def test_a_missing_page_names_its_role(role: Path, page: str) -> None:
     (role / page).unlink()
     with pytest.raises(ProvisionError, match="role llama_cpp"):
         load_catalog(role.parent)
+
+
+def test_what_comes_by_itself_is_a_service_that_no_file_names(role: Path) -> None:
+    rewrite(role, "service", lambda page: page.update(stage="driver", unit=None, health=None, implied=True))
+    catalog = load_catalog(role.parent)
+    assert list(catalog.services) == ["llama_cpp", *catalog.offered]
+    service = catalog.services["llama_cpp"]
+    assert (service.unit, service.health, service.implied) == (None, None, True)
+    assert catalog_from(json.loads(json.dumps(compile_catalog(role.parent)))) == catalog
+    assert not any(one.implied for one in catalog.offered.values())
 
 
 def test_our_own_roles_are_readable_and_compile() -> None:

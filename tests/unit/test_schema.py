@@ -112,3 +112,16 @@ def test_an_engine_gets_one_model_or_a_list(options: dict[str, Any], is_valid: b
 def test_it_has_every_key_of_the_file(validator: jsonschema.Draft7Validator) -> None:
     assert validator.schema["properties"].keys() == Spec.model_fields.keys()
     assert "ServiceSpec" not in validator.schema["$defs"]
+
+
+def test_what_comes_by_itself_is_in_no_schema_and_in_no_file() -> None:
+    catalog = load_catalog()
+    implied = {role for role, service in catalog.services.items() if service.implied}
+    assert "gpu_userspace" in implied
+    offered = file_schema(catalog)["$defs"]["Container"]["properties"]["services"]["properties"]
+    assert implied.isdisjoint(offered)
+    parsed = parse_spec({"name": "lab", "containers": {"a": {"services": {"gpu_userspace": {}}}}}, catalog)
+    assert [(one.path, one.message) for one in parsed.problems] == [
+        (("containers", "a", "services", "gpu_userspace"), "unknown service")
+    ]
+    assert "gpu_userspace" not in parsed.problems[0].hint

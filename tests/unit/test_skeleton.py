@@ -24,6 +24,8 @@ PAGES = {page.parents[1].name: page for page in paths.roles().glob("*/meta/servi
 SERVICES = [
     role for role in ROLES if role in PAGES and "stage" in yaml.safe_load(PAGES[role].read_text(encoding="utf-8"))
 ]
+RUNNING = [role for role in SERVICES if yaml.safe_load(PAGES[role].read_text(encoding="utf-8"))["unit"]]
+"""Services that have a process; others only install something."""
 OUR_MODULES = {path.stem for path in (paths.plugins() / "modules").glob("*.py")}
 
 EVERY_ROLE = (
@@ -34,15 +36,8 @@ EVERY_ROLE = (
     "tasks/main.yml",
     "README.md",
 )
-EVERY_SERVICE = (
-    "meta/service.yml",
-    "tasks/preflight.yml",
-    "tasks/install.yml",
-    "tasks/configure.yml",
-    "tasks/service.yml",
-    "tasks/verify.yml",
-    "handlers/main.yml",
-)
+EVERY_SERVICE = ("meta/service.yml", "tasks/preflight.yml", "tasks/install.yml", "tasks/verify.yml")
+EVERY_RUNNING = ("tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
 ROUTER_LINES = 40
 MANAGED_KINDS = tuple(field.name for field in fields(Managed))
 WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
@@ -110,7 +105,7 @@ def test_no_ansible_cfg_decides_anything() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_is_named_in_snake_case_and_has_its_pages(role: str) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", role)
-    wanted = EVERY_ROLE + (EVERY_SERVICE if role in SERVICES else ())
+    wanted = EVERY_ROLE + (EVERY_SERVICE if role in SERVICES else ()) + (EVERY_RUNNING if role in RUNNING else ())
     assert [name for name in wanted if not (paths.roles() / role / name).is_file()] == []
 
 
@@ -123,12 +118,13 @@ def test_the_router_is_short(role: str) -> None:
 @pytest.mark.parametrize("role", SERVICES)
 def test_the_router_goes_through_the_phases_in_order(role: str) -> None:
     router = (paths.roles() / role / "tasks/main.yml").read_text(encoding="utf-8")
-    phases = [f"{phase}.yml" for phase in ("preflight", "install", "configure", "service", "verify")]
-    at = [router.find(phase) for phase in phases]
+    before, between = ("preflight", "install"), ("configure", "service") if role in RUNNING else ()
+    phases = (*before, *between, "verify")
+    at = [router.find(f"{phase}.yml") for phase in phases]
     assert -1 not in at
     assert at == sorted(at)
-    assert at[3] < router.find("flush_handlers") < at[4]
-    assert [phase for phase in ("install", "configure", "service", "verify") if f"{role}_{phase}" not in router] == []
+    assert role not in RUNNING or at[3] < router.find("flush_handlers") < at[4]
+    assert [phase for phase in phases[1:] if f"{role}_{phase}" not in router] == []
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -257,7 +253,7 @@ def test_what_nobody_can_name_is_a_task_with_a_reason(role: str) -> None:
     assert _are_texts(list(unknown.values()))
 
 
-@pytest.mark.parametrize("role", SERVICES)
+@pytest.mark.parametrize("role", RUNNING)
 def test_a_service_manages_its_unit(role: str) -> None:
     assert load(PAGES[role])["unit"] in load(paths.roles() / role / "meta/managed.yml")["units"]
 

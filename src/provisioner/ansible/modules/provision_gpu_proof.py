@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -183,7 +184,7 @@ def judge_vulkan(summary: str, vendor: str) -> Verdict:
         names = " and ".join(one.name for one in devices)
         return Verdict(
             f"Vulkan finds only {names}, which is the processor that plays a card",
-            "Give the container its GPU, see that its nodes can be opened, and that its Mesa knows the card (a newer image).",
+            "Give the container its GPU; where it has it, its Mesa does not know the card: take a newer `image`.",
             summary,
         )
     there = ", ".join(one.name for one in devices) or "none"
@@ -210,26 +211,30 @@ def answer_in(said: str) -> dict[str, Any]:
 def opened(path: str) -> str:
     """How it went for a member of the card's groups: empty, ``missing``, ``other``, ``dead``, ``denied``, or words."""
     try:
-        if not stat.S_ISCHR(os.stat(path).st_mode):
+        if not stat.S_ISCHR(Path(path).stat().st_mode):
             return "other"
     except FileNotFoundError:
         return "missing"
-    done = subprocess.run(
-        [sys.executable, "-c", "import os, sys; os.open(sys.argv[1], os.O_RDWR)", path],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-        **_member(),
-    )
-    found = re.search(r"\[Errno (\d+)\]", done.stderr)
-    if not done.returncode:
-        return ""
-    number = int(found[1]) if found else 0
+    child = os.fork()
+    if child == 0:
+        os._exit(_open_as_member(path))
+    number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if number in {errno.ENXIO, errno.ENODEV}:
         return "dead"
-    return "denied" if number in {errno.EACCES, errno.EPERM} else done.stderr.strip().splitlines()[-1]
+    return "denied" if number in {errno.EACCES, errno.EPERM} else os.strerror(number) if number else ""
+
+
+def _open_as_member(path: str) -> int:
+    """In a process of its own, which stays nobody: the number of the error, 0 for none."""
+    if os.geteuid() == 0:
+        os.setgroups(group_ids())
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
 
 
 def group_ids(names: Iterable[str] = GROUPS) -> list[int]:
@@ -238,13 +243,9 @@ def group_ids(names: Iterable[str] = GROUPS) -> list[int]:
     return [known[name] for name in names if name in known]
 
 
-def _member() -> dict[str, Any]:
-    """Arguments of ``subprocess.run`` for a user who is nobody but a member of the card's groups."""
-    return {"user": NOBODY, "group": NOBODY, "extra_groups": group_ids()} if os.geteuid() == 0 else {}
-
-
 def _output(command: Sequence[str]) -> str:
     """All that it says, asked as a member; its exit code says nothing that its words do not."""
+    member = {"user": NOBODY, "group": NOBODY, "extra_groups": group_ids()} if os.geteuid() == 0 else {}
     try:
         done = subprocess.run(
             command,
@@ -257,7 +258,7 @@ def _output(command: Sequence[str]) -> str:
             errors="replace",
             timeout=TIMEOUT_S,
             check=False,
-            **_member(),
+            **member,
         )
     except subprocess.TimeoutExpired as error:
         return f"{' '.join(command)}: no answer after {error.timeout:.0f} s"

@@ -23,7 +23,7 @@ description:
 options:
   version: {type: str, required: true, description: [The version that should be there.]}
   look_up: {type: bool, default: false, description: [Whether apt's archives are asked where another one is there.]}
-  sources_file: {type: path, required: true, description: [The file for I(sources), which is none of the machine's own.]}
+  sources_file: {type: path, required: true, description: [The file for I(sources); it counts as none of them.]}
 author: [provisioner]
 """
 EXAMPLES = r"""
