@@ -245,7 +245,7 @@ def group_ids(names: Iterable[str] = GROUPS) -> list[int]:
 
 def _output(command: Sequence[str]) -> str:
     """All that it says, asked as a member; its exit code says nothing that its words do not."""
-    member = {"user": NOBODY, "group": NOBODY, "extra_groups": group_ids()} if os.geteuid() == 0 else {}
+    member: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": group_ids()} if os.geteuid() == 0 else {}
     try:
         done = subprocess.run(
             command,
@@ -264,7 +264,7 @@ def _output(command: Sequence[str]) -> str:
         return f"{' '.join(command)}: no answer after {error.timeout:.0f} s"
     except FileNotFoundError:
         return f"{command[0]}: there is no such program"
-    return done.stdout
+    return str(done.stdout)
 
 
 if __name__ == "__main__":
