@@ -144,7 +144,7 @@ def test_a_library_of_another_version_beside_it_fails_the_proof(host: Host) -> N
             {"driver_version": NOWHERE},
             rf"Unable to install the user space of NVIDIA's driver {NOWHERE}, .*apt has {NEWER}, {VERSION}\.",
         ),
-        ({"driver_version": "latest"}, "name the version of the host's kernel module"),
+        ({"driver_version": "latest"}, "it takes the version of the host's kernel module"),
         ({"source": f"http://example.com/{RUN}", "sha256": "0" * 64}, "an https address that ends in .run"),
         ({"source": f"https://example.com/{RUN}"}, "the latter with its `sha256`"),
         (
