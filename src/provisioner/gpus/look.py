@@ -24,8 +24,9 @@ for card in /sys/bus/pci/devices/*; do
   [ -r "$about" ] && while IFS= read -r line; do say "$at" nvidia "$line"; done < "$about"
 done
 [ -r /proc/driver/nvidia/version ] && say - nvidia_version "$(head -n 1 /proc/driver/nvidia/version)"
-find /dev -maxdepth 2 -type c \( -name 'nvidia*' -o -path '/dev/dri/*' -o -name kfd \) -exec stat -c '%n %t %T' {} + |
-  while read -r line; do say - node "$line"; done
+for node in /dev/nvidia* /dev/nvidia-caps/* /dev/dri/* /dev/kfd; do
+  [ -c "$node" ] && say - node "$(stat -c '%n %t %T' "$node")"
+done
 if command -v nvidia-smi > /dev/null; then
   # Where the driver is not kept loaded each takes a second.
   nvidia-smi | while IFS= read -r line; do say - banner "$line"; done &

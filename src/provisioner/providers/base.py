@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from provisioner.gpus.cards import Card
+from provisioner.gpus.health import HostDriver
 from provisioner.plan import Change
 from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
 
@@ -81,6 +82,17 @@ class Provider(ABC):
         Raises ``UnavailableError`` when the host does not let us look.
         """
         return ()
+
+    def host_driver(self) -> HostDriver:
+        """What the host does for its cards, for ``doctor``; only looks, and raises what ``cards`` raises."""
+        return HostDriver()
+
+    def mend_cards(self) -> str:
+        """Make the nodes of NVIDIA's cards that are missing, where the host is this machine; what was done, in words.
+
+        Empty where nothing can be done from here; raises ``ProviderError`` when it was tried and failed.
+        """
+        return ""
 
     @abstractmethod
     def create(self, instance: Instance) -> Instance:

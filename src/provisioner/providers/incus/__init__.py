@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.gpus.groups import FILE, numbers_in
+from provisioner.gpus.health import HostDriver
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import adoption, failures, files, graphics, locks, ready, snapshots, volumes
@@ -83,6 +84,18 @@ class IncusProvider(Inside, Provider):
     def cards(self) -> tuple[Card, ...]:
         """The cards of this machine, which is the one that a unix socket leads to."""
         return look_here()
+
+    def host_driver(self) -> HostDriver:
+        """What this machine does for its cards."""
+        from provisioner.providers.incus import health
+
+        return health.host_driver()
+
+    def mend_cards(self) -> str:
+        """Start the unit that makes the nodes of this machine's cards, or make them as it does."""
+        from provisioner.providers.incus import health
+
+        return health.mend_cards()
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""

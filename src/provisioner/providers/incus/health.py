@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from provisioner.errors import UnavailableError
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.gpus.health import SCRIPT, UNIT, HostDriver, driver_in
 from provisioner.providers.incus import failures
 from provisioner.providers.incus.client import Client
 from provisioner.state import Fact
 
+MODPROBE = ("nvidia-modprobe", "-u", "-c", "0")
 _PREPARE = "Run: sudo provision host prepare"
+_PATIENCE_S = 60
+"""A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
 
 
 def examine(
@@ -50,3 +55,45 @@ def _bridge(client: Client, profile: str) -> Mapping[str, Any]:
     name = card.get("network") or card.get("parent") or ""
     is_there = client.find("networks", name) is not None
     return {"name": name, "problem": "" if is_there else f"there is no bridge {name}", "hint": _PREPARE}
+
+
+def host_driver() -> HostDriver:
+    """What this machine does for its cards; ``UnavailableError`` when looking fails."""
+    done = _run(["sh", "-c", SCRIPT])
+    if done.returncode:
+        raise UnavailableError("Unable to look at the drivers of this machine", details=done.stderr.strip())
+    return driver_in(done.stdout)
+
+
+def mend_cards() -> str:
+    """Have the nodes of NVIDIA's cards made, by the unit of role ``gpu_host`` where it is; what was done, in words."""
+    has_unit = _run(["systemctl", "cat", UNIT]).returncode == 0
+    command = ["systemctl", "restart", UNIT] if has_unit else list(MODPROBE)
+    done = _run(command)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to make the nodes of the cards: {command[0]} ended with {done.returncode}",
+            details=(done.stderr or done.stdout).strip(),
+            resolution="Run it as root: sudo provision doctor --fix",
+        )
+    return f"ran {' '.join(command)}"
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """What a program of this machine gave; 127 where there is none of that name."""
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", f"there is no {command[0]}")
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(
+            f"Unable to wait for {command[0]}: it has not ended after {_PATIENCE_S} s", resolution="See: dmesg"
+        ) from error

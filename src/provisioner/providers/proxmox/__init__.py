@@ -13,6 +13,7 @@ from typing import ClassVar
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
+from provisioner.gpus.health import HostDriver
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S
 from provisioner.providers.proxmox import (
@@ -82,6 +83,12 @@ class ProxmoxProvider(ProxmoxHost):
                 said = done.stderr.decode(errors="replace").strip()
                 raise ProviderError(f"Unable to look at the graphics cards of host {self.host}", details=said)
             return cards_in(done.stdout.decode(errors="replace"))
+
+    def host_driver(self) -> HostDriver:
+        """What the node does for its cards; only root's shell there can tell."""
+        from provisioner.providers.proxmox import health
+
+        return health.host_driver(self.ssh)
 
     def create(self, instance: Instance) -> Instance:
         """Create the container of a template, stopped, and read it back."""

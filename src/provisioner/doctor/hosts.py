@@ -17,11 +17,10 @@ Facts of a host, by their names; ``problem`` is empty when all is well, ``hint``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from provisioner.events import Check
-from provisioner.state import Fact, Finding
+from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
+from provisioner.state import Fact
 
 GIB = 2**30
 OLDEST: Mapping[str, tuple[int, ...]] = {"Proxmox VE": (8, 2)}
@@ -33,107 +32,83 @@ CERTIFICATE_DAYS = 7.0
 """Proxmox renews its own two weeks before its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """One thing that was looked at, and what is wrong with it, if anything."""
-
-    check: Check
-    finding: Finding | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    seen: str
-    problem: str = ""
-    hint: str = ""
-    details: str = ""
-
-
 def diagnoses(facts: Iterable[Fact]) -> tuple[Diagnosis, ...]:
     """One for each fact, in the same order."""
-    return tuple(_diagnosis(fact) for fact in facts)
+    return tuple(diagnosed(fact.subject, fact.name, _JUDGES[fact.name](fact.value)) for fact in facts)
 
 
-def _diagnosis(fact: Fact) -> Diagnosis:
-    verdict = _JUDGES[fact.name](fact.value)
-    check = Check(fact.subject, fact.name, not verdict.problem, verdict.problem or verdict.seen)
-    if not verdict.problem:
-        return Diagnosis(check)
-    return Diagnosis(check, Finding(fact.subject, f"{fact.name}: {verdict.problem}", verdict.details, verdict.hint))
-
-
-def _stated(seen: str) -> Callable[[Mapping[str, Any]], _Verdict]:
+def _stated(seen: str) -> Callable[[Mapping[str, Any]], Verdict]:
     """The judge of what says itself whether it is well."""
 
-    def judge(value: Mapping[str, Any]) -> _Verdict:
-        return _Verdict(seen.format(**value), value["problem"], value.get("hint", ""), value.get("details", ""))
+    def judge(value: Mapping[str, Any]) -> Verdict:
+        return Verdict(seen.format(**value), value["problem"], value.get("hint", ""), value.get("details", ""))
 
     return judge
 
 
-def _version(value: Mapping[str, Any]) -> _Verdict:
+def _version(value: Mapping[str, Any]) -> Verdict:
     program, version = value["program"], value["version"]
     oldest = OLDEST.get(program, ())
     numbers = tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdecimal())
     if numbers >= oldest:
-        return _Verdict(f"{program} {version}")
+        return Verdict(f"{program} {version}")
     wanted = ".".join(map(str, oldest))
     problem = f"{program} {version} is older than {wanted}: it cannot pass devices such as GPUs to containers"
-    return _Verdict(
+    return Verdict(
         "",
         problem,
         "Upgrade it: apt update && apt full-upgrade; from 7: https://pve.proxmox.com/wiki/Upgrade_from_7_to_8",
     )
 
 
-def _storage(value: Mapping[str, Any]) -> _Verdict:
+def _storage(value: Mapping[str, Any]) -> Verdict:
     name, use, free, total = (value[key] for key in ("name", "use", "free", "total"))
     if value["problem"]:
-        return _Verdict("", value["problem"], value.get("hint", ""))
+        return Verdict("", value["problem"], value.get("hint", ""))
     seen = f"{name} for {use}: {free / GIB:.1f} of {total / GIB:.1f} GiB free"
     if free >= max(LEAST_ROOM[use], LOW_SHARE * total):
-        return _Verdict(seen)
-    return _Verdict("", f"{seen}: that is little", "Delete what is not needed (old snapshots, backups), or enlarge it.")
+        return Verdict(seen)
+    return Verdict("", f"{seen}: that is little", "Delete what is not needed (old snapshots, backups), or enlarge it.")
 
 
-def _image(value: Mapping[str, Any]) -> _Verdict:
+def _image(value: Mapping[str, Any]) -> Verdict:
     seen = {"there": "is there", "downloadable": "is downloaded by the first container that needs it"}
     name, state = value["name"], value["state"]
     if state in seen:
-        return _Verdict(f"{name} {seen[state]}")
-    return _Verdict("", f"there is no image {name}", value.get("hint", ""))
+        return Verdict(f"{name} {seen[state]}")
+    return Verdict("", f"there is no image {name}", value.get("hint", ""))
 
 
-def _rights(value: Mapping[str, Any]) -> _Verdict:
+def _rights(value: Mapping[str, Any]) -> Verdict:
     holder, lacking = value["holder"], value["lacking"]
     if not lacking:
-        return _Verdict(f"{holder} has all that is needed")
-    return _Verdict("", f"{holder} lacks {'; '.join(lacking)}", value.get("hint", ""))
+        return Verdict(f"{holder} has all that is needed")
+    return Verdict("", f"{holder} lacks {'; '.join(lacking)}", value.get("hint", ""))
 
 
-def _ssh(value: Mapping[str, Any]) -> _Verdict:
+def _ssh(value: Mapping[str, Any]) -> Verdict:
     seen = f"{value['to']} lets us in, and pct is there" if value["to"] else "not given, and not needed"
-    return _Verdict(seen, value["problem"], value.get("hint", ""), value.get("details", ""))
+    return Verdict(seen, value["problem"], value.get("hint", ""), value.get("details", ""))
 
 
-def _clock(ahead_s: float) -> _Verdict:
+def _clock(ahead_s: float) -> Verdict:
     if abs(ahead_s) <= CLOCK_S:
-        return _Verdict("agrees with ours")
+        return Verdict("agrees with ours")
     problem = f"its clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} ours"
-    return _Verdict("", problem, "See on both which one is wrong: timedatectl; on a node: systemctl restart chrony")
+    return Verdict("", problem, "See on both which one is wrong: timedatectl; on a node: systemctl restart chrony")
 
 
-def _certificate(value: Mapping[str, Any]) -> _Verdict:
+def _certificate(value: Mapping[str, Any]) -> Verdict:
     days, file = value["days"], value["file"]
     if days > CERTIFICATE_DAYS:
-        return _Verdict(f"{file} is good for {days:.0f} days")
+        return Verdict(f"{file} is good for {days:.0f} days")
     problem = f"certificate {file} " + ("has expired" if days <= 0 else f"expires in {days:.1f} days")
-    return _Verdict(
+    return Verdict(
         "", problem, "On the node: pvecm updatecerts --force && systemctl restart pveproxy; or renew your own."
     )
 
 
-_JUDGES: Mapping[str, Callable[[Any], _Verdict]] = {
+_JUDGES: Mapping[str, Callable[[Any], Verdict]] = {
     "answers": _stated("it answers"),
     "version": _version,
     "node": _stated("{name} is up and can be written to"),

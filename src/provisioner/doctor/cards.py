@@ -1,0 +1,166 @@
+"""What a host does for the cards that its containers want, a line for each check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
+from provisioner.doctor.slot import slot_verdict
+from provisioner.gpus.cards import DRIVERS, Card, Vendor
+from provisioner.gpus.choice import Refusal, Wish, choices
+from provisioner.gpus.health import UNIT, HostDriver
+from provisioner.sizes import size_text
+
+PREPARE = "On the host: sudo provision host prepare --gpu"
+INSTALL: Mapping[Vendor, str] = {
+    "nvidia": "Install NVIDIA's driver on the host (Debian: apt install nvidia-driver, of non-free; it keeps nouveau "
+    "away), then start the host anew.",
+    "amd": "On the host: apt install firmware-amd-graphics (non-free-firmware), then: modprobe amdgpu; dmesg says why "
+    "it takes no card.",
+    "intel": "On the host: apt install firmware-misc-nonfree (non-free-firmware), then: modprobe i915, for Arc of the "
+    "second generation modprobe xe; dmesg says why it takes no card.",
+}
+RESERVED = (
+    "Take its numbers out of vfio-pci (grep -r vfio /etc/modprobe.d /etc/default/grub /etc/kernel/cmdline), then run "
+    "update-initramfs -u and start the host anew; or give the container another card."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Graphics:
+    """A host's cards and drivers, and which of its containers want one; ``lends``: its kind can lend user space."""
+
+    host: str
+    cards: tuple[Card, ...]
+    driver: HostDriver = field(default_factory=HostDriver)
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    lends: bool = False
+
+    @property
+    def choices(self) -> Mapping[str, Card | Refusal]:
+        """The card of each container that wants one, or why it gets none."""
+        return choices(self.wishes, self.cards)
+
+
+def card_diagnoses(seen: Graphics, *, has_userspace: bool = False) -> tuple[Diagnosis, ...]:
+    """All checks of the cards that containers want, a line for each other one, nothing where there is neither.
+
+    ``has_userspace``: a container with a card has the driver's libraries, wherever they came from.
+    """
+    return tuple(diagnosed(seen.host, name, verdict) for name, verdict in _verdicts(seen, has_userspace))
+
+
+def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdict]]:
+    wanted = _wanted(seen)
+    for container, choice in seen.choices.items():
+        yield "gpu", _choice(container, choice)
+    for card in wanted:
+        yield "driver", _driver(card, seen.driver)
+        if card.driver in DRIVERS[card.vendor]:
+            yield "nodes", _nodes(card, seen.driver)
+            link = seen.driver.slot(card.pci) or card.link
+            if link:
+                yield "slot", slot_verdict(card.title, link)
+            yield "memory", _memory(card)
+    if any(card.driver == "nvidia" for card in wanted):
+        yield "module", _module(seen.driver)
+        yield "boot", _boot(seen.driver)
+        if seen.lends:
+            yield "tools", _tools(wanted, has_userspace)
+    for card in seen.cards:
+        if card not in wanted:
+            yield "card", _unused(card)
+
+
+def _wanted(seen: Graphics) -> tuple[Card, ...]:
+    """The cards that containers get, and where one gets none those that it may mean."""
+    given = {choice.pci for choice in seen.choices.values() if isinstance(choice, Card)}
+    refused = [seen.wishes[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
+    meant = {card.pci for card in seen.cards for wish in refused if card.obstacle() and _may_mean(wish, card)}
+    return tuple(card for card in seen.cards if card.pci in given | meant)
+
+
+def _may_mean(wish: Wish, card: Card) -> bool:
+    # A driver that is not there tells no uuid.
+    has_uuid = wish.uuid is None or card.uuid in {"", wish.uuid}
+    return has_uuid and wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci}
+
+
+def _choice(container: str, choice: Card | Refusal) -> Verdict:
+    if isinstance(choice, Refusal):
+        return Verdict("", f"container {container} gets no card: {choice.message}", choice.hint)
+    return Verdict(f"container {container} gets {choice.title}")
+
+
+def _driver(card: Card, driver: HostDriver) -> Verdict:
+    if card.driver in DRIVERS[card.vendor]:
+        version = card.driver_version or (driver.module if card.vendor == "nvidia" else "")
+        return Verdict(f"{card.title}: {card.driver}" + (f" {version}" if version else ""))
+    hint = RESERVED if card.driver == "vfio-pci" else INSTALL[card.vendor]
+    return Verdict("", f"{card.title}: {card.obstacle()}", hint)
+
+
+def _nodes(card: Card, driver: HostDriver) -> Verdict:
+    if not card.missing:
+        return Verdict(f"{card.title}: all {len(card.nodes)} are there")
+    hint = INSTALL[card.vendor]
+    if card.vendor == "nvidia":
+        install = "" if driver.has_modprobe else "apt install nvidia-modprobe; "
+        hint = (
+            f"On the host: {install}sudo nvidia-modprobe -u -c 0 makes them (so does provision doctor --fix, where "
+            "Incus is on this machine); at every start: sudo provision host prepare --gpu"
+        )
+    return Verdict("", f"{card.title}: {' and '.join(card.missing)} are missing", hint)
+
+
+def _memory(card: Card) -> Verdict:
+    own = f"{size_text(card.memory)}" if card.memory else "nobody tells its memory"
+    shared = f", and up to {size_text(card.shared_memory)} of the machine's" if card.shared_memory else ""
+    return Verdict(f"{card.title}: {own}{shared}")
+
+
+def _module(driver: HostDriver) -> Verdict:
+    """Whether the driver's programs, the module that runs and the one that starts next are of one version."""
+    if driver.is_mismatched:
+        return Verdict(
+            "",
+            f"kernel module {driver.module} runs, and the driver's libraries on the host are of another version",
+            "The driver was upgraded while it ran: start the host anew, then run provision up, as the libraries in "
+            "containers have to be of the new version, too.",
+            driver.complaint,
+        )
+    if driver.complaint:
+        return Verdict("", "nvidia-smi fails", "See on the host: dmesg | grep -iE 'nvrm|nvidia'", driver.complaint)
+    if driver.next_module and driver.module and driver.next_module != driver.module:
+        return Verdict(
+            "",
+            f"kernel module {driver.module} runs, and the next start of the host loads {driver.next_module}",
+            "Start the host anew when it suits, then run provision up: the libraries in containers have to be of the "
+            "same version as the module.",
+        )
+    return Verdict(f"{driver.module or 'of unknown version'}, and so after the next start")
+
+
+def _boot(driver: HostDriver) -> Verdict:
+    """Whether something makes the nodes at every start: without it containers do not find them then."""
+    if driver.makers:
+        return Verdict(f"{' and '.join(driver.makers)} makes the nodes at every start")
+    partly = "; nvidia-persistenced makes the others alone" if driver.has_persistence else ""
+    problem = f"nothing makes /dev/nvidia-uvm at the next start of the host{partly}"
+    return Verdict("", problem, f"{PREPARE} (it installs {UNIT}, which runs before containers start)")
+
+
+def _tools(wanted: tuple[Card, ...], has_userspace: bool) -> Verdict:
+    if any(card.runtime for card in wanted):
+        return Verdict("nvidia-container-cli is there")
+    if has_userspace:
+        return Verdict("nvidia-container-cli is not there, and containers have libraries of their own")
+    problem = "there is no nvidia-container-cli: Incus cannot lend containers the driver's libraries"
+    return Verdict("", problem, PREPARE)
+
+
+def _unused(card: Card) -> Verdict:
+    obstacle = card.obstacle()
+    memory = f", {size_text(card.memory)}" if card.memory else ""
+    return Verdict(f"{card.title}{memory}: no container gets it" + (f"; {obstacle}" if obstacle else ""))

@@ -1,0 +1,146 @@
+"""What a running container with a card is asked: the nodes and libraries that arrived, and who its services are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provisioner.gpus.health import version_in
+
+SCRIPT = r"""
+say() { printf '%s\t%s\n' "$1" "$2"; }
+# nodes that a host lends are mounts, and find takes those for what they cover
+for node in /dev/nvidia* /dev/nvidia-caps/* /dev/dri/* /dev/kfd; do
+  [ -c "$node" ] && say node "$(stat -c '%n %a %u %g' "$node")"
+done
+[ -r /proc/driver/nvidia/version ] && say module "$(head -n 1 /proc/driver/nvidia/version)"
+for folder in /usr/lib/*-linux-gnu /usr/lib/*-linux-gnu/nvidia/current /usr/lib64 /usr/lib /usr/local/nvidia/lib64; do
+  for file in "$folder"/libcuda.so.* "$folder"/libnvidia-ml.so.*; do
+    [ -e "$file" ] && say library "$(readlink -f "$file")"
+  done
+done
+say glibc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"
+command -v gcc > /dev/null && say gcc "$(gcc -dumpfullversion 2>/dev/null)"
+for header in /usr/local/cuda*/include /opt/cuda*/include /usr/include; do
+  [ -e "$header/cuda_runtime_api.h" ] || continue
+  release=$(sed -n 's/^#define *CUDART_VERSION *\([0-9]*\).*/\1/p' "$header/cuda_runtime_api.h")
+  limit=$(sed -n 's/^#if *__GNUC__ *> *\([0-9]*\).*/\1/p' "$header/crt/host_config.h" 2>/dev/null | head -n 1)
+  say toolkit "$release $limit $(readlink -f "$header")"
+done
+for unit in "$@"; do
+  user=$(systemctl show --property User --value "$unit")
+  groups=$(systemctl show --property Group,SupplementaryGroups --value "$unit")
+  gids=$(id -G "${user:-root}" 2>/dev/null; for group in $groups; do getent group "$group" | cut -d: -f3; done)
+  say user "$unit $(id -u "${user:-root}" 2>/dev/null || echo -1) $(echo $gids | tr '\n' ' ')"
+done
+true
+"""
+"""A line for each fact, its name and its value with a tab between; the units of its services are arguments."""
+
+UNMAPPED = 65534
+"""The owner that a container sees on what its host did not give it."""
+_ROOT = 0
+_RW = 6
+_NODE_FIELDS = 4
+_TOOLKIT_FIELDS = 3
+_LIBRARY = re.compile(r"/(lib(?:cuda|nvidia-ml))\.so\.(\d+(?:\.\d+)+)$")
+_STUB = re.compile(r"/(lib(?:cuda|nvidia-ml))\.so(?:\.1)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may use a node: its mode and owners, as the container sees them."""
+
+    path: str
+    mode: int
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a service's processes are."""
+
+    unit: str
+    uid: int
+    gids: frozenset[int]
+
+    def may_use(self, node: Access) -> bool:
+        """Whether it can read and write the node; root can what has an owner here."""
+        if self.uid == _ROOT and UNMAPPED not in (node.uid, node.gid):
+            return True
+        shift = 6 if node.uid == self.uid else 3 if node.gid in self.gids else 0
+        return node.mode >> shift & _RW == _RW
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A CUDA toolkit: its release, and the newest GCC that its headers take (None: they do not say)."""
+
+    release: str
+    gcc_limit: int | None
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What a container said; ``libraries`` are versions by "libcuda" and "libnvidia-ml", ``stubs`` such without one."""
+
+    nodes: tuple[Access, ...] = ()
+    module: str = ""
+    libraries: tuple[tuple[str, str], ...] = ()
+    stubs: tuple[str, ...] = ()
+    glibc: str = ""
+    gcc: str = ""
+    toolkits: tuple[Toolkit, ...] = ()
+    users: tuple[User, ...] = ()
+
+    def versions(self, library: str) -> tuple[str, ...]:
+        """The versions of one library that are there, each once."""
+        return tuple(sorted({version for name, version in self.libraries if name == library}))
+
+
+def inside_in(answer: str) -> Inside:
+    """What a container said that gave this answer to ``SCRIPT``."""
+    said: dict[str, list[str]] = {}
+    for line in answer.splitlines():
+        name, _, value = line.partition("\t")
+        said.setdefault(name, []).append(value.strip())
+    files = said.get("library", [])
+    return Inside(
+        nodes=tuple(node for node in map(_access, said.get("node", ())) if node),
+        module=version_in(_first(said.get("module", ()))),
+        libraries=tuple(sorted({(found[1], found[2]) for found in map(_LIBRARY.search, files) if found})),
+        stubs=tuple(sorted({file for file in files if _STUB.search(file)})),
+        glibc=version_in(_first(said.get("glibc", ()))),
+        gcc=_first(said.get("gcc", ())),
+        toolkits=tuple(one for one in map(_toolkit, said.get("toolkit", ())) if one),
+        users=tuple(one for one in map(_user, said.get("user", ())) if one),
+    )
+
+
+def _first(values: Sequence[str]) -> str:
+    return next(iter(values), "")
+
+
+def _access(line: str) -> Access | None:
+    parts = line.split()
+    if len(parts) != _NODE_FIELDS:
+        return None
+    return Access(parts[0], int(parts[1], 8), int(parts[2]), int(parts[3]))
+
+
+def _user(line: str) -> User | None:
+    unit, uid, *gids = [*line.split(), "", ""]
+    numbers = frozenset(int(one) for one in gids if one.isdigit())
+    return User(unit, int(uid), numbers) if uid.isdigit() else None
+
+
+def _toolkit(line: str) -> Toolkit | None:
+    parts = line.split()
+    if not parts or not parts[0].isdigit():
+        return None
+    number = int(parts[0])
+    limit = int(parts[1]) if len(parts) == _TOOLKIT_FIELDS and parts[1].isdigit() else None
+    return Toolkit(f"{number // 1000}.{number % 1000 // 10}", limit, parts[-1])
