@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from provisioner.cli.options import Words, lab_words, verb
+from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode
 
@@ -12,18 +12,26 @@ from provisioner.errors import ExitCode
 @click.command()
 @verb
 @lab_words(names=False)
-def doctor(session: Session, words: Words) -> int:
+@option("--fix", is_flag=True, help="Do what is safe: make device files that cards of this machine lack.")
+def doctor(session: Session, words: Words, *, fix: bool) -> int:
     """Look at every host of the file: does it answer, has it what the lab needs, may we do what we have to?
 
-    Changes nothing. Exits with 3 when something is in the way, and says what to do about it.
+    Looks at the cards that containers want, too, and at what of them arrived there. Without --fix it changes nothing.
+    Exits with 3 when something is in the way, and says what to do about it.
     """
+    from provisioner.events import Diagnostic
     from provisioner.report.doctor import diagnoses_text
     from provisioner.report.messages import finding_diagnostic
     from provisioner.workflow import examining
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
-    found = examining.examine(lab, session.effects(lab).providers)
+    providers = session.effects(lab).providers
+    found = examining.examine(lab, providers)
+    if fix and (done := examining.mend(found, providers)):
+        for one in done:
+            console.emit(Diagnostic("note", one))
+        found = examining.examine(lab, providers)
     console.say(diagnoses_text(found, console.style))
     for one in found:
         console.line("check", one.check)

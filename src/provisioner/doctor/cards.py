@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.doctor.slot import slot_verdict
+from provisioner.errors import ProvisionError
 from provisioner.gpus.cards import DRIVERS, Card, Vendor
 from provisioner.gpus.choice import Refusal, Wish, choices
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.sizes import size_text
 
+NODES = "nodes"
+"""The check whose finding can be mended from here."""
 PREPARE = "On the host: sudo provision host prepare --gpu"
 INSTALL: Mapping[Vendor, str] = {
     "nvidia": "Install NVIDIA's driver on the host (Debian: apt install nvidia-driver, of non-free; it keeps nouveau "
@@ -32,7 +35,7 @@ class Graphics:
     """A host's cards and drivers, and which of its containers want one; ``lends``: its kind can lend user space."""
 
     host: str
-    cards: tuple[Card, ...]
+    cards: tuple[Card, ...] = ()
     driver: HostDriver = field(default_factory=HostDriver)
     wishes: Mapping[str, Wish] = field(default_factory=dict)
     lends: bool = False
@@ -41,6 +44,11 @@ class Graphics:
     def choices(self) -> Mapping[str, Card | Refusal]:
         """The card of each container that wants one, or why it gets none."""
         return choices(self.wishes, self.cards)
+
+    @property
+    def given(self) -> Mapping[str, Card]:
+        """The card of each container that gets one."""
+        return {name: choice for name, choice in self.choices.items() if isinstance(choice, Card)}
 
 
 def card_diagnoses(seen: Graphics, *, has_userspace: bool = False) -> tuple[Diagnosis, ...]:
@@ -51,6 +59,11 @@ def card_diagnoses(seen: Graphics, *, has_userspace: bool = False) -> tuple[Diag
     return tuple(diagnosed(seen.host, name, verdict) for name, verdict in _verdicts(seen, has_userspace))
 
 
+def unseen_diagnosis(host: str, error: ProvisionError) -> Diagnosis:
+    """That the cards of a host could not be looked at, and why."""
+    return diagnosed(host, "gpu", Verdict("", error.message, error.resolution, error.details))
+
+
 def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdict]]:
     wanted = _wanted(seen)
     for container, choice in seen.choices.items():
@@ -58,7 +71,7 @@ def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdic
     for card in wanted:
         yield "driver", _driver(card, seen.driver)
         if card.driver in DRIVERS[card.vendor]:
-            yield "nodes", _nodes(card, seen.driver)
+            yield NODES, _nodes(card, seen.driver)
             link = seen.driver.slot(card.pci) or card.link
             if link:
                 yield "slot", slot_verdict(card.title, link)
@@ -75,7 +88,7 @@ def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdic
 
 def _wanted(seen: Graphics) -> tuple[Card, ...]:
     """The cards that containers get, and where one gets none those that it may mean."""
-    given = {choice.pci for choice in seen.choices.values() if isinstance(choice, Card)}
+    given = {card.pci for card in seen.given.values()}
     refused = [seen.wishes[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
     meant = {card.pci for card in seen.cards for wish in refused if card.obstacle() and _may_mean(wish, card)}
     return tuple(card for card in seen.cards if card.pci in given | meant)

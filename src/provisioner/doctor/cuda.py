@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.cuda.architectures import SETS, architecture_problem
-from provisioner.doctor.diagnosis import Verdict
+from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.gpus.cards import Card
 
 LEAST_DRIVER: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
@@ -25,8 +25,12 @@ class Build:
     architectures: tuple[str, ...] = ()
 
 
-def cuda_verdict(build: Build, card: Card) -> Verdict:
-    """Whether the build has code for the card, and its driver runs it."""
+def cuda_diagnosis(build: Build, card: Card) -> Diagnosis:
+    """Whether the build has code for the card, and the card's driver runs it."""
+    return diagnosed(build.address, "cuda", _verdict(build, card))
+
+
+def _verdict(build: Build, card: Card) -> Verdict:
     wanted = card.capability.replace(".", "")
     problem = next(_problems(build, card, wanted), None)
     if problem:

@@ -29,7 +29,7 @@ def has_userspace(seen: Inside) -> bool:
 
 
 def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator[tuple[str, Verdict]]:
-    yield "nodes", _nodes(container, card, seen)
+    yield "device files", _nodes(container, card, seen)
     if card.vendor == "nvidia":
         yield "libraries", _libraries(seen, seen.module or module)
     for toolkit in seen.toolkits:

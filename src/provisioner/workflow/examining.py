@@ -1,19 +1,116 @@
-"""The verb ``doctor``: every host of the file looked at, all at once."""
+"""The verb ``doctor``: every host of the file looked at, all at once; then what of its cards arrived in containers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from provisioner.doctor import Diagnosis, diagnoses
+from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, unseen_diagnosis
+from provisioner.doctor.cuda import Build, cuda_diagnosis
+from provisioner.doctor.inside import has_userspace, inside_diagnoses
+from provisioner.errors import ProviderError, ProvisionError
+from provisioner.gpus.cards import Card
+from provisioner.gpus.health import HostDriver
+from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.resolve import images_by_host
+from provisioner.resolve.cards import wanting
+from provisioner.resolve.engine_builds import CUDA, ROLE
+from provisioner.resolve.engine_cards import with_cards
+from provisioner.resolve.engines import services_of
+from provisioner.state import Fact, Status
+
+LOOK_TIMEOUT_S = 60.0
+CARD = "card"
+"""The option in which a service that computes on its container's card is told about it."""
+LENDERS = frozenset({"incus"})
+"""Kinds of hosts that lend containers the driver's user space."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was found out about one host."""
+
+    facts: tuple[Fact, ...]
+    graphics: Graphics
+    error: ProvisionError | None = None
+    """What kept its cards, or a container that has one, from being looked at."""
+    inside: Mapping[str, Inside] = field(default_factory=dict)
+    """What running containers with a card said."""
 
 
 def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:
-    """What was seen of each host, and what is wrong with it."""
-    images = images_by_host(lab.spec, lab.catalog)
+    """What was seen of each host, its cards and the containers that have one, and what is wrong with it."""
     with ThreadPoolExecutor(max(1, len(providers))) as pool:
-        seen = pool.map(lambda name: providers[name].examine(images.get(name, frozenset())), sorted(providers))
-        return diagnoses(fact for facts in seen for fact in facts)
+        seen = list(pool.map(lambda name: _look(lab, providers[name]), sorted(providers)))
+    return tuple(diagnosis for one in seen for diagnosis in _judged(lab, one))
+
+
+def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple[str, ...]:
+    """Do what is safe about what was found: make the nodes that cards lack, on a host that is this machine.
+
+    What was done, in words; raises ``ProviderError`` where it was tried and failed.
+    """
+    hosts = {one.check.target for one in found if one.check.name == NODES and not one.check.ok}
+    done = [(name, providers[name].mend_cards()) for name in sorted(hosts)]
+    return tuple(f"{name}: {words}" for name, words in done if words)
+
+
+def _look(lab: Lab, provider: Provider) -> _Seen:
+    name = provider.host
+    facts = provider.examine(images_by_host(lab.spec, lab.catalog).get(name, frozenset()))
+    wishes = wanting(lab.spec).get(name, {})
+    if any(fact.name == "answers" and fact.value["problem"] for fact in facts):
+        return _Seen(facts, Graphics(name))
+    try:
+        cards = provider.cards()
+        driver = provider.host_driver() if cards else HostDriver()
+    except ProvisionError as error:
+        return _Seen(facts, Graphics(name), error if wishes else None)
+    seen = Graphics(name, cards, driver, wishes, lends=provider.kind in LENDERS)
+    try:
+        return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)))
+    except ProvisionError as error:
+        return _Seen(facts, seen, error)
+
+
+def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str, Inside]]:
+    """What the running containers say that get a card."""
+    given = seen.given
+    if not given:
+        return
+    told = [one for one in services_of(with_cards(lab.spec, given), lab.catalog) if CARD in one[1].options]
+    for one in provider.observe(lab.name, detailed=False).instances:
+        if one.name in given and one.status is Status.RUNNING:
+            units = [page.unit for name, _, page in told if name == one.name]
+            done = provider.execute(one.name, ["sh", "-c", SCRIPT, "sh", *units], timeout_s=LOOK_TIMEOUT_S)
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip()
+                raise ProviderError(f"Unable to look into container {one.name}", details=said)
+            yield one.name, inside_in(done.stdout.decode(errors="replace"))
+
+
+def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
+    yield from diagnoses(seen.facts)
+    lent = any(has_userspace(one) for one in seen.inside.values())
+    yield from card_diagnoses(seen.graphics, has_userspace=lent)
+    cards = seen.graphics.given
+    for container, inside in seen.inside.items():
+        yield from inside_diagnoses(container, cards[container], inside, seen.graphics.driver.module)
+    for container, build in _builds(lab, cards):
+        yield cuda_diagnosis(build, cards[container])
+    if seen.error is not None:
+        yield unseen_diagnosis(seen.graphics.host, seen.error)
+
+
+def _builds(lab: Lab, cards: Mapping[str, Card]) -> Iterator[tuple[str, Build]]:
+    """The engines that are built with CUDA for a card, by their containers."""
+    spec = with_cards(lab.spec, cards)
+    for container, service, page in services_of(spec, lab.catalog):
+        value = {name: service.options.get(name, option.default) for name, option in page.options.items()}
+        if container in cards and service.role == ROLE and value["backend"] == CUDA:
+            names = tuple(value["cuda_architectures"] or ())
+            yield container, Build(f"{container}/{service.role}", value["cuda_version"], names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 from provisioner.errors import ProviderError, UnavailableError
 from provisioner.gpus.health import SCRIPT, UNIT, HostDriver, driver_in
 from provisioner.providers.incus import failures
+from provisioner.providers.incus.cards import look_here
 from provisioner.providers.incus.client import Client
 from provisioner.state import Fact
 
 MODPROBE = ("nvidia-modprobe", "-u", "-c", "0")
+"""Makes the nodes of unified memory, and no others: those of the cards are asked for without -u."""
+CONTROL_MINOR = "255"
+_CARD_NODE = re.compile(r"/dev/nvidia(\d+)")
 _PREPARE = "Run: sudo provision host prepare"
 _PATIENCE_S = 60
 """A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
@@ -67,14 +72,23 @@ def host_driver() -> HostDriver:
 
 def mend_cards() -> str:
     """Have the nodes of NVIDIA's cards made, by the unit of role ``gpu_host`` where it is; what was done, in words."""
-    has_unit = _run(["systemctl", "cat", UNIT]).returncode == 0
-    command = ["systemctl", "restart", UNIT] if has_unit else list(MODPROBE)
+    missing = [path for card in look_here() if card.driver == "nvidia" for path in card.missing]
+    if not missing:
+        return ""
+    if _run(["systemctl", "cat", UNIT]).returncode == 0:
+        return _done(["systemctl", "restart", UNIT])
+    minors = sorted({found[1] for path in missing if (found := _CARD_NODE.fullmatch(path))})
+    options = [word for minor in (*minors, CONTROL_MINOR) for word in ("-c", minor)]
+    return " and ".join(_done(command) for command in ([MODPROBE[0], *options], list(MODPROBE)))
+
+
+def _done(command: Sequence[str]) -> str:
     done = _run(command)
     if done.returncode:
         raise ProviderError(
             f"Unable to make the nodes of the cards: {command[0]} ended with {done.returncode}",
             details=(done.stderr or done.stdout).strip(),
-            resolution="Run it as root: sudo provision doctor --fix",
+            resolution="Run it as root (sudo provision doctor --fix); dmesg on this machine says more.",
         )
     return f"ran {' '.join(command)}"
 
