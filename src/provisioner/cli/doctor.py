@@ -29,8 +29,8 @@ def doctor(session: Session, words: Words, *, fix: bool) -> int:
     providers = session.effects(lab).providers
     found = examining.examine(lab, providers)
     if fix and (done := examining.mend(found, providers)):
-        for one in done:
-            console.emit(Diagnostic("note", one))
+        for words_said in done:
+            console.emit(Diagnostic("note", words_said))
         found = examining.examine(lab, providers)
     console.say(diagnoses_text(found, console.style))
     for one in found:

@@ -96,9 +96,10 @@ def status(session: Session, words: Words) -> int:
 @click.command()
 @verb
 @lab_words(names=True)
+@option("--after-reboot", is_flag=True, help="Stop and start the containers before: prove what a reboot leaves.")
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
-def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
-    """Prove that everything works; change and stop nothing."""
+def verify(session: Session, words: Words, *, after_reboot: bool, detailed_exitcode: bool) -> int:
+    """Prove that everything works; without --after-reboot change and stop nothing."""
     from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
     from provisioner.workflow import planning, verifying
@@ -107,6 +108,8 @@ def verify(session: Session, words: Words, *, detailed_exitcode: bool) -> int:
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
     effects = session.effects(lab)
+    if after_reboot:
+        verifying.restart(lab, effects, words.names)
     findings = verifying.verify(lab, effects, words.names)
     console.stop_progress()
     console.say(findings_text(findings, console.style))

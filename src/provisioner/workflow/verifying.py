@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from provisioner.errors import ProviderError, VerificationError
 from provisioner.events import Check
 from provisioner.lab import Lab
+from provisioner.plan import Change
 from provisioner.state import Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.surveying import is_running, survey
+
+AFTER_REBOOT = "it is to prove itself after a start"
 
 
 def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Finding, ...]:
@@ -24,6 +29,46 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Fin
     findings = judge(Fleet(lab.name, seen.wanted), seen.actual, (*seen.facts, *proofs))
     announce_checks(seen.wanted, findings, effects)
     return findings
+
+
+def restart(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[str, ...]:
+    """Stop and start containers that run, and wait until their services have come up by themselves; their names.
+
+    All that have services, or those that are named: what came up once by hand, and would not after a start of the
+    host, shows itself. Holds the lab's lock. One that does not come up keeps no other one from being started;
+    ``VerificationError`` then says which it was and why.
+    """
+    from provisioner.apply import apply_instances  # a verb that changes nothing needs it not
+    from provisioner.workflow.settling import settled
+
+    with effects.locked(lab.name, "verify") as lease:
+        seen = survey(lab, effects, targets)
+        running = [one for one in seen.wanted if is_running(one, seen.actual) and (one.services or targets)]
+        there = [found for one in running if (found := seen.actual.instance(one.name)) is not None]
+        lease.check()
+        stops = [Change("stop", one.name, one, one, AFTER_REBOOT) for one in there]
+        apply_instances(stops, effects.providers, effects.emit)
+        _start(there, effects)
+        settled(running, effects)
+    return tuple(one.name for one in running)
+
+
+def _start(stopped: Sequence[Instance], effects: Effects) -> None:
+    from provisioner.apply import apply_instances
+
+    failures = []
+    for one in stopped:
+        change = Change("start", one.name, one, replace(one, status=None), AFTER_REBOOT)
+        try:
+            apply_instances([change], effects.providers, effects.emit)
+        except ProviderError as error:
+            failures.append(error)
+    if failures:
+        raise VerificationError(
+            "Unable to prove that the lab works after a start of its containers",
+            details="\n".join(f"{error.message}\n{error.details}" for error in failures),
+            resolution=failures[0].resolution or "Look at the host: provision doctor",
+        )
 
 
 def announce_checks(wanted: Sequence[Instance], findings: Sequence[Finding], effects: Effects) -> None:
