@@ -42,6 +42,7 @@ LOOK_TIMEOUT_S = 60.0
 """A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
 MIB = 2**20
 SMI_FIELDS = 6
+NODE_FIELDS = 3
 _CUDA = re.compile(r"CUDA (?:UMD )?Version: *([0-9.]+)")
 
 
@@ -121,7 +122,7 @@ def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapp
 
 def _node(line: str) -> Node | None:
     parts = line.split()
-    return Node(parts[0], int(parts[1], 16), int(parts[2], 16)) if len(parts) == 3 else None  # noqa: PLR2004
+    return Node(parts[0], int(parts[1], 16), int(parts[2], 16)) if len(parts) == NODE_FIELDS else None
 
 
 def _pci(text: str) -> str:

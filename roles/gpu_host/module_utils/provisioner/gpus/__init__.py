@@ -1,0 +1,1 @@
+../../../../../src/provisioner/gpus/__init__.py
