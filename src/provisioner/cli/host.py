@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
 
 TARGET = "this machine"
 ACTION = "prepare"
+PROXMOX = Path("/usr/bin/pct")
+"""What only a Proxmox node has, whose containers are its own."""
 
 
 @click.group()
@@ -23,6 +26,7 @@ def host() -> None:
 
 @host.command()
 @verb
+@option("--gpu", is_flag=True, help="Have graphics cards ready for containers, too; on a Proxmox node only that.")
 @option("--image", "images", multiple=True, metavar="NAME", help="An image to have, such as debian/13 (repeatable).")
 @option("--image-server", metavar="URL", help="Where images come from when it answers.")
 @option("--pool-driver", type=click.Choice(["btrfs", "dir"]), help="Kind of storage pool to make.")
@@ -31,8 +35,8 @@ def host() -> None:
 @option("--subnet", metavar="ADDRESS/BITS", help="Address and prefix of that bridge.")
 @option("--user", "users", multiple=True, metavar="NAME", help="Account that may use Incus without root (repeatable).")
 @option("--state-dir", "dir", metavar="PATH", help="Folder of the daemon's state; another one makes a second daemon.")
-def prepare(session: Session, **given: Any) -> int:
-    """Install and set up Incus: storage, network, images. Needs root.
+def prepare(session: Session, *, gpu: bool, **given: Any) -> int:
+    """Install and set up Incus: storage, network, images; with --gpu graphics cards, too. Needs root.
 
     Adds only what is absent; the second run changes nothing. What is not given has the role's default.
     """
@@ -52,18 +56,27 @@ def prepare(session: Session, **given: Any) -> int:
         if event.status == "start":
             session.console.emit(ApplyProgress(TARGET, event.task))
 
+    run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
+    steps = [partial(preparing.prepare_cards, run_playbook)] if gpu else []
+    if not (gpu and PROXMOX.exists()):
+        steps.insert(0, partial(preparing.prepare_host, _variables(given, paths.cache()), run_playbook))
+    started, changed = monotonic(), 0
+    session.console.emit(ApplyStart(TARGET, ACTION))
+    for step in steps:
+        result = step()
+        result.raise_for_failure("prepare this machine")
+        changed += sum(result.changed.values())
+    session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
+    session.console.say(_outcome(changed))
+    return ExitCode.DONE
+
+
+def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:
+    """The variables of role ``incus_host`` that follow from the options and the environment."""
     given["dir"] = given["dir"] or os.environ.get("INCUS_DIR")  # as Incus' own client finds its daemon
     given["users"] = given["users"] or tuple(filter(None, [os.environ.get("SUDO_USER")]))
-    given["image_cache"] = str(paths.cache() / "images")
-    variables = {f"incus_host_{name}": _plain(value) for name, value in given.items() if value}
-    started = monotonic()
-    session.console.emit(ApplyStart(TARGET, ACTION))
-    run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
-    result = preparing.prepare_host(variables, run_playbook)
-    result.raise_for_failure("prepare this machine")
-    session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
-    session.console.say(_outcome(sum(result.changed.values())))
-    return ExitCode.DONE
+    given["image_cache"] = str(cache / "images")
+    return {f"incus_host_{name}": _plain(value) for name, value in given.items() if value}
 
 
 def _plain(value: Any) -> Any:

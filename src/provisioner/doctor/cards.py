@@ -51,12 +51,9 @@ class Graphics:
         return {name: choice for name, choice in self.choices.items() if isinstance(choice, Card)}
 
 
-def card_diagnoses(seen: Graphics, *, has_userspace: bool = False) -> tuple[Diagnosis, ...]:
-    """All checks of the cards that containers want, a line for each other one, nothing where there is neither.
-
-    ``has_userspace``: a container with a card has the driver's libraries, wherever they came from.
-    """
-    return tuple(diagnosed(seen.host, name, verdict) for name, verdict in _verdicts(seen, has_userspace))
+def card_diagnoses(seen: Graphics) -> tuple[Diagnosis, ...]:
+    """All checks of the cards that containers want, a line for each other one, nothing where there is neither."""
+    return tuple(diagnosed(seen.host, name, verdict) for name, verdict in _verdicts(seen))
 
 
 def unseen_diagnosis(host: str, error: ProvisionError) -> Diagnosis:
@@ -64,7 +61,7 @@ def unseen_diagnosis(host: str, error: ProvisionError) -> Diagnosis:
     return diagnosed(host, "gpu", Verdict("", error.message, error.resolution, error.details))
 
 
-def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdict]]:
+def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
     wanted = _wanted(seen)
     for container, choice in seen.choices.items():
         yield "gpu", _choice(container, choice)
@@ -80,7 +77,7 @@ def _verdicts(seen: Graphics, has_userspace: bool) -> Iterator[tuple[str, Verdic
         yield "module", _module(seen.driver)
         yield "boot", _boot(seen.driver)
         if seen.lends:
-            yield "tools", _tools(wanted, has_userspace)
+            yield "tools", _tools(wanted)
     for card in seen.cards:
         if card not in wanted:
             yield "card", _unused(card)
@@ -164,13 +161,13 @@ def _boot(driver: HostDriver) -> Verdict:
     return Verdict("", problem, f"{PREPARE} (it installs {UNIT}, which runs before containers start)")
 
 
-def _tools(wanted: tuple[Card, ...], has_userspace: bool) -> Verdict:
+def _tools(wanted: tuple[Card, ...]) -> Verdict:
     if any(card.runtime for card in wanted):
-        return Verdict("nvidia-container-cli is there")
-    if has_userspace:
-        return Verdict("nvidia-container-cli is not there, and containers have libraries of their own")
-    problem = "there is no nvidia-container-cli: Incus cannot lend containers the driver's libraries"
-    return Verdict("", problem, PREPARE)
+        return Verdict("nvidia-container-cli is there: Incus lends containers the driver's libraries")
+    return Verdict(
+        "there is no nvidia-container-cli: containers get libraries of their own, which have to follow each upgrade of "
+        "the host's driver (sudo provision host prepare --gpu installs it)"
+    )
 
 
 def _unused(card: Card) -> Verdict:

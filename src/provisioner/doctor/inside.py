@@ -23,11 +23,6 @@ def inside_diagnoses(container: str, card: Card, seen: Inside, module: str = "")
     return tuple(diagnosed(container, name, verdict) for name, verdict in _verdicts(container, card, seen, module))
 
 
-def has_userspace(seen: Inside) -> bool:
-    """Whether the driver's library is there, wherever it came from."""
-    return bool(seen.versions(LIBRARY))
-
-
 def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator[tuple[str, Verdict]]:
     yield "device files", _nodes(container, card, seen)
     if card.vendor == "nvidia":

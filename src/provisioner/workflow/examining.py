@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from provisioner.doctor import Diagnosis, diagnoses
 from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, unseen_diagnosis
 from provisioner.doctor.cuda import Build, cuda_diagnosis
-from provisioner.doctor.inside import has_userspace, inside_diagnoses
+from provisioner.doctor.inside import inside_diagnoses
 from provisioner.errors import ProviderError, ProvisionError
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
@@ -85,7 +85,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
     told = [one for one in services_of(with_cards(lab.spec, given), lab.catalog) if CARD in one[1].options]
     for one in provider.observe(lab.name, detailed=False).instances:
         if one.name in given and one.status is Status.RUNNING:
-            units = [page.unit for name, _, page in told if name == one.name]
+            units = [page.unit for name, _, page in told if name == one.name and page.unit]
             done = provider.execute(one.name, ["sh", "-c", SCRIPT, "sh", *units], timeout_s=LOOK_TIMEOUT_S)
             if done.returncode:
                 said = done.stderr.decode(errors="replace").strip()
@@ -95,8 +95,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
 
 def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from diagnoses(seen.facts)
-    lent = any(has_userspace(one) for one in seen.inside.values())
-    yield from card_diagnoses(seen.graphics, has_userspace=lent)
+    yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
     for container, inside in seen.inside.items():
         yield from inside_diagnoses(container, cards[container], inside, seen.graphics.driver.module)

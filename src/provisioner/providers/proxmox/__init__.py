@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
-from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
 from provisioner.gpus.health import HostDriver
+from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S
 from provisioner.providers.proxmox import (
