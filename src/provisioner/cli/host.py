@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,9 @@ from provisioner.cli.options import option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, PreflightError
 from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
 
 TARGET = "this machine"
 ACTION = "prepare"
@@ -56,6 +59,8 @@ def prepare(session: Session, *, gpu: bool, **given: Any) -> int:
         if event.status == "start":
             session.console.emit(ApplyProgress(TARGET, event.task))
 
+    if gpu:
+        preparing.require_cards(cards_here())
     run_playbook = partial(session.playbooks(paths.cache() / "host"), on_task=on_task)
     steps = [partial(preparing.prepare_cards, run_playbook)] if gpu else []
     if not (gpu and PROXMOX.exists()):
@@ -69,6 +74,13 @@ def prepare(session: Session, *, gpu: bool, **given: Any) -> int:
     session.console.emit(ApplyComplete(TARGET, ACTION, monotonic() - started))
     session.console.say(_outcome(changed))
     return ExitCode.DONE
+
+
+def cards_here() -> tuple[Card, ...]:
+    """The graphics cards of this machine."""
+    from provisioner.providers import provider_for
+
+    return provider_for(TARGET, "incus").cards()
 
 
 def _variables(given: dict[str, Any], cache: Path) -> dict[str, Any]:

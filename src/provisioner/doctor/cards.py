@@ -12,6 +12,7 @@ from provisioner.gpus.cards import DRIVERS, Card, Vendor
 from provisioner.gpus.choice import Refusal, Wish, choices
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.sizes import size_text
+from provisioner.state import Problem
 
 NODES = "nodes"
 """The check whose finding can be mended from here."""
@@ -54,6 +55,11 @@ class Graphics:
 def card_diagnoses(seen: Graphics) -> tuple[Diagnosis, ...]:
     """All checks of the cards that containers want, a line for each other one, nothing where there is neither."""
     return tuple(diagnosed(seen.host, name, verdict) for name, verdict in _verdicts(seen))
+
+
+def requirement_diagnosis(host: str, problem: Problem) -> Diagnosis:
+    """That the card of a container is not what its ``require`` asks for."""
+    return diagnosed(host, "gpu", Verdict("", f"container {problem.path[1]}: {problem.message}", problem.hint))
 
 
 def unseen_diagnosis(host: str, error: ProvisionError) -> Diagnosis:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from provisioner.doctor import Diagnosis, diagnoses
-from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, unseen_diagnosis
+from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
 from provisioner.doctor.cuda import Build, cuda_diagnosis
 from provisioner.doctor.inside import inside_diagnoses
 from provisioner.errors import ProviderError, ProvisionError
@@ -17,7 +17,7 @@ from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.resolve import images_by_host
-from provisioner.resolve.cards import wanting
+from provisioner.resolve.cards import given, wanting
 from provisioner.resolve.engine_builds import CUDA, ROLE
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import services_of
@@ -79,12 +79,12 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
 
 def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str, Inside]]:
     """What the running containers say that get a card."""
-    given = seen.given
-    if not given:
+    cards = seen.given
+    if not cards:
         return
-    told = [one for one in services_of(with_cards(lab.spec, given), lab.catalog) if CARD in one[1].options]
+    told = [one for one in services_of(with_cards(lab.spec, cards), lab.catalog) if CARD in one[1].options]
     for one in provider.observe(lab.name, detailed=False).instances:
-        if one.name in given and one.status is Status.RUNNING:
+        if one.name in cards and one.status is Status.RUNNING:
             units = [page.unit for name, _, page in told if name == one.name and page.unit]
             done = provider.execute(one.name, ["sh", "-c", SCRIPT, "sh", *units], timeout_s=LOOK_TIMEOUT_S)
             if done.returncode:
@@ -97,6 +97,10 @@ def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from diagnoses(seen.facts)
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
+    _, problems = given(lab.spec, {seen.graphics.host: seen.graphics.cards})
+    for problem in problems:
+        if problem.path[1] in cards:  # of those that get none it has been said
+            yield requirement_diagnosis(seen.graphics.host, problem)
     for container, inside in seen.inside.items():
         yield from inside_diagnoses(container, cards[container], inside, seen.graphics.driver.module)
     for container, build in _builds(lab, cards):

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from provisioner import paths
+from provisioner.errors import PreflightError
+from provisioner.gpus.cards import DRIVERS, Card
 from provisioner.runner import PlaybookResult
+
+INSTALL = (
+    "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "
+    "apt install nvidia-driver (non-free), for AMD firmware-amd-graphics, for Intel firmware-misc-nonfree "
+    "(non-free-firmware). A card for virtual machines (vfio-pci) cannot be given to containers at the same time."
+)
+
+
+def require_cards(cards: Sequence[Card]) -> None:
+    """Raise ``PreflightError`` where no card of this machine has a driver that can compute; none is installed."""
+    if any(card.driver in DRIVERS[card.vendor] for card in cards):
+        return
+    seen = "\n".join(f"{card.title}: {card.obstacle()}" for card in cards)
+    raise PreflightError(
+        "Unable to prepare this machine's graphics cards: " + ("none has its driver" if cards else "it has none"),
+        details=seen or "Of NVIDIA, AMD and Intel there is none (lspci -nn | grep -E 'VGA|3D|Display').",
+        resolution=INSTALL if cards else "Leave --gpu out. In a virtual machine its host has to pass a card on first.",
+    )
 
 
 def prepare_cards(run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:

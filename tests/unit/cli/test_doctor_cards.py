@@ -1,0 +1,204 @@
+"""The verb ``doctor`` on hosts with cards: its lines, what of them arrived in containers, and what ``--fix`` mends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.gpus.cards import Card, Link, Node
+from provisioner.gpus.health import HostDriver
+from provisioner.providers.fake import Container, FakeProvider
+from provisioner.state import Execution, Fact, Instance, Status
+from tests.unit.cli.conftest import FILE, World
+
+NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+CARD = Card(
+    "0000:01:00.0",
+    "nvidia",
+    "NVIDIA GeForce RTX 3060",
+    "nvidia",
+    memory=12 * 2**30,
+    capability="8.6",
+    driver_version="580.95.05",
+    cuda="13.0",
+    nodes=tuple(Node(path, 195, number) for number, path in enumerate(NODES)),
+    link=Link(2.5, 16, 16.0, 16),
+)
+DRIVER = HostDriver(module="580.95.05", makers=("provision-gpu.service",))
+ARRIVED = "".join(f"node\t{path} 666 0 0\n" for path in NODES) + (
+    "library\t/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05\nglibc\tglibc 2.36\nuser\tllama-server.service 998 998\n"
+)
+WITH_CARD = FILE.replace("  llama:\n", "  llama:\n    gpu: any\n")
+
+
+class Box(FakeProvider):
+    """A host with a card, as far as its nodes are there."""
+
+    def __init__(self, card: Card | None = CARD, driver: HostDriver = DRIVER) -> None:
+        super().__init__("box")
+        self.card, self.driver = card, driver
+        self.mends: list[str] = []
+        self.trouble: Exception | None = None
+        self.facts: tuple[Fact, ...] = ()
+        self.inside = ARRIVED
+
+    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:  # noqa: ARG002 - it is always well
+        """What was seen of the host itself."""
+        return self.facts
+
+    def cards(self) -> tuple[Card, ...]:
+        """Its card."""
+        if isinstance(self.trouble, UnavailableError):
+            raise self.trouble
+        return (self.card,) if self.card else ()
+
+    def host_driver(self) -> HostDriver:
+        """What it does for it."""
+        return self.driver
+
+    def mend_cards(self) -> str:
+        """Make the nodes."""
+        if isinstance(self.trouble, ProviderError):
+            raise self.trouble
+        assert self.card
+        self.card = replace(self.card, nodes=CARD.nodes, missing=())
+        self.mends.append("made them")
+        return "ran nvidia-modprobe -u -c 0"
+
+    def shell(
+        self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
+    ) -> Execution:
+        """What a container answers."""
+        assert command[-1] == "llama-server.service"
+        return Execution(0, self.inside.encode(), b"") if self.inside else Execution(2, b"", b"no shell")
+
+
+@pytest.fixture
+def wanting(world: World, lab: Path) -> World:
+    """A lab whose container llama wants a card."""
+    lab.write_text(WITH_CARD)
+    world.host = Box()
+    world.host.programs["sh"] = world.host.shell
+    return world
+
+
+def running(world: World) -> None:
+    """The container that wants the card is there and runs."""
+    made = Instance("llama", "box", "homelab", "debian/12", status=Status.RUNNING)
+    world.host.containers["llama"] = Container(made)
+
+
+def bad(world: World, *arguments: str) -> list[tuple[str, str]]:
+    """The target and name of each check that is not well."""
+    return [
+        (one["target"], one["name"])
+        for one in world.command("doctor", "--json", *arguments).of("check")
+        if not one["ok"]
+    ]
+
+
+def box(world: World) -> Box:
+    """The host."""
+    assert isinstance(world.host, Box)
+    return world.host
+
+
+def test_a_host_without_cards_has_no_lines_of_them(world: World) -> None:
+    world.host = Box(None)
+    answer = world.command("doctor")
+    assert (answer.code, answer.out.splitlines()) == (0, ["Healthy: nothing is in the way of this lab."])
+
+
+def test_a_card_that_nobody_wants_is_one_line(world: World) -> None:
+    world.host = Box(replace(CARD, driver="nouveau"))
+    answer = world.command("doctor")
+    assert answer.code == 0
+    assert answer.out.splitlines()[0].startswith("ok   box: card: NVIDIA GeForce RTX 3060 (0000:01:00.0), 12GiB")
+
+
+def test_all_is_well(wanting: World) -> None:
+    running(wanting)
+    answer = wanting.command("doctor")
+    assert answer.code == 0, answer.out
+    names = [line.split(": ")[1] for line in answer.out.splitlines() if line.startswith("ok")]
+    host = ["gpu", "driver", "nodes", "slot", "memory", "module", "boot"]
+    assert names == [*host, "device files", "libraries", "cuda"]
+
+
+def test_a_container_that_does_not_run_is_not_asked(wanting: World) -> None:
+    assert wanting.command("doctor").code == 0
+
+
+def test_a_host_without_the_card(wanting: World) -> None:
+    wanting.host = Box(None)
+    assert bad(wanting) == [("box", "gpu")]
+    assert wanting.command("doctor").code == 3
+
+
+def test_what_did_not_arrive(wanting: World) -> None:
+    running(wanting)
+    box(wanting).inside = ARRIVED.replace("580.95.05", "575.51.03").replace("666", "660")
+    assert bad(wanting) == [("llama", "device files"), ("llama", "libraries")]
+
+
+def test_a_container_that_cannot_be_asked_hides_nothing_else(wanting: World) -> None:
+    running(wanting)
+    box(wanting).inside = ""
+    box(wanting).driver = HostDriver(module="580.95.05")
+    assert bad(wanting) == [("box", "boot"), ("box", "gpu")]
+
+
+def test_an_engine_that_has_no_code_for_the_card(wanting: World) -> None:
+    box(wanting).card = replace(CARD, capability="6.1")
+    assert bad(wanting) == [("llama/llama_cpp", "cuda")]
+
+
+def test_a_card_with_less_than_is_required(wanting: World, lab: Path) -> None:
+    lab.write_text(WITH_CARD.replace("gpu: any", 'gpu: { vendor: nvidia, require: { driver: "590" } }'))
+    answer = wanting.command("doctor")
+    assert answer.code == 3
+    assert "590 is required" in answer.out
+
+
+def test_a_host_whose_cards_cannot_be_looked_at(wanting: World, lab: Path) -> None:
+    box(wanting).trouble = UnavailableError("Unable to look at the graphics cards", resolution="See: dmesg")
+    assert bad(wanting) == [("box", "gpu")]
+    lab.write_text(FILE)
+    assert bad(wanting) == []
+
+
+def test_a_host_that_does_not_answer_is_not_asked_for_its_cards(wanting: World) -> None:
+    box(wanting).facts = (Fact("box", "answers", {"problem": "Unable to reach it", "hint": ""}),)
+    box(wanting).trouble = UnavailableError("must not be asked")
+    assert bad(wanting) == [("box", "answers")]
+
+
+def test_fix_makes_missing_nodes_and_looks_again(wanting: World) -> None:
+    lacking = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
+    box(wanting).card = lacking
+    assert bad(wanting) == [("box", "gpu"), ("box", "nodes")]
+    assert box(wanting).mends == []
+    answer = wanting.command("doctor", "--fix")
+    assert answer.code == 0
+    assert "box: ran nvidia-modprobe -u -c 0" in answer.out + answer.err
+    assert box(wanting).mends == ["made them"]
+    wanting.command("doctor", "--fix")
+    assert box(wanting).mends == ["made them"]
+
+
+def test_fix_that_fails_says_why(wanting: World) -> None:
+    box(wanting).card = replace(CARD, nodes=CARD.nodes[:2], missing=NODES[2:])
+    box(wanting).trouble = ProviderError("Unable to make the nodes", resolution="sudo provision doctor --fix")
+    answer = wanting.command("doctor", "--fix")
+    assert answer.code == 1
+    assert "sudo provision doctor --fix" in answer.err
+
+
+def test_fix_does_nothing_about_what_it_cannot_mend(wanting: World) -> None:
+    box(wanting).driver = HostDriver(module="580.95.05")
+    assert bad(wanting, "--fix") == [("box", "boot")]
+    assert box(wanting).mends == []
