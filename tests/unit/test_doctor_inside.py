@@ -15,7 +15,7 @@ from tests.unit.gpus.test_cards import AMD, ONE, nodes
 (APU,) = cards_in("\n".join([AMD, nodes("kfd eb 0", "dri/renderD129 e2 81")]))
 SERVER = User("llama-server.service", 998, frozenset({998, 104}))
 WELL = Inside(
-    nodes=tuple(Access(node.path, 0o400 if "caps" in node.path else 0o666, 0, 0) for node in NVIDIA.nodes),
+    nodes=tuple(Access(node.path, 0o666, 0, 0) for node in NVIDIA.nodes if "nvidia-caps" not in node.path),
     module="580.95.05",
     libraries=(("libcuda", "580.95.05"), ("libnvidia-ml", "580.95.05")),
     glibc="2.41",
@@ -32,7 +32,7 @@ def findings(seen: Inside, module: str = "") -> dict[str, str]:
 
 def test_all_is_there() -> None:
     assert [one.check.message for one in inside_diagnoses("llama", NVIDIA, WELL)] == [
-        f"all 6 of {NVIDIA.title} are there, and llama-server.service may use them",
+        f"all 4 of {NVIDIA.title} are there, and llama-server.service may use them",
         "libcuda 580.95.05, as the host's kernel module",
     ]
 

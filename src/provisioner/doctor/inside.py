@@ -33,14 +33,13 @@ def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator
 
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
     arrived = {node.path: node for node in seen.nodes}
-    wanted = [node.path for node in card.nodes]
+    # what a part of a card may be used for is its own matter, and root's alone
+    wanted = [node.path for node in card.nodes if not node.path.startswith(_CAPABILITIES)]
     lost = [path for path in wanted if path not in arrived]
     if lost:
         return Verdict("", f"{' and '.join(lost)} did not arrive", RESTART.format(container=container))
-    # what a part of a card may be used for is its own matter, and root's alone
-    asked = [arrived[path] for path in wanted if not path.startswith(_CAPABILITIES)]
     for user in seen.users:
-        closed = [node for node in asked if not user.may_use(node)]
+        closed = [arrived[path] for path in wanted if not user.may_use(arrived[path])]
         if closed:
             first = closed[0]
             return Verdict(

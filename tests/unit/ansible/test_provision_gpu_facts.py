@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.ansible.modules import provision_gpu_facts
+from provisioner.gpus import health, look
 from tests.unit.gpus.test_cards import ONE, nodes, nvidia
 
 UNDRIVEN = nvidia("0000:01:00.0", 0, driver="nouveau")
@@ -16,7 +17,7 @@ LACKING = "\n".join([nvidia("0000:01:00.0", 0), nodes("nvidiactl c3 ff")])
 
 def told(monkeypatch: pytest.MonkeyPatch, cards: str, driver: str = "") -> dict[str, Any]:
     """What the module answers on a host that says this."""
-    answers = {provision_gpu_facts.ABOUT_CARDS: cards, provision_gpu_facts.ABOUT_DRIVERS: driver}
+    answers = {look.SCRIPT: cards, health.SCRIPT: driver}
     found: dict[str, Any] = {}
 
     class Module:
