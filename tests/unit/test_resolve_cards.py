@@ -113,11 +113,13 @@ def test_the_engine_is_built_for_the_card(card: Card, backend: str, architecture
     assert variables["llama_cpp_backend"] == backend
     assert variables["llama_cpp_cuda_architectures"] == architectures
     assert variables["llama_cpp_card"]["pci"] == card.pci
+    assert variables["llama_cpp_gpu_layers"] == "all"
 
 
 def test_what_the_file_says_of_the_engine_wins() -> None:
     written = made(lab(backend="cuda", cuda_architectures=["86", "89"]), NVIDIA).services[-1].variables
     assert written["llama_cpp_cuda_architectures"] == ["86", "89"]
+    assert made(lab(gpu_layers=20), NVIDIA).services[-1].variables["llama_cpp_gpu_layers"] == 20
     on_cpu = made(lab(backend="cpu"), NVIDIA).services[-1].variables
     assert (on_cpu["llama_cpp_backend"], on_cpu["llama_cpp_card"]) == ("cpu", {})
 

@@ -52,6 +52,7 @@ def _told(written: Mapping[str, Any], card: Card) -> dict[str, Any]:
     backend = written.get("backend", BACKENDS[card.vendor])
     if backend == CPU:
         return {}
-    told = {"backend": backend, "card": described(card)}
+    # Left to itself the server keeps room on the card and moves layers to the CPU for it, without a word.
+    told = {"backend": backend, "card": described(card), "gpu_layers": "all"}
     digits = card.capability.replace(".", "")
     return told | ({"cuda_architectures": [digits]} if backend == CUDA and digits else {})
