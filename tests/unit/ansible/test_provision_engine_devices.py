@@ -15,6 +15,7 @@ from provisioner.ansible.modules.provision_engine_devices import (
     judge,
     libraries_in,
     look,
+    nodes_in,
 )
 
 NONE = "Available devices:\n  (none)\n"
@@ -110,3 +111,72 @@ def test_plugins_beside_the_program_are_found(tmp_path: Path) -> None:
     seen = look(program, "vulkan", {"SEEN": "a variable"})
     assert seen.plugins == ("libggml-vulkan.so",)
     assert "a variable" in seen.said
+
+
+VULKAN = {"libvulkan.so.1": True}
+LLVMPIPE = "Available devices:\n  Vulkan0: llvmpipe (LLVM 19.1.7, 256 bits) (7939 MiB, 7939 MiB free)\n"
+SWIFTSHADER = "Available devices:\n  Vulkan0: SwiftShader Device (Subzero) (7939 MiB, 7939 MiB free)\n"
+RADEON = "Available devices:\n  Vulkan0: AMD Radeon RX 6600 (RADV NAVI23) (8176 MiB, 8000 MiB free)\n"
+RENDERER = {"/dev/dri/renderD128": ""}
+NVIDIA = {"/dev/nvidiactl": "", "/dev/nvidia0": ""}
+
+
+def of_vulkan(said: str, nodes: dict[str, str], device: str = "Vulkan0") -> tuple[str, str]:
+    return judge(Seen(VULKAN, (), said, {}, nodes), "vulkan", [device], "")
+
+
+@pytest.mark.parametrize("said", [LLVMPIPE, SWIFTSHADER])
+def test_a_processor_that_plays_a_card_is_none(said: str) -> None:
+    problem, advice = of_vulkan(said, {})
+    assert problem.endswith(", the processor playing a card")
+    assert advice == "There is no /dev/dri/renderD* in the container. Give it its GPU (`gpu: any`)."
+    assert of_vulkan(RADEON, RENDERER) == ("", "")
+
+
+def test_one_of_several_devices_that_is_played_is_told() -> None:
+    both = RADEON + LLVMPIPE.splitlines()[1].replace("Vulkan0", "Vulkan1")
+    problem, _ = judge(Seen(VULKAN, (), both, {}, RENDERER), "vulkan", ["Vulkan0", "Vulkan1"], "")
+    assert problem == "Vulkan1 is llvmpipe (LLVM 19.1.7, 256 bits), the processor playing a card"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ({}, "There is no /dev/dri/renderD* in the container"),
+        (RENDERER, "The container has /dev/dri/renderD128, but Mesa has no driver for that card"),
+        ({"/dev/dri/renderD128": "No such device or address"}, "cannot be opened (No such device or address)"),
+        (NVIDIA | RENDERER, "not NVIDIA's part for Vulkan (libGLX_nvidia.so.0 and nvidia_icd.json"),
+    ],
+)
+def test_what_vulkan_lacks_is_told_by_the_nodes(nodes: dict[str, str], words: str) -> None:
+    assert words in of_vulkan(LLVMPIPE, nodes)[1]
+    assert words in of_vulkan(NONE, nodes)[1], "without it no device is found at all"
+    assert of_vulkan(RADEON, RENDERER, "Vulkan3")[1] == "Correct `device`, or give the container its GPU."
+
+
+def without_uvm(nodes: dict[str, str], code: int = 999) -> str:
+    seen = Seen(BUILT, (), FAILED, {"code": code, "version": 13020}, nodes)
+    return " ".join(judge(seen, "cuda", ["CUDA0"], "13.2"))
+
+
+def test_a_driver_without_its_second_node_is_told_from_one_without_a_card() -> None:
+    """After a boot of the host nvidia-smi works at once, and CUDA answers 999: pytorch/pytorch#49081."""
+    said = without_uvm(NVIDIA)
+    assert "error 999: nvidia-smi may work, but CUDA needs /dev/nvidia-uvm (it is missing)" in said
+    assert "nvidia-modprobe -u -c 0" in said
+    assert "No such device" in without_uvm(NVIDIA | {"/dev/nvidia-uvm": "No such device or address"})
+    assert "uvm" not in without_uvm(NVIDIA | {"/dev/nvidia-uvm": ""})
+    assert "another version" in without_uvm(NVIDIA, 803)
+
+
+def test_nodes_are_those_of_cards_with_what_keeps_them_closed(tmp_path: Path) -> None:
+    (tmp_path / "dri").mkdir()
+    for name in ("nvidiactl", "nvidia0", "nvidia-uvm-tools", "dri/card0", "dri/renderD128", "null"):
+        (tmp_path / name).touch()
+    (tmp_path / "nvidia-uvm").mkdir()
+    assert nodes_in(tmp_path) == {
+        "/dev/nvidiactl": "",
+        "/dev/nvidia-uvm": "Is a directory",
+        "/dev/nvidia0": "",
+        "/dev/dri/renderD128": "",
+    }

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ module: provision_engine_devices
 short_description: Find the devices that an engine computes with
 description:
   - Looks at the libraries of the program and of its backends, at the devices that it lists and, with CUDA, the driver.
+  - A processor that plays a card (llvmpipe, SwiftShader) is no device.
   - The program's own exit code says nothing, as it goes on with the CPU. Changes nothing, in check mode neither.
 options:
   program: {type: path, required: true, description: [The engine, which knows C(--list-devices).]}
@@ -50,6 +51,15 @@ DRIVER = "libcuda.so"
 PLUGINS = {"cuda": "libggml-cuda.so", "vulkan": "libggml-vulkan.so"}
 PLUGIN_FOLDERS = (".", "backends*")
 GIVE = "Give the container its GPU and the host its driver."
+RASTERISERS = re.compile(r"llvmpipe|lavapipe|swiftshader|softpipe", re.IGNORECASE)
+"""Mesa's and Google's programs that play a card, as they name themselves to Vulkan ("llvmpipe (LLVM 19.1.7, 256 bits)",
+"SwiftShader Device (Subzero)")."""
+NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*", "dri/renderD*")
+MAKE_NODES = (
+    'On the host: nvidia-modprobe -u -c 0 ("provision host prepare --gpu" has it done after every boot). Then restart the'
+    " container."
+)
+RENDERER, CONTROL, UVM = "/dev/dri/renderD", "/dev/nvidiactl", "/dev/nvidia-uvm"
 ANSWERS = {
     34: (
         "libcuda.so.1 is the toolkit's stand-in, with which programs are linked, and no driver",
@@ -94,6 +104,8 @@ class Seen:
     plugins: tuple[str, ...]
     said: str
     driver: Mapping[str, Any]
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """The cards' nodes by path, with what keeps them from being opened; empty where nothing does."""
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -146,9 +158,18 @@ def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -
             'Run "provision up", which builds the program with them; what the distribution has, apt installs.',
         )
     absent = [name for name in devices if name not in {one.name for one in seen.devices}]
-    if not absent:
-        return "", ""
-    return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent)
+    if absent:
+        return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent, backend)
+    played = [one for one in seen.devices if one.name in devices and is_played(one)]
+    if played:
+        names = " and ".join(f"{one.name} is {one.description}" for one in played)
+        return f"{names}, the processor playing a card", _missing_card(seen)
+    return "", ""
+
+
+def is_played(device: Device) -> bool:
+    """Whether no card is behind the device, only a program on the CPU."""
+    return bool(RASTERISERS.search(device.description))
 
 
 def has_backend(seen: Seen, backend: str) -> bool:
@@ -172,7 +193,20 @@ def look(program: Path, backend: str, environment: Mapping[str, Any]) -> Seen:
     said = _output([str(program), "--list-devices"], environment)
     asks = backend == "cuda" and not devices_in(said)
     driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment)) if asks else {}
-    return Seen(libraries, tuple(one.name for one in plugins), said, driver)
+    return Seen(libraries, tuple(one.name for one in plugins), said, driver, nodes_in(Path("/dev")))
+
+
+def nodes_in(folder: Path) -> dict[str, str]:
+    """The cards' nodes in ``folder``, each with the reason why root cannot open it, or nothing."""
+    return {f"/dev/{one.relative_to(folder)}": _obstacle(one) for kind in NODES for one in sorted(folder.glob(kind))}
+
+
+def _obstacle(node: Path) -> str:
+    try:
+        os.close(os.open(node, os.O_RDWR))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def answer_in(said: str) -> dict[str, Any]:
@@ -201,14 +235,37 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
         )
     if not code:
         return None
+    closed = seen.nodes.get(UVM, "it is missing")
+    if code not in ANSWERS and CONTROL in seen.nodes and closed:
+        return f"the driver answers error {code}: nvidia-smi may work, but CUDA needs {UVM} ({closed})", MAKE_NODES
     return ANSWERS.get(code, (f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."))
 
 
-def _absent(seen: Seen, absent: Sequence[str]) -> tuple[str, str]:
+def _absent(seen: Seen, absent: Sequence[str], backend: str) -> tuple[str, str]:
     there = ", ".join(one.name for one in seen.devices) or "none"
+    without = backend == "vulkan" and all(map(is_played, seen.devices))
     return (
         f"there is no {' and no '.join(absent)}, it finds {there}",
-        "Correct `device`, or give the container its GPU.",
+        _missing_card(seen) if without else "Correct `device`, or give the container its GPU.",
+    )
+
+
+def _missing_card(seen: Seen) -> str:
+    """What to do where Vulkan has no card to offer."""
+    closed = {path: why for path, why in seen.nodes.items() if path.startswith(RENDERER)}
+    if CONTROL in seen.nodes:
+        return (
+            "The container has the nodes of an NVIDIA card, but not NVIDIA's part for Vulkan (libGLX_nvidia.so.0 and"
+            " nvidia_icd.json; in Incus nvidia.driver.capabilities must name graphics). Or set `backend` to cuda."
+        )
+    if not closed:
+        return "There is no /dev/dri/renderD* in the container. Give it its GPU (`gpu: any`)."
+    for path, why in closed.items():
+        if why:
+            return f"{path} cannot be opened ({why}). Is it the node of a card that the host has now?"
+    return (
+        f"The container has {', '.join(closed)}, but Mesa has no driver for that card: its image may be older than the"
+        " card. Take a newer `image`, or see: vulkaninfo --summary (package vulkan-tools)."
     )
 
 
