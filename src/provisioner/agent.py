@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 FOLDER = "/var/lib/provisioner/stamps"
+PROOFS = "/var/lib/provisioner/proofs"
+"""Where a role's proof notes what computes, with the unit's start and the driver that it speaks of."""
+NVIDIA_VERSION = "/proc/driver/nvidia/version"
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5
@@ -33,7 +36,9 @@ FIELDS = {
     "units": ("state", "enablement", "unit file", "drop-ins", "files"),
 }
 """What the positions of an entry mean."""
-UNIT = "LoadState,ActiveState,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic"
+UNIT = (
+    "LoadState,ActiveState,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic,InvocationID"
+)
 PACKAGE = "${Package}\t${Version}\t${db:Status-Status}\n"
 
 
@@ -227,8 +232,29 @@ def read_stamp(role: str, of: str) -> dict[str, Any]:
     return stamp if stamp["of"] == of else {"problem": f"its stamp is of {stamp['of']}"}
 
 
+def driver_now() -> str:
+    """What tells one driver from another: NVIDIA's own line, or the release of the kernel that has the others in it."""
+    try:
+        with open(NVIDIA_VERSION, encoding="utf-8", errors="replace") as file:
+            return file.readline().rstrip("\n") or os.uname().release
+    except OSError:
+        return os.uname().release
+
+
+def verdict_of(role: str, invocation: str) -> dict[str, Any] | None:
+    """What the role's proof noted of who computes; ``stale`` says why that is of the past. None: it noted nothing."""
+    try:
+        with open(os.path.join(PROOFS, role + ".json"), "rb") as file:
+            note: dict[str, Any] = json.loads(file.read())
+        was, driver = note["invocation"], note["driver"]
+        stale = "it was started again" if was != invocation else "its driver changed" if driver != driver_now() else ""
+        return {"verdict": str(note["verdict"]), "why": str(note["why"]), "stale": stale}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """What is asked for: each role's stamp with what has changed since, each service's unit and health."""
+    """What is asked for: each role's stamp with what has changed since, each service's unit, health and verdict."""
     stamps = {role: read_stamp(role, request["of"]) for role in request["roles"]}
     whole = {role: stamp for role, stamp in stamps.items() if "problem" not in stamp}
     asked = {one["address"]: one["unit"] for one in request["services"] if one["unit"]}
@@ -238,10 +264,15 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     for role, stamp in whole.items():
         changed = differences(stamp["seen"], state_of(stamp["managed"], stamp["salt"], units, packages))
         stamps[role] = {name: stamp[name] for name in ("inputs", "secrets", "salt")} | {"changed": changed}
+    verdicts = {
+        address: verdict_of(address.partition("/")[2], units.get(unit, {}).get("InvocationID", ""))
+        for address, unit in asked.items()
+    }
     there = [name[:-5] for name in os.listdir(FOLDER) if name.endswith(".json")] if os.path.isdir(FOLDER) else []
     return {
         "stamps": stamps,
         "leftovers": sorted(set(there) - set(stamps)),
+        "verdict": {address: verdict for address, verdict in verdicts.items() if verdict},
         "unit": {address: units.get(unit, {}).get("ActiveState", "not there") for address, unit in asked.items()},
         "health": health,
         "damaged": [path for path in request["manifests"] if not _is_intact(path)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
@@ -15,8 +16,8 @@ from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Fact, Instance, secrets_of
 
-PROOF_PREFIX = "verify | "
-"""How the name of every task of a role's ``tasks/verify.yml`` begins."""
+PROOF = re.compile(r"verify(_[a-z]+)* \| ")
+"""How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Configured:
 
     changed: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
+    facts: tuple[Fact, ...] = ()
+    """What proofs measured: ``device_memory`` (bytes) of an engine's address."""
     error: ProvisionError | None = None
     """``VerificationError`` when roles did their work and their own proof failed, ``PlaybookError`` when not."""
 
@@ -38,7 +41,8 @@ def configure(
     started = monotonic()
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
-    result = _run("site.yml", instances, providers, run_playbook, _progress(emit))
+    measured: list[Fact] = []
+    result = _run("site.yml", instances, providers, run_playbook, _progress(emit, measured))
     failed = {one.host: one for one in result.failures}
     for one in instances:
         if one.name in failed:
@@ -47,13 +51,12 @@ def configure(
             emit(ApplyComplete(one.name, "configure", monotonic() - started))
     changed = frozenset(name for name, count in result.changed.items() if count)
     names = frozenset(one.name for one in instances)
-    return Configured(
-        changed, frozenset(failed) or (names if result.returncode else frozenset()), _error(result, names)
-    )
+    not_done = frozenset(failed) or (names if result.returncode else frozenset())
+    return Configured(changed, not_done, tuple(measured), _error(result, names))
 
 
 def _error(result: PlaybookResult, names: frozenset[str]) -> ProvisionError | None:
-    if result.failures and all(_short(one).startswith(PROOF_PREFIX) for one in result.failures):
+    if result.failures and all(PROOF.match(_short(one)) for one in result.failures):
         return VerificationError(
             "Unable to prove that the lab works",
             details="\n".join(f"{one.host}/{one.role}: {one.message}" for one in result.failures),
@@ -70,7 +73,7 @@ def _error(result: PlaybookResult, names: frozenset[str]) -> ProvisionError | No
 def prove(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
 ) -> tuple[Fact, ...]:
-    """A fact ``proof`` for every service: True, or why it is not proved. Changes nothing.
+    """A fact ``proof`` for every service: True, or why it is not proved; and what the proofs measured. Changes nothing.
 
     A service counts as proved only when its proof ran to its end: a container that another task failed on, or one that
     no task of the proof reached, is not.
@@ -78,20 +81,18 @@ def prove(
     if not any(one.services for one in instances):
         return ()
     reached: set[str] = set()
-    told = _progress(emit)
+    measured: list[Fact] = []
+    told = _progress(emit, measured)
 
     def on_task(event: TaskEvent) -> None:
         told(event)
-        if event.status in {"ok", "changed"} and _short(event).startswith(PROOF_PREFIX):
+        if event.status in {"ok", "changed"} and PROOF.match(_short(event)):
             reached.add(f"{event.host}/{event.role}")
 
     result = _run("verify.yml", instances, providers, run_playbook, on_task)
     _refuse_silence(result)
-    return tuple(
-        Fact(service.address, "proof", _proof(service.address, result, reached))
-        for one in instances
-        for service in one.services
-    )
+    addresses = [service.address for one in instances for service in one.services]
+    return (*(Fact(one, "proof", _proof(one, result, reached)) for one in addresses), *measured)
 
 
 def _proof(address: str, result: PlaybookResult, reached: set[str]) -> bool | str:
@@ -123,9 +124,10 @@ def _run(
     return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))
 
 
-def _progress(emit: Emit) -> Callable[[TaskEvent], None]:
+def _progress(emit: Emit, measured: list[Fact]) -> Callable[[TaskEvent], None]:
     def on_task(event: TaskEvent) -> None:
         target = f"{event.host}/{event.role}" if event.role else event.host
+        measured.extend(Fact(target, name, value) for name, value in event.facts.items())
         emit(ApplyProgress(target, _short(event) if event.status == "start" else ""))
 
     return on_task

@@ -35,10 +35,11 @@ _START = (
 def probe(instances: Sequence[Instance], providers: Mapping[str, Provider], *, full: bool = False) -> tuple[Fact, ...]:
     """What the running ``instances`` say of themselves.
 
-    Of each service ``unit`` (systemd's ActiveState) and ``health`` (an HTTP status, or the words of the failure); of
-    each role ``stamp`` (what ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp
-    and are not asked for), ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent``
-    when it cannot be looked into. Raises ``ProviderError`` when a container does not answer.
+    Of each service ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, or the words of the failure) and,
+    where its proof noted what computes, ``verdict`` (what ``verify.processor`` reads); of each role ``stamp`` (what
+    ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
+    ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent`` when it cannot be looked
+    into. Raises ``ProviderError`` when a container does not answer.
     """
     return tuple(
         fact for facts in _each(instances, lambda one: _look(one, providers[one.host], full=full)) for fact in facts
@@ -93,7 +94,11 @@ def _look(instance: Instance, provider: Provider, *, full: bool) -> list[Fact]:
         return [Fact(instance.name, "agent", answer)]
     return [
         *(Fact(f"{instance.name}/{role}", "stamp", stamp) for role, stamp in answer["stamps"].items()),
-        *(Fact(address, name, value) for name in ("unit", "health") for address, value in answer[name].items()),
+        *(
+            Fact(address, name, value)
+            for name in ("unit", "health", "verdict")
+            for address, value in answer[name].items()
+        ),
         Fact(instance.name, "leftovers", answer["leftovers"]),
         Fact(instance.name, "damaged", answer["damaged"]),
     ]

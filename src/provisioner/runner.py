@@ -32,7 +32,10 @@ CANCEL_POLL_S = 1
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """What Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry."""
+    """What Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry.
+
+    ``facts`` are what a module of ours measured for the controller (``provision_facts`` in its result), by their names.
+    """
 
     status: str
     host: str
@@ -40,6 +43,7 @@ class TaskEvent:
     task: str
     message: str = ""
     elapsed_s: float = 0.0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
         task=str(data.get("task") or ""),
         message=_words(status, result),
         elapsed_s=float(data.get("duration") or 0.0),
+        facts=dict(result.get("provision_facts") or {}),
     )
 
 

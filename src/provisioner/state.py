@@ -282,13 +282,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
-    """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes."""
+    """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes.
+
+    ``processor``: "CPU", "GPU" (proved), "device named, unproven", or nothing where it is not known; ``why`` says what
+    speaks for it, with figures.
+    """
 
     role: str
     unit: str = "unknown"
     healthy: bool | None = None
     port: int | None = None
-    processor: Literal["CPU", "GPU", ""] = ""
+    processor: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Finding, Fleet, Instance, Service, Status
 
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""
+CPU, UNPROVEN = "CPU", "device named, unproven"
+PROVE = "provision verify"
+
+
+def processor(verdict: Mapping[str, str] | None, *, wants_device: bool, healthy: bool | None) -> tuple[str, str]:
+    """What computes for a service, and why we say so: "CPU", "GPU", "device named, unproven", or nothing known.
+
+    ``verdict`` is what its proof noted. It counts for the start of the unit and for the driver that it was made with.
+    """
+    if not wants_device:
+        return CPU, "no device was asked for"
+    if not healthy:
+        return "", ""
+    if verdict is None:
+        return UNPROVEN, f"not proved yet: {PROVE}"
+    if verdict["stale"]:
+        return UNPROVEN, f"{verdict['stale']} since its proof: {PROVE}"
+    return verdict["verdict"], verdict["why"]
 
 
 def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:

@@ -1,4 +1,4 @@
-"""The lab as it is now, as a table, and below it what has drifted."""
+"""The lab as it is now, as a table, and below it why we say what computes, and what has drifted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,19 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
     if not containers:
         return "The lab has no containers, neither in the file nor on its hosts."
     rows = [row for container in containers for row in _rows(container)]
-    drift = [f"  {safe_line(one.name)}: {safe_line(what)}" for one in containers for what in one.drift]
-    return "\n".join([table(_HEAD, rows, style), *(["", style.paint("Drift", "bold") + ":", *drift] if drift else [])])
+    devices = [
+        f"{container.name}/{one.role}: {one.processor}: {one.why}"
+        for container in containers
+        for one in container.services
+        if one.why and one.processor != "CPU"
+    ]
+    drift = [f"{one.name}: {what}" for one in containers for what in one.drift]
+    below = _listed("Devices", devices, style) + _listed("Drift", drift, style)
+    return "\n".join([table(_HEAD, rows, style), *below])
+
+
+def _listed(title: str, lines: Sequence[str], style: Style) -> list[str]:
+    return ["", style.paint(title, "bold") + ":", *(f"  {safe_line(line)}" for line in lines)] if lines else []
 
 
 def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
 
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
@@ -29,6 +28,7 @@ from provisioner.state import (
     ServiceStatus,
     Status,
 )
+from provisioner.verify import processor
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.selecting import cards_of
 
@@ -122,7 +122,7 @@ def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str
     if there is None:
         return ContainerStatus(wanted.name, wanted.host)
     services = (
-        _service_status(one, facts.get((one.address, "unit")), facts.get((one.address, "health")))
+        _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict")))
         for one in wanted.services
     )
     attributes = differences(there, wanted)
@@ -132,13 +132,12 @@ def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str
     )
 
 
-def _service_status(service: Service, unit: Fact | None, health: Fact | None) -> ServiceStatus:
+def _service_status(service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None) -> ServiceStatus:
     healthy = None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE)
-    # An engine that was given a device ends without it: one that answers has it.
-    processor: Literal["CPU", "GPU", ""] = "CPU" if not wants_device(service) else "GPU" if healthy else ""
-    return ServiceStatus(
-        service.role, str(unit.value) if unit else "unknown", healthy=healthy, port=service.port, processor=processor
-    )
+    noted = verdict.value if verdict else None
+    computes, why = processor(noted, wants_device=wants_device(service), healthy=healthy)
+    word = str(unit.value) if unit else "unknown"
+    return ServiceStatus(service.role, word, healthy=healthy, port=service.port, processor=computes, why=why)
 
 
 def _refuse_damage(facts: Iterable[Fact]) -> None:

@@ -87,6 +87,8 @@ class World:
     """By role what its run leaves as it is, as the agent says it."""
     leftovers: list[str] = field(default_factory=list)
     """Roles that have a stamp in container llama and are not asked for."""
+    verdicts: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By address what a proof noted of who computes, as the agent says it."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
     """Each playbook that was run, with "group/host" for each host of its inventory."""
 
@@ -140,6 +142,11 @@ class World:
             "leftovers": self.leftovers if container.instance.name == "llama" else [],
             "unit": {one["address"]: "active" for one in asked["services"]},
             "health": {one["address"]: self.health for one in asked["services"]},
+            "verdict": {
+                one["address"]: self.verdicts[one["address"]]
+                for one in asked["services"]
+                if one["address"] in self.verdicts
+            },
             "damaged": [],
         }
         return Execution(0, json.dumps(answer).encode(), b"")

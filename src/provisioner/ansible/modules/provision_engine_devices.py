@@ -56,8 +56,8 @@ RASTERISERS = re.compile(r"llvmpipe|lavapipe|swiftshader|softpipe", re.IGNORECAS
 "SwiftShader Device (Subzero)")."""
 NODES = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*", "dri/renderD*")
 MAKE_NODES = (
-    'On the host: nvidia-modprobe -u -c 0 ("provision host prepare --gpu" has it done after every boot). Then restart the'
-    " container."
+    'On the host: nvidia-modprobe -u -c 0 ("provision host prepare --gpu" has it done after every boot). Then restart'
+    " the container."
 )
 RENDERER, CONTROL, UVM = "/dev/dri/renderD", "/dev/nvidiactl", "/dev/nvidia-uvm"
 ANSWERS = {

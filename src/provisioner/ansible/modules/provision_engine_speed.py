@@ -1,0 +1,160 @@
+"""Ansible module: measures once how fast an engine of the llama.cpp family computes a model without its device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: provision_engine_speed
+short_description: Measure how fast a model is computed by the CPU
+description:
+  - Runs C(llama-bench) for a few tokens without any device, and keeps its figures in a file that only root reads.
+  - They are measured again when the model, the program, the card, its driver or the number of threads is another one.
+options:
+  program: {type: path, required: true, description: ["llama-bench, which lies beside the engine."]}
+  model: {type: path, required: true, description: [The GGUF model.]}
+  threads: {type: int, default: 0, description: [CPU threads; 0 takes all that the container may use.]}
+  card: {type: str, default: "", description: [What tells the card and its driver from others.]}
+  prompt: {type: int, default: 64, description: [Tokens of the prompt.]}
+  generated: {type: int, default: 16, description: [Tokens that are generated after it.]}
+  environment: {type: dict, default: {}, description: [Variables of the engine's environment.]}
+  keep: {type: path, required: true, description: [The file that keeps the figures.]}
+author: [provisioner]
+"""
+EXAMPLES = r"""
+- name: verify | Measure the CPU
+  provision_engine_speed:
+    program: /opt/llama_cpp/bin/llama-bench
+    model: /srv/models/qwen.gguf
+    keep: /var/lib/provisioner/proofs/llama_cpp.speed.json
+"""
+RETURN = r"""
+prompt: {type: float, returned: always, description: Tokens per second of the prompt; 0 when it was not measured.}
+generated: {type: float, returned: always, description: Tokens per second of the answer; 0 when it was not measured.}
+gpu_info: {type: str, returned: always, description: The devices that llama-bench sees.}
+problem: {type: str, returned: always, description: Why it was not measured.}
+measured: {type: bool, returned: always, description: Whether it was measured now.}
+"""
+
+TIMEOUT_S = 900
+KEPT = 8
+"""Figures of as many models, programs and cards are kept."""
+LAST_WORDS = 300
+FIRST_TO_GO = "1000"
+"""The kernel's word for what it ends first when memory runs out: the measurement, not the server beside it."""
+MANIFEST = "MANIFEST.sha256"
+
+
+def main() -> None:
+    """Take the figures that are kept, or measure."""
+    module = AnsibleModule(
+        argument_spec={
+            "program": {"type": "path", "required": True},
+            "model": {"type": "path", "required": True},
+            "threads": {"type": "int", "default": 0},
+            "card": {"type": "str", "default": ""},
+            "prompt": {"type": "int", "default": 64},
+            "generated": {"type": "int", "default": 16},
+            "environment": {"type": "dict", "default": {}},
+            "keep": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    file = Path(wanted["keep"])
+    threads = wanted["threads"] or len(os.sched_getaffinity(0))
+    counts = (wanted["prompt"], wanted["generated"], threads)
+    key = key_of(Path(wanted["program"]), Path(wanted["model"]), wanted["card"], counts)
+    kept = kept_in(file)
+    if key in kept:
+        module.exit_json(changed=False, measured=False, problem="", **kept[key])
+    try:
+        figures = measure(wanted["program"], wanted["model"], counts, wanted["environment"])
+    except UnmeasuredError as error:
+        module.exit_json(changed=False, measured=True, problem=str(error), prompt=0.0, generated=0.0, gpu_info="")
+    if not module.check_mode:
+        keep(file, {**kept, key: figures})
+    # What is kept is our own note, as a stamp is, and nothing of the service.
+    module.exit_json(changed=False, measured=True, problem="", **figures)
+
+
+class UnmeasuredError(Exception):
+    """Why llama-bench gave no figures."""
+
+
+def key_of(program: Path, model: Path, card: str, counts: Sequence[int]) -> str:
+    """A digest of all that the figures depend on: content of the program, identity of the model, card and driver."""
+    manifest = program.parent.parent / MANIFEST
+    built = manifest.read_text() if manifest.exists() else _identity(program)
+    facts = [built, _identity(model), card, *map(str, counts)]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+
+
+def _identity(file: Path) -> str:
+    if not file.exists():
+        return f"{file} is missing"
+    seen = file.stat()
+    return f"{file} {seen.st_size} {seen.st_mtime_ns} {seen.st_ino}"
+
+
+def measure(program: str, model: str, counts: Sequence[int], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of a short run on the CPU alone; raises ``UnmeasuredError`` when there are none."""
+    prompt, generated, threads = map(str, counts)
+    command = [program, "-m", model, "-p", prompt, "-n", generated, "-t", threads, "-r", "1", "-o", "json"]
+    command += ["-ngl", "0", "-dev", "none", "-nopo", "1"]  # else a device computes prompts of 32 tokens and more
+    variables = os.environ | {key: str(value) for key, value in environment.items()} | {"LC_ALL": "C"}
+    guarded = ["/bin/sh", "-c", f'echo {FIRST_TO_GO} > /proc/self/oom_score_adj && exec nice "$@"', "sh", *command]
+    try:
+        done = subprocess.run(guarded, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise UnmeasuredError(f"llama-bench had not ended after {TIMEOUT_S} s") from error
+    if done.returncode < 0:
+        raise UnmeasuredError(
+            f"signal {-done.returncode} ended llama-bench; the container's `memory` may be too small for it"
+        )
+    if done.returncode != 0:
+        raise UnmeasuredError(f"llama-bench ended with {done.returncode}: {done.stderr.strip()[-LAST_WORDS:]}")
+    return figures_in(done.stdout)
+
+
+def figures_in(said: str) -> dict[str, Any]:
+    """The speeds, in tokens per second, and the devices in the JSON of llama-bench."""
+    try:
+        runs = json.loads(said)
+        prompt = next(one["avg_ts"] for one in runs if one["n_prompt"] and not one["n_gen"])
+        generated = next(one["avg_ts"] for one in runs if one["n_gen"] and not one["n_prompt"])
+        return {"prompt": float(prompt), "generated": float(generated), "gpu_info": str(runs[0]["gpu_info"])}
+    except (ValueError, TypeError, KeyError, StopIteration) as error:
+        raise UnmeasuredError(f"llama-bench said no figures: {said.strip()[-LAST_WORDS:] or 'nothing'}") from error
+
+
+def kept_in(file: Path) -> dict[str, dict[str, Any]]:
+    """The figures that are kept, by their keys; none of a file that cannot be read as such."""
+    if not file.exists():
+        return {}
+    try:
+        kept = json.loads(file.read_text())
+        return {key: {name: one[name] for name in ("prompt", "generated", "gpu_info")} for key, one in kept.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def keep(file: Path, figures: Mapping[str, Any]) -> None:
+    """Write the latest figures, readable by root only."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = file.with_name(f".{file.name}")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        json.dump(dict(list(figures.items())[-KEPT:]), stream)
+    partial.replace(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Ansible module: says from what was measured whether a GPU does an engine's work, and notes it for ``status``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: provision_engine_verdict
+short_description: Judge whether a GPU does the work
+description:
+  - Holds together what the program lists, what the server said of layers, the card's memory and the speeds.
+  - Notes the verdict with its figures, for this start of the unit, in a file that only root reads.
+options:
+  device: {type: str, required: true, description: [What the program calls the device.]}
+  devices: {type: dict, required: true, description: [The answer of C(provision_engine_devices).]}
+  said: {type: str, required: true, description: [What the server said of layers and buffers since it started.]}
+  memory: {type: dict, required: true, description: [The answer of C(provision_card_memory).]}
+  speed: {type: dict, default: {}, description: ["The answer of C(provision_engine_speed), where the model is large."]}
+  timings: {type: list, elements: dict, default: [], description: [What the server measured of its own requests.]}
+  split: {type: bool, default: false, description: [Whether part of the weights is to stay in the host's memory.]}
+  card: {type: dict, default: {}, description: ["The file's card, which can be measured; empty for one given by hand."]}
+  keep: {type: path, required: true, description: [The file that keeps the verdict.]}
+author: [provisioner]
+"""
+EXAMPLES = r"""
+- name: verify | Judge
+  provision_engine_verdict:
+    device: CUDA0
+    devices: "{{ __devices }}"
+    said: "{{ __journal.stdout }}"
+    memory: "{{ __memory }}"
+    keep: /var/lib/provisioner/proofs/llama_cpp.json
+"""
+RETURN = r"""
+verdict: {type: str, returned: always, description: '"GPU", or "device named, unproven".'}
+why: {type: str, returned: always, description: "What speaks for it, with figures."}
+problem: {type: str, returned: always, description: What speaks against the device; empty when nothing does.}
+advice: {type: str, returned: always, description: What to do about it.}
+provision_facts: {type: dict, returned: always, description: "For the controller: device_memory, in bytes."}
+"""
+
+GPU, UNPROVEN = "GPU", "device named, unproven"
+MIB = 2**20
+PROVABLE = 512 * MIB
+"""Of fewer weights neither memory nor speed tells a card from the CPU: a context alone takes some hundred MiB."""
+SHARE = 0.8
+"""Of the weights: embeddings are looked up, not computed with, and may stay in the host's memory."""
+FASTER = 1.3
+"""Two measurements of one CPU differ by less; a card that shares the host's memory is faster in prompts at least."""
+FIT = (
+    "Does the model fit into its memory? Less `context`, a smaller `kv_cache`, or `gpu_layers` as a number. Does the"
+    " journal reach back to its start? Restart it where not."
+)
+NOT_THERE = (
+    "Either they are not on the card, or another service has freed memory of the same card meanwhile: restart it, then"
+    ' run "provision verify".'
+)
+GONE = 'They are no longer on the card. Restart it, then run "provision verify".'
+NO_FASTER = (
+    f"A card that computes is {FASTER} times as fast in one of them. Is it busy with something else? One that is really"
+    " no faster is of no use: `backend: cpu`."
+)
+FALLBACK = re.compile(r"no usable GPU found|failed to initialize CUDA|No devices found|offloaded 0/")
+LAYERS = re.compile(r"offloaded (\d+)/(\d+) layers")
+BUFFER = re.compile(r"(\S+) model buffer size = +([\d.]+) MiB")
+NO_DEVICE = re.compile(r"CPU|\w+_Host$")
+"""Buffers of the host: CPU, CPU_Mapped, CPU_REPACK, CUDA_Host, Vulkan_Host."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What was found out: sizes in bytes (``grown`` -1: not known), speeds in tokens per second (0: not measured)."""
+
+    device: str
+    problem: str = ""
+    advice: str = ""
+    layers: tuple[int, int] = (0, 0)
+    fallback: str = ""
+    cards: Sequence[str] = ()
+    weights: int = 0
+    used: int = 0
+    grown: int = -1
+    unmeasured: str = ""
+    must_measure: bool = True
+    prompt: float = 0.0
+    generated: float = 0.0
+    cpu_prompt: float = 0.0
+    cpu_generated: float = 0.0
+    gpu_info: str = ""
+    unbenched: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What computes, and why we say so; or what speaks against it, and what to do."""
+
+    verdict: str
+    why: str = ""
+    problem: str = ""
+    advice: str = ""
+
+
+def main() -> None:
+    """Judge, note it, and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "device": {"type": "str", "required": True},
+            "devices": {"type": "dict", "required": True},
+            "said": {"type": "str", "required": True},
+            "memory": {"type": "dict", "required": True},
+            "speed": {"type": "dict", "default": {}},
+            "timings": {"type": "list", "elements": "dict", "default": []},
+            "split": {"type": "bool", "default": False},
+            "card": {"type": "dict", "default": {}},
+            "keep": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    file, memory = Path(module.params["keep"]), module.params["memory"]
+    signals = signals_in(module.params, grown_before(file, memory))
+    found = judge(signals)
+    note = {"verdict": found.verdict, "why": found.why or found.problem, "grown": signals.grown}
+    if not module.check_mode:
+        keep(file, {**note, "invocation": memory["invocation"], "driver": memory["driver"]})
+    facts = {"device_memory": signals.grown} if signals.grown > 0 and not found.problem else {}
+    # The note is ours, as a stamp is, and nothing of the service: nothing has changed.
+    module.exit_json(changed=False, provision_facts=facts, **vars(found))
+
+
+def judge(seen: Signals) -> Verdict:
+    """GPU when the device is there, has layers, holds their weights and makes them faster than the CPU does."""
+    small = seen.weights < PROVABLE
+    against = _device(seen) or (None if small else _memory(seen) or _speed(seen))
+    if against:
+        return Verdict(UNPROVEN, "", *against)
+    layers = f"{seen.device} has {seen.layers[0]} of {seen.layers[1]} layers"
+    if small:
+        why = f"{layers}; {_mib(seen.weights)} of weights are too few to measure, {_mib(PROVABLE)} would do"
+        return Verdict(UNPROVEN, why)
+    speeds = f"{_rate(seen.generated)} where the CPU makes {_rate(seen.cpu_generated)}"
+    prompts = f"prompts {_rate(seen.prompt)}, CPU {_rate(seen.cpu_prompt)}"
+    if seen.grown < 0:
+        return Verdict(UNPROVEN, f"{layers}; {speeds} ({prompts}); its memory could not be measured: {seen.unmeasured}")
+    card = ", ".join(seen.cards)
+    return Verdict(GPU, f"{layers}; {card} holds {_mib(seen.grown)} for {_mib(seen.weights)}; {speeds} ({prompts})")
+
+
+_Against = tuple[str, str] | None
+
+
+def _device(seen: Signals) -> _Against:
+    if seen.problem:
+        return seen.problem, seen.advice
+    if seen.fallback or not seen.layers[0]:
+        return f'the server said "{seen.fallback or "nothing of layers"}"', FIT
+    return None
+
+
+def _memory(seen: Signals) -> _Against:
+    if seen.grown < 0:
+        problem = f"what it uses of the card's memory is not known: {seen.unmeasured}"
+        return (problem, "Does nvidia-smi work in the container?") if seen.must_measure else None
+    needed, cards = int(SHARE * seen.weights), ", ".join(seen.cards)
+    if seen.grown < needed:
+        growth = f"the memory in use on {cards} has grown by {_mib(seen.grown)} since before its start"
+        return f"{growth}, and {_mib(seen.weights)} of weights need {_mib(needed)} at least", NOT_THERE
+    if seen.used < needed:
+        return f"{cards} has {_mib(seen.used)} in use, less than {_mib(needed)} for its weights", GONE
+    return None
+
+
+def _speed(seen: Signals) -> _Against:
+    if seen.unbenched:
+        return f"how fast the CPU would be is not known: {seen.unbenched}", "See llama-bench, beside llama-server."
+    if not seen.gpu_info:
+        return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
+    if not seen.generated:
+        return "the server did not say how fast it is", "Does /completion answer? It needs 128 tokens of `context`."
+    pairs = ((seen.generated, seen.cpu_generated), (seen.prompt, seen.cpu_prompt))
+    if any(device > FASTER * cpu for device, cpu in pairs):
+        return None
+    device = f"it computes {_rate(seen.generated)} of its answer and {_rate(seen.prompt)} of a prompt"
+    return f"{device}, and the CPU alone {_rate(seen.cpu_generated)} and {_rate(seen.cpu_prompt)}", NO_FASTER
+
+
+def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
+    """What the other modules and the server said, as one value; a growth measured earlier in this start counts, too."""
+    devices, memory, speed = asked["devices"], asked["memory"], asked["speed"]
+    layers, said = layers_in(asked["said"]), asked["said"]
+    is_split = asked["split"] or layers[0] < layers[1]
+    return Signals(
+        device=asked["device"],
+        problem=devices["problem"],
+        advice=devices["advice"],
+        layers=layers,
+        fallback=next((line.strip() for line in said.splitlines() if FALLBACK.search(line)), ""),
+        cards=memory["cards"],
+        weights=on_device(said) if is_split else memory["weights"],
+        used=memory["used"],
+        grown=max(memory["grown"], grown_at_start) if memory["grown"] >= 0 else -1,
+        unmeasured=memory["problem"],
+        must_measure=bool(asked["card"]),
+        prompt=max((float(one.get("prompt_per_second") or 0) for one in asked["timings"]), default=0.0),
+        generated=max((float(one.get("predicted_per_second") or 0) for one in asked["timings"]), default=0.0),
+        cpu_prompt=speed.get("prompt", 0.0),
+        cpu_generated=speed.get("generated", 0.0),
+        gpu_info=speed.get("gpu_info", ""),
+        unbenched=speed.get("problem", ""),
+    )
+
+
+def layers_in(said: str) -> tuple[int, int]:
+    """How many layers the device has, of how many, as the server said last; zeros when it did not."""
+    found = LAYERS.findall(said)
+    return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+
+
+def on_device(said: str) -> int:
+    """The bytes of weights that the server says each device has, as it said last, of all devices together."""
+    sizes = {name: float(size) for name, size in BUFFER.findall(said) if not NO_DEVICE.match(name)}
+    return int(sum(sizes.values()) * MIB)
+
+
+def grown_before(file: Path, memory: Mapping[str, Any]) -> int:
+    """The growth that was measured earlier of the same start with the same driver; -1 when none was."""
+    try:
+        note = json.loads(file.read_text())
+        known = note["invocation"] == memory["invocation"] and note["driver"] == memory["driver"]
+        return int(note["grown"]) if known else -1
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return -1
+
+
+def keep(file: Path, note: Mapping[str, Any]) -> None:
+    """Write the note, readable by root only."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = file.with_name(f".{file.name}")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        json.dump(note, stream)
+    partial.replace(file)
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:,.0f} MiB"
+
+
+def _rate(speed: float) -> str:
+    return f"{speed:.1f} tokens/s"
+
+
+if __name__ == "__main__":
+    main()
