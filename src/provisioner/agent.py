@@ -241,13 +241,13 @@ def driver_now() -> str:
         return os.uname().release
 
 
-def verdict_of(role: str, invocation: str) -> dict[str, Any] | None:
+def verdict_of(role: str, start: str) -> dict[str, Any] | None:
     """What the role's proof noted of who computes; ``stale`` says why that is of the past. None: it noted nothing."""
     try:
         with open(os.path.join(PROOFS, role + ".json"), "rb") as file:
             note: dict[str, Any] = json.loads(file.read())
-        was, driver = note["invocation"], note["driver"]
-        stale = "it was started again" if was != invocation else "its driver changed" if driver != driver_now() else ""
+        was, driver = note["start"], note["driver"]
+        stale = "it was started again" if was != start else "its driver changed" if driver != driver_now() else ""
         return {"verdict": str(note["verdict"]), "why": str(note["why"]), "stale": stale}
     except (OSError, ValueError, TypeError, KeyError):
         return None

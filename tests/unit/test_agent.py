@@ -279,3 +279,46 @@ def test_a_damaged_artifact_is_told(tmp_path: Path) -> None:
 def test_an_answer_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     agent.main(b'{"do": "look", "of": "lab/box", "roles": [], "services": [], "manifests": []}')
     assert json.loads(capsys.readouterr().out)["stamps"] == {}
+
+
+def note(folder: Path, **other: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    noted = {"verdict": "GPU", "why": "figures", "start": "abc", "driver": agent.driver_now()} | other
+    (folder / "llama_cpp.json").write_text(json.dumps(noted))
+
+
+@pytest.fixture
+def proofs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(agent, "PROOFS", str(tmp_path / "proofs"))
+    return tmp_path / "proofs"
+
+
+def test_a_verdict_counts_for_its_start_and_its_driver(proofs: Path) -> None:
+    assert agent.verdict_of("llama_cpp", "abc") is None
+    note(proofs)
+    assert agent.verdict_of("llama_cpp", "abc") == {"verdict": "GPU", "why": "figures", "stale": ""}
+    assert (agent.verdict_of("llama_cpp", "abd") or {})["stale"] == "it was started again"
+    note(proofs, driver="NVRM version: NVIDIA UNIX x86_64 Kernel Module  1.0")
+    assert (agent.verdict_of("llama_cpp", "abc") or {})["stale"] == "its driver changed"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"verdict": "GPU"}', "\0"])
+def test_a_note_that_is_none_says_nothing(proofs: Path, text: str) -> None:
+    note(proofs)
+    (proofs / "llama_cpp.json").write_text(text)
+    assert agent.verdict_of("llama_cpp", "abc") is None
+
+
+def test_nvidia_s_driver_is_known_by_its_own_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23 10:11:16 UTC 2025"
+    monkeypatch.setattr(agent, "NVIDIA_VERSION", str(tmp_path / "version"))
+    assert agent.driver_now() == os.uname().release
+    (tmp_path / "version").write_text(f"{line}\nGCC version:  gcc version 14.2.0\n")
+    assert agent.driver_now() == line
+
+
+def test_a_look_tells_verdicts_beside_units(proofs: Path) -> None:
+    note(proofs)
+    told = looked(services=[{"address": "box/llama_cpp", "unit": "none.service", "port": 1, "health": None}])
+    assert told["verdict"]["box/llama_cpp"]["stale"] == "it was started again", "a unit that is not there has no start"
+    assert looked()["verdict"] == {}

@@ -139,6 +139,16 @@ def test_status_has_a_row_for_every_service() -> None:
     assert len(starts) == 1
 
 
+def test_status_says_below_why_a_device_is_proved_or_not() -> None:
+    proved = ServiceStatus("llama_cpp", "active", True, 8080, "GPU", "CUDA0 has 33 of 33 layers; 48.2 tokens/s")
+    idle = ServiceStatus("llama_cpp", "active", True, 8080, "CPU", "no device was asked for")
+    text = status_text(
+        [ContainerStatus(name, "box", services=(one,)) for name, one in {"a": proved, "b": idle}.items()]
+    )
+    assert text.splitlines()[1].split()[7] == "GPU"
+    assert text.endswith("\n\nDevices:\n  a/llama_cpp: GPU: CUDA0 has 33 of 33 layers; 48.2 tokens/s")
+
+
 def test_empty_status_says_so() -> None:
     assert "no containers" in status_text([])
 

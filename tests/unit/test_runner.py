@@ -131,3 +131,13 @@ def test_a_task_that_is_called_again_tells_how_far_it_is(result: dict[str, str],
     event = task_event({"event": "runner_retry", "event_data": {"task": "Download", "host": "a", "res": result}})
     assert event is not None
     assert (event.status, event.message) == ("retry", words)
+
+
+def test_what_a_module_measured_comes_with_its_task() -> None:
+    data = {"host": "a", "task": "verify | Judge", "role": "r", "res": {"provision_facts": {"device_memory": 5}}}
+    event = task_event({"event": "runner_on_ok", "event_data": data})
+    assert event is not None
+    assert event.facts == {"device_memory": 5}
+    hidden = task_event({"event": "runner_on_ok", "event_data": {**data, "res": {"censored": "x"}}})
+    assert hidden is not None
+    assert hidden.facts == {}

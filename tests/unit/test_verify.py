@@ -11,7 +11,7 @@ from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Fact, Fleet, Instance, Secret, Service, Status
-from provisioner.verify import judge
+from provisioner.verify import judge, processor
 
 ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")
 GATEWAY = Service("litellm", "a", "gateway", {}, port=4000, unit="litellm.service", health="/ready")
@@ -53,7 +53,7 @@ def test_a_container_that_does_not_run_is_found(status: Status | None, words: st
     assert words in found
 
 
-def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
+def _facts(events: Sequence[TaskEvent]) -> tuple[Fact, ...]:
     failures = tuple(event for event in events if event.status in {"failed", "unreachable"})
 
     def run(
@@ -71,8 +71,11 @@ def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
         return PlaybookResult(2 if failures else 0, failures)
 
     instance = Instance("a", "box", "lab", "debian/12", services=(ENGINE, GATEWAY))
-    facts = prove([instance], {"box": FakeProvider("box")}, run_playbook=run, emit=lambda _event: None)
-    return {fact.subject: fact.value for fact in facts}
+    return prove([instance], {"box": FakeProvider("box")}, run_playbook=run, emit=lambda _event: None)
+
+
+def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
+    return {fact.subject: fact.value for fact in _facts(events) if fact.name == "proof"}
 
 
 def _event(status: str, role: str, message: str = "") -> TaskEvent:
@@ -96,3 +99,33 @@ def test_an_unreachable_container_proves_nothing() -> None:
 
 def test_a_play_that_reached_nothing_proves_nothing() -> None:
     assert set(_proofs([]).values()) == {"no task of its proof was run"}
+
+
+def test_a_part_of_the_proof_in_a_file_of_its_own_is_proof() -> None:
+    part = TaskEvent("ok", "a", "llama_cpp", "llama_cpp : verify_device | Judge")
+    assert _proofs([part])["a/llama_cpp"] is True
+    other = TaskEvent("ok", "a", "llama_cpp", "llama_cpp : verifying | Judge")
+    assert _proofs([other])["a/llama_cpp"] == "no task of its proof was run"
+
+
+def test_what_a_proof_measures_is_a_fact_of_its_service() -> None:
+    task = "llama_cpp : verify_device | Judge"
+    event = TaskEvent("ok", "a", "llama_cpp", task, facts={"device_memory": 6_900 * 2**20})
+    assert Fact("a/llama_cpp", "device_memory", 6_900 * 2**20) in _facts([event])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wants_device", "healthy", "shown"),
+    [
+        (None, False, True, ("CPU", "no device was asked for")),
+        ({"verdict": "GPU", "why": "an earlier one", "stale": ""}, False, True, ("CPU", "no device was asked for")),
+        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, True, ("GPU", "figures")),
+        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, False, ("", "")),
+        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, None, ("", "")),
+        (None, True, True, ("device named, unproven", "not proved yet: provision verify")),
+    ],
+)
+def test_what_computes_is_said_of_what_was_proved(
+    verdict: dict[str, str] | None, wants_device: bool, healthy: bool | None, shown: tuple[str, str]
+) -> None:
+    assert processor(verdict, wants_device=wants_device, healthy=healthy) == shown

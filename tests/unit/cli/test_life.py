@@ -209,16 +209,52 @@ def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     assert "unhealthy" in world.command("status").out
 
 
-@pytest.mark.parametrize(("layers", "health", "shown"), [("auto", 200, "GPU"), ("auto", 503, ""), ("0", 200, "CPU")])
-def test_status_says_gpu_only_of_an_engine_that_answers_with_one(
+def test_a_device_that_does_not_prove_itself_is_a_failed_proof(world: World) -> None:
+    told = "it computes 4.4 tokens/s of its answer, and the CPU alone 4.3"
+    world.failures["site.yml"] = (
+        TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify_device | Refuse", told),
+    )
+    answer = world.command("up", "--yes")
+    assert answer.code == 3
+    assert told in answer.out + answer.err
+
+
+PROVED = {"verdict": "GPU", "why": "CUDA0 has 33 of 33 layers; 48.2 tokens/s", "stale": ""}
+UNPROVEN = "device named, unproven"
+
+
+@pytest.mark.parametrize(
+    ("noted", "shown"),
+    [
+        (PROVED, ("GPU", "CUDA0 has 33 of 33 layers; 48.2 tokens/s")),
+        (None, (UNPROVEN, "not proved yet: provision verify")),
+        (PROVED | {"stale": "it was started again"}, (UNPROVEN, "it was started again since its proof")),
+        ({"verdict": UNPROVEN, "why": "too few", "stale": ""}, (UNPROVEN, "too few")),
+    ],
+)
+def test_status_says_gpu_only_of_an_engine_that_proved_it(
+    world: World, lab: Path, noted: dict[str, str] | None, shown: tuple[str, str]
+) -> None:
+    lab.write_text(lab.read_text().replace("{ model: tiny,", "{ model: tiny, backend: vulkan,"))
+    world.command("up", "--yes")
+    world.verdicts = {"llama/llama_cpp": noted} if noted else {}
+    services = {one["name"]: one["services"][0] for one in world.command("status", "--json").of("container")}
+    assert {name: one["processor"] for name, one in services.items()} == {"gateway": "CPU", "llama": shown[0]}
+    assert services["llama"]["why"].startswith(shown[1])
+    assert f"  llama/llama_cpp: {shown[0]}: {shown[1]}" in world.command("status").out
+
+
+@pytest.mark.parametrize(("layers", "health", "shown"), [("auto", 503, ""), ("0", 200, "CPU")])
+def test_status_says_cpu_where_no_device_was_asked_for_and_nothing_where_nobody_answers(
     world: World, lab: Path, layers: str, health: int, shown: str
 ) -> None:
     options = f"{{ model: tiny, backend: vulkan, gpu_layers: {layers},"
     lab.write_text(lab.read_text().replace("{ model: tiny,", options))
     world.command("up", "--yes")
-    world.health = health
+    world.health, world.verdicts = health, {"llama/llama_cpp": PROVED}
     seen = {one["name"]: one["services"][0]["processor"] for one in world.command("status", "--json").of("container")}
     assert seen == {"gateway": "CPU", "llama": shown}
+    assert "Devices:" not in world.command("status").out
 
 
 def test_status_as_json_has_a_line_for_each_container_and_its_drift(world: World, lab: Path) -> None:

@@ -36,7 +36,7 @@ EXAMPLES = r"""
     before: /run/llama-server.card
 """
 RETURN = r"""
-invocation: {type: str, returned: always, description: Which start of the unit it is.}
+start: {type: str, returned: always, description: "Which start of the unit it is, systemd's InvocationID."}
 driver: {type: str, returned: always, description: "The driver's version line, or the kernel's release."}
 cards: {type: list, returned: always, description: The cards that were measured.}
 used: {type: int, returned: always, description: Bytes that the cards use now; 0 when not known.}
@@ -103,17 +103,17 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted = module.params
-    invocation, group = unit_of(wanted["unit"])
+    start, group = unit_of(wanted["unit"])
     card, names = wanted["card"], wanted["names"]
     vendor = card.get("vendor", "")
     said = _said(QUERY) if vendor in ("", "nvidia") else ""
     if vendor == "nvidia" or any(is_wanted(one, card, names) for one in uses_in(said)):
-        found = of_nvidia(said, before_in(Path(wanted["before"]), invocation), card, names)
+        found = of_nvidia(said, before_in(Path(wanted["before"]), start), card, names)
     else:
         clients = clients_of(processes_in(group))
         found = of_clients(clients, card.get("pci", ""), wanted["listed_mib"], Path("/sys/bus/pci/devices"))
     weights = sum(map(size_of, map(Path, wanted["models"])))
-    answer = asdict(found) | {"invocation": invocation, "driver": driver_now(), "weights": weights}
+    answer = asdict(found) | {"start": start, "driver": driver_now(), "weights": weights}
     module.exit_json(changed=False, **answer)
 
 
@@ -153,12 +153,12 @@ def uses_in(said: str) -> list[Use]:
     ]
 
 
-def before_in(file: Path, invocation: str) -> str | None:
+def before_in(file: Path, start: str) -> str | None:
     """What the unit wrote before this start of it; None when it was another start, or nothing was written."""
     if not file.exists():
         return None
     first, _, rest = file.read_text(errors="replace").partition("\n")
-    return rest if first == invocation else None
+    return rest if first == start else None
 
 
 def of_clients(clients: Sequence[Client], pci: str, listed_mib: int, devices: Path) -> Measured:

@@ -129,7 +129,7 @@ def main() -> None:
     found = judge(signals)
     note = {"verdict": found.verdict, "why": found.why or found.problem, "grown": signals.grown}
     if not module.check_mode:
-        keep(file, {**note, "invocation": memory["invocation"], "driver": memory["driver"]})
+        keep(file, {**note, "start": memory["start"], "driver": memory["driver"]})
     facts = {"device_memory": signals.grown} if signals.grown > 0 and not found.problem else {}
     # The note is ours, as a stamp is, and nothing of the service: nothing has changed.
     module.exit_json(changed=False, provision_facts=facts, **vars(found))
@@ -183,7 +183,7 @@ def _speed(seen: Signals) -> _Against:
     if not seen.gpu_info:
         return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
     if not seen.generated:
-        return "the server did not say how fast it is", "Does /completion answer? It needs 128 tokens of `context`."
+        return "the server did not say how fast it is", "Does /completion answer? It needs 64 tokens of `context`."
     pairs = ((seen.generated, seen.cpu_generated), (seen.prompt, seen.cpu_prompt))
     if any(device > FASTER * cpu for device, cpu in pairs):
         return None
@@ -233,7 +233,7 @@ def grown_before(file: Path, memory: Mapping[str, Any]) -> int:
     """The growth that was measured earlier of the same start with the same driver; -1 when none was."""
     try:
         note = json.loads(file.read_text())
-        known = note["invocation"] == memory["invocation"] and note["driver"] == memory["driver"]
+        known = note["start"] == memory["start"] and note["driver"] == memory["driver"]
         return int(note["grown"]) if known else -1
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return -1

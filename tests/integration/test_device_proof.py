@@ -1,0 +1,231 @@
+"""The proof of a GPU against a server that lies: it lists a card, says that the card has all layers, and uses the CPU.
+
+The server and llama-bench are the real ones, built for the CPU, with a model of 600 MB. What only a card could give is
+played around them: the list of devices, the words in the journal, nvidia-smi's line of CSV, the name in ``gpu_info``.
+Each signal that says otherwise is refused by the role itself. The tests of this module build on each other, in their
+order.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from provisioner import tiny_model
+from provisioner.probe import probe
+from provisioner.state import Instance, Service
+from provisioner.verify import processor
+from tests.integration.drift_lab import DriftLab
+from tests.integration.quickstart_lab import ENGINE_KEY
+from tests.integration.role_box import RoleBox
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus]
+
+NAME = "proof"
+ENGINE = f"{NAME}-engine"
+ADDRESS = f"{ENGINE}/llama_cpp"
+FILE = f"""
+name: {NAME}
+models:
+  large: {{ source: "file:large.gguf", context: 512 }}
+containers:
+  {ENGINE}:
+    image: debian/12
+    memory: 4GiB
+    services:
+      llama_cpp: {{ model: large, context: 512, api_key: !secret engine_key }}
+"""
+LARGE = {"EMBEDDING": 1024, "FEED_FORWARD": 4096, "LAYERS": 9, "HEADS": 8}
+UUID = "GPU-3b1a0b36-7a4e-5d2a-9d0e-2f1f4c1d8a11"
+CARD = {"vendor": "nvidia", "pci": "0000:01:00.0", "uuid": UUID, "name": "NVIDIA GeForce RTX 3060"}
+PLAYED = {
+    "/srv/played/bin/llama-server": r"""#!/bin/bash
+case " $* " in
+*" --list-devices "*)
+  printf 'Available devices:\n'
+  if [ -e /srv/no-card ]; then printf '  (none)\n'
+  else printf '  CUDA0: NVIDIA GeForce RTX 3060 (12288 MiB, 11900 MiB free)\n'; fi
+  exit 0 ;;
+*" --help "*) exec /opt/llama_cpp/bin/llama-server "$@" ;;
+esac
+words=()
+while [ $# -gt 0 ]; do
+  case $1 in --device | --gpu-layers) shift 2 ;; *) words+=("$1"); shift ;; esac
+done
+echo 'load_tensors: offloaded 10/10 layers to GPU' >&2
+exec /opt/llama_cpp/bin/llama-server "${words[@]}"
+""",
+    "/srv/played/bin/llama-bench": r"""#!/bin/bash
+set -o pipefail
+/opt/llama_cpp/bin/llama-bench "$@" | python3 -c '
+import json, os, sys
+runs = json.load(sys.stdin)
+for one in runs:
+    one["gpu_info"] = "NVIDIA GeForce RTX 3060" if os.path.exists("/srv/seen-by-bench") else one["gpu_info"]
+    one["samples_ts"] = [speed / (10 if os.path.exists("/srv/slow-bench") else 1) for speed in one["samples_ts"]]
+json.dump(runs, sys.stdout)'
+""",
+    "/usr/local/bin/nvidia-smi": f"""#!/bin/sh
+used=5
+[ -e /srv/grows ] && ! systemctl show --property MainPID llama-server | grep -q '=0$' && used=805
+echo "{UUID}, 00000000:01:00.0, NVIDIA GeForce RTX 3060, $used"
+""",
+}
+
+
+def repeated(tensor: Any) -> bytes:
+    """Weights of a tensor as large as no digest is long; those of a norm are ones."""
+    count = 1
+    for rows in tensor.shape:
+        count *= rows
+    if len(tensor.shape) == 1:
+        return struct.pack(f"<{count}f", *[1.0] * count)
+    some = struct.pack("<256f", *[(number / 127.5 - 1) * 0.02 for number in range(256)])
+    return (some * (count // 256 + 1))[: 4 * count]
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriftLab]:
+    """The lab, up, with an engine for the CPU."""
+    folder = tmp_path_factory.mktemp(NAME)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in LARGE.items():
+            patched.setattr(tiny_model, name, value)
+        patched.setattr(tiny_model._Tensor, "content", property(repeated))
+        (folder / "large.gguf").write_bytes(tiny_model.tiny_model())
+    lab = DriftLab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    first = lab.up()
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+@pytest.fixture(scope="module")
+def box(lab: DriftLab, tmp_path_factory: pytest.TempPathFactory) -> RoleBox:
+    """The engine's container, with what plays a card in it."""
+    box = RoleBox(lab.effects.providers["local"], ENGINE, tmp_path_factory.mktemp("play"))  # type: ignore[arg-type]
+    box.run("mkdir -p /srv/played/bin && touch /srv/played/bin/libggml-cuda.so")
+    for path, text in PLAYED.items():
+        box.run(f"cat > {path} <<'END'\n{text}END\nchmod 755 {path}")
+    box.run("cd /srv/played && sha256sum bin/* > MANIFEST.sha256")
+    return box
+
+
+def variables(box: RoleBox, **more: Any) -> dict[str, Any]:
+    model = box.run('grep -o \'"--model" "[^"]*"\' /etc/systemd/system/llama-server.service | cut -d\'"\' -f4').strip()
+    return {
+        "llama_cpp_model": model,
+        "llama_cpp_alias": "large",
+        "llama_cpp_context": 512,
+        "llama_cpp_api_key": ENGINE_KEY,
+        "llama_cpp_backend": "cuda",
+        "llama_cpp_cuda_architectures": ["86"],
+        "llama_cpp_card": CARD,
+        "__llama_cpp_path": "/srv/played",
+        **more,
+    }
+
+
+def role(box: RoleBox, **more: Any) -> str:
+    """What a whole run of the role says."""
+    return box.play({"roles": ["llama_cpp"]}, variables(box, **more))
+
+
+def proof(box: RoleBox, **more: Any) -> str:
+    """What the role's proof alone says."""
+    task = {"name": "Prove", "ansible.builtin.include_role": {"name": "llama_cpp", "tasks_from": "verify"}}
+    return box.play({"tasks": [task]}, variables(box, **more))
+
+
+def refused(said: str, *words: str) -> None:
+    flat = re.sub(r"\s+", " ", said)
+    assert said.endswith("rc=2"), said
+    assert [one for one in words if one not in flat] == [], said
+    assert ENGINE_KEY not in said
+
+
+def shown(box: RoleBox) -> tuple[str, str]:
+    """What ``status`` would say of it: what computes, and why."""
+    service = Service("llama_cpp", ENGINE, "engine", {}, port=8080, unit="llama-server.service")
+    facts = probe([Instance(ENGINE, "local", NAME, "debian/12", services=(service,))], {"local": box.provider})
+    seen = {fact.name: fact.value for fact in facts if fact.subject == ADDRESS}
+    return processor(seen.get("verdict"), wants_device=True, healthy=seen["unit"] == "active")
+
+
+def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:
+    assert shown(box) == ("device named, unproven", "not proved yet: provision verify")
+    said = role(box)
+    refused(
+        said, "the memory in use on NVIDIA GeForce RTX 3060 (0000:01:00.0) has grown by 0 MiB", "MiB of weights need"
+    )
+    assert "has grown by 0 MiB" in shown(box)[1]
+    assert box.run("stat -c %a /run/llama-server.card /var/lib/provisioner/proofs/llama_cpp.json").split() == [
+        "600",
+        "600",
+    ]
+
+
+def test_a_bench_that_sees_no_gpu_is_refused(box: RoleBox) -> None:
+    box.run("touch /srv/grows && systemctl restart llama-server")
+    refused(proof(box), "llama-bench, built with it, sees no GPU (its gpu_info is empty)")
+
+
+def test_the_speed_of_the_cpu_is_refused(box: RoleBox) -> None:
+    box.run("touch /srv/seen-by-bench && rm /var/lib/provisioner/proofs/llama_cpp.speed.json")
+    refused(proof(box), "it computes", "tokens/s of its answer", "and the CPU alone")
+    assert shown(box)[0] == "device named, unproven"
+
+
+def test_all_three_signals_make_a_gpu(box: RoleBox) -> None:
+    box.run("touch /srv/slow-bench && rm /var/lib/provisioner/proofs/llama_cpp.speed.json")
+    said = proof(box)
+    assert said.endswith("rc=0"), said
+    verdict, why = shown(box)
+    assert verdict == "GPU"
+    assert why.startswith("CUDA0 has 10 of 10 layers; NVIDIA GeForce RTX 3060 (0000:01:00.0) holds 800 MiB for 5")
+    assert "where the CPU makes" in why
+
+
+def test_the_figures_of_the_cpu_are_measured_once(box: RoleBox) -> None:
+    box.run("rm /srv/slow-bench")
+    said = proof(box)
+    assert said.endswith("rc=0"), said
+    assert shown(box)[0] == "GPU"
+
+
+def test_a_verdict_ends_with_the_start_that_it_speaks_of(box: RoleBox) -> None:
+    box.run("systemctl restart llama-server")
+    assert shown(box) == ("device named, unproven", "it was started again since its proof: provision verify")
+    assert proof(box).endswith("rc=0")
+    assert shown(box)[0] == "GPU"
+
+
+def test_a_card_that_goes_away_takes_its_verdict_with_it(box: RoleBox) -> None:
+    box.run("touch /srv/no-card")
+    refused(proof(box), "there is no CUDA0, it finds none")
+    assert shown(box)[0] == "device named, unproven"
+    box.run("rm /srv/no-card")
+
+
+def test_without_a_reading_from_before_the_start_nothing_is_proved(box: RoleBox) -> None:
+    box.run("rm /var/lib/provisioner/proofs/llama_cpp.json /run/llama-server.card")
+    refused(proof(box), "nobody measured the card before the server started")
+
+
+def test_a_device_by_hand_is_found_by_the_name_that_the_program_lists(box: RoleBox) -> None:
+    box.run("systemctl restart llama-server")
+    assert proof(box, llama_cpp_card={}).endswith("rc=0")
+    assert shown(box)[0] == "GPU"
+    box.run("rm /usr/local/bin/nvidia-smi")
+    refused(proof(box), "what it uses of the card's memory is not known: nvidia-smi")
+    assert proof(box, llama_cpp_card={}).endswith("rc=0")
+    assert shown(box)[0] == "device named, unproven"
+    assert "its memory could not be measured" in shown(box)[1]

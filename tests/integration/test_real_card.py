@@ -1,0 +1,139 @@
+"""The proof on a real graphics card; where there is none, every test says so and is skipped."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from provisioner import tiny_model
+from provisioner.ansible.modules.provision_card_memory import MIB, QUERY, of_nvidia, uses_in
+from provisioner.gpus.cards import Card
+from provisioner.gpus.look import SCRIPT, cards_in
+from tests.integration.drift_lab import DriftLab
+from tests.integration.test_device_proof import LARGE, repeated
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.gpu]
+
+NAME = "card"
+ENGINE = f"{NAME}-engine"
+FILE = f"""
+name: {NAME}
+models:
+  large: {{ source: "file:large.gguf", context: 512 }}
+containers:
+  {ENGINE}:
+    image: debian/13
+    memory: 4GiB
+    gpu: {{ pci: "PCI" }}
+    services:
+      llama_cpp: {{ model: large, context: 512, api_key: !secret engine_key }}
+"""
+TAKEN_MIB = 700
+TAKE = f"""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+device, context, place = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+for step in (
+    lambda: cuda.cuInit(0),
+    lambda: cuda.cuDeviceGet(ctypes.byref(device), 0),
+    lambda: cuda.cuCtxCreate_v2(ctypes.byref(context), 0, device),
+    lambda: cuda.cuMemAlloc_v2(ctypes.byref(place), ctypes.c_size_t({TAKEN_MIB} << 20)),
+):
+    code = step()
+    assert code == 0, code
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def card() -> Card:
+    """The first card of this machine that containers can be given."""
+    said = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=False).stdout
+    cards = cards_in(said)
+    usable = [one for one in cards if one.is_usable]
+    if not usable:
+        found = ", ".join(f"{one.title}: {one.obstacle()}" for one in cards) or "none"
+        pytest.skip(f"this machine has no graphics card that containers could be given; found: {found}")
+    return usable[0]
+
+
+def said_of_nvidia() -> str:
+    if not shutil.which(QUERY[0]):
+        pytest.skip("there is no nvidia-smi on this machine")
+    return subprocess.run(QUERY, capture_output=True, text=True, check=True).stdout
+
+
+def test_memory_that_a_process_takes_is_seen_to_grow() -> None:
+    """Any NVIDIA card will do, without containers: what the driver really prints is read, and means what we think."""
+    before = said_of_nvidia()
+    first = uses_in(before)[0]
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as taker:
+        assert taker.stdout
+        assert taker.stdin
+        assert taker.stdout.readline() == "taken\n"
+        found = of_nvidia(said_of_nvidia(), before, {}, [first.name])
+        taker.stdin.close()
+    assert found.problem == ""
+    assert TAKEN_MIB * MIB <= found.grown < 4 * TAKEN_MIB * MIB
+    assert found.used >= found.grown
+
+
+@pytest.fixture(scope="module")
+def lab(card: Card, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriftLab]:
+    """A lab with an engine on the card, up."""
+    folder = tmp_path_factory.mktemp(NAME)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in LARGE.items():
+            patched.setattr(tiny_model, name, value)
+        patched.setattr(tiny_model._Tensor, "content", property(repeated))
+        (folder / "large.gguf").write_bytes(tiny_model.tiny_model())
+    lab = DriftLab(folder, incus_lab.environment, "debian/13", "debian/13", name=NAME)
+    lab.write(FILE.replace("PCI", card.pci))
+    lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    first = lab.up()
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def service(lab: DriftLab) -> dict[str, str]:
+    lines = lab.provision("status", "--json").lines
+    return dict(next(one for one in lines if one["type"] == "container")["services"][0])
+
+
+@pytest.mark.incus
+@pytest.mark.network
+@pytest.mark.slow
+def test_an_engine_on_the_card_is_proved_and_status_says_why(lab: DriftLab) -> None:
+    assert service(lab)["processor"] == "GPU"
+    assert re.search(r"holds [\d,]+ MiB for [\d,]+ MiB; .* tokens/s where the CPU makes", service(lab)["why"])
+    assert lab.provision("verify").code == 0
+
+
+@pytest.mark.incus
+@pytest.mark.network
+@pytest.mark.slow
+def test_the_same_engine_without_a_layer_on_the_card_is_refused(lab: DriftLab) -> None:
+    unit = "/etc/systemd/system/llama-server.service"
+    lab.sh(ENGINE, f'cp -a {unit} /root/ && sed -i \'s/"--gpu-layers" "auto"/"--gpu-layers" "0"/\' {unit}')
+    lab.sh(ENGINE, f"touch -r /root/llama-server.service {unit}; systemctl daemon-reload")
+    lab.sh(ENGINE, "systemctl restart llama-server")
+    try:
+        ran = lab.provision("verify")
+        assert ran.code == 3
+        assert "offloaded 0/" in ran.out + ran.err
+        assert service(lab)["processor"] == "device named, unproven"
+    finally:
+        lab.sh(
+            ENGINE, f"cp -a /root/llama-server.service {unit}; systemctl daemon-reload; systemctl restart llama-server"
+        )

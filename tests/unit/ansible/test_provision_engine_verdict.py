@@ -1,0 +1,178 @@
+"""Who computes, from what was measured: the one state that is a GPU, and every one that is not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.ansible.modules.provision_engine_verdict import (
+    FASTER,
+    GPU,
+    MIB,
+    UNPROVEN,
+    Signals,
+    grown_before,
+    judge,
+    keep,
+    layers_in,
+    on_device,
+    signals_in,
+)
+
+PROVED = Signals(
+    "CUDA0",
+    layers=(33, 33),
+    cards=["NVIDIA GeForce RTX 3060 (0000:01:00.0)"],
+    weights=5491 * MIB,
+    used=7300 * MIB,
+    grown=6900 * MIB,
+    prompt=900.0,
+    generated=48.2,
+    cpu_prompt=12.1,
+    cpu_generated=4.3,
+    gpu_info="NVIDIA GeForce RTX 3060",
+)
+ON_CPU: dict[str, Any] = {"prompt": 12.1, "generated": 4.4}
+SAID = """\
+load_tensors: offloading 32 repeating layers to GPU
+load_tensors: offloaded 33/33 layers to GPU
+load_tensors:   CPU_Mapped model buffer size =   281.81 MiB
+load_tensors:        CUDA0 model buffer size =  4403.49 MiB
+"""
+MEMORY = {
+    "start": "abc",
+    "driver": "580",
+    "cards": ["a card"],
+    "used": 5000 * MIB,
+    "grown": 4900 * MIB,
+    "problem": "",
+    "weights": 4685 * MIB,
+}
+ASKED: dict[str, Any] = {
+    "device": "CUDA0",
+    "devices": {"problem": "", "advice": ""},
+    "said": SAID,
+    "memory": MEMORY,
+    "speed": {"prompt": 12.1, "generated": 4.3, "gpu_info": "a card", "problem": ""},
+    "timings": [
+        {"prompt_per_second": 700.0, "predicted_per_second": 40.0},
+        {"prompt_per_second": 900.0, "predicted_per_second": 39.0},
+    ],
+    "split": False,
+    "card": {"uuid": "GPU-1"},
+}
+
+
+def against(**other: Any) -> str:
+    """What speaks against the GPU in this state, with the advice."""
+    found = judge(replace(PROVED, **other))
+    assert found.verdict == UNPROVEN
+    assert bool(found.problem) == bool(found.advice)
+    return f"{found.problem}. {found.advice}"
+
+
+def test_all_three_signals_make_a_gpu_and_their_figures_are_said() -> None:
+    found = judge(PROVED)
+    assert (found.verdict, found.problem) == (GPU, "")
+    assert found.why == (
+        "CUDA0 has 33 of 33 layers; NVIDIA GeForce RTX 3060 (0000:01:00.0) holds 6,900 MiB for 5,491 MiB; 48.2 tokens/s"
+        " where the CPU makes 4.3 tokens/s (prompts 900.0 tokens/s, CPU 12.1 tokens/s)"
+    )
+
+
+def test_a_small_model_is_never_a_gpu() -> None:
+    found = judge(replace(PROVED, weights=511 * MIB))
+    assert (found.verdict, found.problem) == (UNPROVEN, "")
+    assert "511 MiB of weights are too few to measure" in found.why
+    assert judge(replace(PROVED, weights=512 * MIB)).verdict == GPU
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"problem": "there is no CUDA0, it finds none", "advice": "Give it one."}, "there is no CUDA0"),
+        ({"layers": (0, 0)}, 'the server said "nothing of layers"'),
+        ({"layers": (0, 33), "fallback": "offloaded 0/33 layers to GPU"}, 'said "offloaded 0/33 layers to GPU"'),
+        ({"fallback": "warning: no usable GPU found"}, "no usable GPU found"),
+        ({"grown": 0}, "has grown by 0 MiB since before its start, and 5,491 MiB of weights need 4,393 MiB"),
+        ({"grown": 4392 * MIB}, "has grown by 4,392 MiB"),
+        ({"used": 900 * MIB}, "has 900 MiB in use, less than 4,393 MiB"),
+        ({"grown": -1, "unmeasured": "nvidia-smi: No such file"}, "is not known: nvidia-smi: No such file"),
+        (ON_CPU, "it computes 4.4 tokens/s of its answer and 12.1 tokens/s of a prompt, and the CPU alone 4.3"),
+        ({"generated": 0.0, "prompt": 0.0}, "the server did not say how fast it is"),
+        ({"gpu_info": ""}, "sees no GPU (its gpu_info is empty)"),
+        ({"unbenched": "signal 9 ended llama-bench"}, "not known: signal 9 ended llama-bench"),
+    ],
+)
+def test_each_signal_that_is_missing_or_says_otherwise_is_told(state: dict[str, Any], words: str) -> None:
+    assert words in against(**state)
+
+
+def test_the_share_of_the_weights_is_a_limit() -> None:
+    enough = int(0.8 * 5491 * MIB)
+    assert judge(replace(PROVED, grown=enough)).verdict == GPU
+    assert judge(replace(PROVED, grown=enough - 1)).verdict == UNPROVEN
+
+
+def test_an_apu_that_is_faster_in_prompts_only_is_a_gpu() -> None:
+    assert judge(replace(PROVED, generated=4.5, prompt=80.0)).verdict == GPU
+    assert judge(replace(PROVED, generated=4.5, prompt=FASTER * 12.1)).verdict == UNPROVEN
+
+
+def test_a_device_by_hand_whose_memory_cannot_be_measured_is_no_gpu_and_no_failure() -> None:
+    found = judge(replace(PROVED, grown=-1, must_measure=False, unmeasured="nvidia-smi does not name the card"))
+    assert (found.verdict, found.problem) == (UNPROVEN, "")
+    assert "its memory could not be measured: nvidia-smi does not name the card" in found.why
+    slow = replace(PROVED, grown=-1, must_measure=False, unmeasured="no", **ON_CPU)
+    assert "the CPU alone" in judge(slow).problem
+
+
+def test_a_small_model_without_its_device_is_refused_all_the_same() -> None:
+    assert "offloaded 0/3" in against(weights=MIB, layers=(0, 3), fallback="offloaded 0/3 layers to GPU")
+
+
+def test_layers_and_buffers_are_read_from_what_the_server_said() -> None:
+    assert layers_in(SAID) == (33, 33)
+    assert layers_in(SAID + "load_tensors: offloaded 20/33 layers to GPU") == (20, 33)
+    assert layers_in("") == (0, 0)
+    two = (
+        SAID
+        + "load_tensors:  CUDA1 model buffer size = 100.00 MiB\nload_tensors:  CUDA0 model buffer size = 4.00 MiB\n"
+    )
+    assert on_device(two) == 104 * MIB
+    hosts = "".join(
+        f"load_tensors: {name} model buffer size = 9.00 MiB\n" for name in ("CUDA_Host", "CPU", "CPU_REPACK")
+    )
+    assert on_device(hosts) == 0
+
+
+def test_signals_are_taken_from_the_other_modules_answers() -> None:
+    seen = signals_in(ASKED, -1)
+    assert (seen.prompt, seen.generated, seen.weights, seen.grown) == (900.0, 40.0, 4685 * MIB, 4900 * MIB)
+    assert judge(seen).verdict == GPU
+    assert signals_in({**ASKED, "split": True}, -1).weights == int(4403.49 * MIB)
+    partly = signals_in({**ASKED, "said": SAID.replace("33/33", "20/33")}, -1)
+    assert partly.weights == int(4403.49 * MIB)
+    assert not signals_in({**ASKED, "card": {}}, -1).must_measure
+
+
+def test_what_was_measured_at_the_start_counts_until_the_next_one(tmp_path: Path) -> None:
+    """Days later other services may have freed what they had when this one started."""
+    file = tmp_path / "proofs" / "llama_cpp.json"
+    assert grown_before(file, MEMORY) == -1
+    keep(file, {"grown": 4900 * MIB, "start": "abc", "driver": "580", "verdict": GPU, "why": ""})
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert grown_before(file, MEMORY) == 4900 * MIB
+    later = {**ASKED, "memory": {**MEMORY, "grown": 100 * MIB}}
+    assert judge(signals_in(later, grown_before(file, MEMORY))).verdict == GPU
+    assert grown_before(file, {**MEMORY, "start": "abd"}) == -1
+    assert grown_before(file, {**MEMORY, "driver": "590"}) == -1
+    file.write_text("[]")
+    assert grown_before(file, MEMORY) == -1
+    unknown = {**ASKED, "memory": {**MEMORY, "grown": -1, "problem": "version mismatch"}}
+    assert "version mismatch" in judge(signals_in(unknown, 4900 * MIB)).problem
+    assert json.loads(file.read_text()) == []
