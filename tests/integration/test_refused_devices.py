@@ -1,8 +1,8 @@
 """What is no card is refused before there is a server: Mesa's real llvmpipe, and a driver without all of its nodes.
 
-The programs are small ones that list what Vulkan's loader, or CUDA's driver, offers, as llama-server does. The driver is
-played: it answers as NVIDIA's does after a boot of the host, when nvidia-smi works at once and /dev/nvidia-uvm is made
-by nobody (CUDA_ERROR_UNKNOWN; pytorch/pytorch#49081, ggml-org/llama.cpp#7218).
+The programs are small ones that list what Vulkan's loader, or CUDA's driver, offers, as llama-server does. The driver
+is played: it answers as NVIDIA's does after a boot of the host, when nvidia-smi works at once and /dev/nvidia-uvm is
+made by nobody (CUDA_ERROR_UNKNOWN; pytorch/pytorch#49081, ggml-org/llama.cpp#7218).
 """
 
 from __future__ import annotations
