@@ -21,6 +21,7 @@ from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import keeping
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
@@ -59,6 +60,7 @@ class Run:
         self._stamp(run, outcome, findings)
         if outcome.error or findings:
             self._give_up(kept, outcome, findings)
+        remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
         announce_checks(self.seen.wanted, (), effects)
         keeping.drop_surplus(self.lab, touched, effects, self.keep)
         changed = self.made.of("replace", "update")

@@ -89,6 +89,8 @@ class World:
     """Roles that have a stamp in container llama and are not asked for."""
     verdicts: dict[str, dict[str, str]] = field(default_factory=dict)
     """By address what a proof noted of who computes, as the agent says it."""
+    measured: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By address what its proof measures, as a module of ours says it to the controller."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
     """Each playbook that was run, with "group/host" for each host of its inventory."""
 
@@ -120,6 +122,9 @@ class World:
         )
         if playbook == "site.yml":
             self.drift.clear()
+        for address, facts in self.measured.items():
+            host, _, role = address.partition("/")
+            on_task(TaskEvent("ok", host, role, f"{role} : verify_device | Judge", facts=facts))
         failures = self.failures.get(playbook, ())
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():
             on_task(TaskEvent("ok", host, role, f"{role} : verify | Ask"))
@@ -165,6 +170,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of a lab, in the folder that commands run in."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", ENGINE_KEY)
     monkeypatch.setenv("PROVISION_SECRET_GATEWAY_KEY", GATEWAY_KEY)
     file = tmp_path / "homelab.yml"

@@ -80,3 +80,11 @@ def test_a_card_that_two_want_alone_is_refused(world: World, lab: Path) -> None:
     answer = world.command("plan")
     assert answer.code == 4
     assert "is given to container gateway, and one of the two wants it alone" in answer.err
+
+
+def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> None:
+    world.host.graphics = (CARD,)
+    world.measured = {"llama/llama_cpp": {"device_memory": 900 * 2**20}}
+    assert "measured" not in world.command("fit").out
+    assert world.command("up", "--yes").code == 0
+    assert "measured of llama/llama_cpp: 900 MiB" in world.command("fit").out
