@@ -21,8 +21,8 @@ from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import keeping
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.ending import delete, drop_volumes
+from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 from provisioner.workflow.verifying import announce_checks

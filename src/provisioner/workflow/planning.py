@@ -6,7 +6,6 @@ from provisioner.events import Diagnostic
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.fitting import check_fit
 from provisioner.workflow.surveying import survey
 
 
@@ -16,7 +15,10 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     seen = survey(lab, effects, wishes.targets, full=full)
     for said in lab.look_at_models():
         effects.emit(said)
-    check_fit(lab, seen.cards, effects.emit, wishes.targets)
+    if seen.cards:
+        from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+
+        check_fit(lab, seen.cards, effects.emit, wishes.targets)
     made = seen.plan(wishes)
     effects.announce(made)
     if made.is_empty:

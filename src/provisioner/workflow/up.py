@@ -11,7 +11,6 @@ from provisioner.plan import AS_WRITTEN, Wishes
 from provisioner.state import Fleet
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.fitting import check_fit
 from provisioner.workflow.surveying import survey
 from provisioner.workflow.verifying import announce_checks
 
@@ -38,7 +37,10 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune)
         for said in lab.look_at_models():
             effects.emit(said)
-        check_fit(lab, seen.cards, effects.emit, wishes.targets)
+        if seen.cards:
+            from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+
+            check_fit(lab, seen.cards, effects.emit, wishes.targets)
         made = seen.plan(wishes)
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0

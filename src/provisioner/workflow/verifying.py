@@ -12,7 +12,6 @@ from provisioner.plan import Change
 from provisioner.state import Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.surveying import is_running, survey
 
 AFTER_REBOOT = "it is to prove itself after a start"
@@ -21,6 +20,7 @@ AFTER_REBOOT = "it is to prove itself after a start"
 def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Finding, ...]:
     """Prove every service again by its role's own verification; changes and stops nothing."""
     from provisioner.configure import prove
+    from provisioner.workflow.fitting import remember_use
 
     seen = survey(lab, effects, targets)
     running = tuple(one for one in seen.wanted if is_running(one, seen.actual))
