@@ -10,12 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from provisioner.gpus.cards import Card
-from provisioner.gpus.health import HostDriver
 from provisioner.plan import Change
 from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
+
+if TYPE_CHECKING:
+    from provisioner.gpus.health import HostDriver
 
 READY_TIMEOUT_S = 120.0
 

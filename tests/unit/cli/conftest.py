@@ -122,9 +122,9 @@ class World:
         )
         if playbook == "site.yml":
             self.drift.clear()
-        for address, facts in self.measured.items():
-            host, _, role = address.partition("/")
-            on_task(TaskEvent("ok", host, role, f"{role} : verify_device | Judge", facts=facts))
+        for address, seen in self.measured.items():
+            container, _, name = address.partition("/")
+            on_task(TaskEvent("ok", container, name, f"{name} : verify_device | Judge", facts=seen))
         failures = self.failures.get(playbook, ())
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():
             on_task(TaskEvent("ok", host, role, f"{role} : verify | Ask"))

@@ -158,6 +158,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
     assert imported.isdisjoint(
         {"ansible", "ansible_runner", "jinja2", "proxmoxer", "pylxd", "requests", "rich", "urllib.request"}
     )
+    assert imported.isdisjoint({"provisioner.fit", "provisioner.gpus.look", "provisioner.gpus.health"})
 
 
 def test_secrets_of_the_environment_are_not_in_what_it_prints(lab: Path) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
-from provisioner.gpus.groups import FILE, numbers_in
-from provisioner.gpus.health import HostDriver
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import adoption, failures, files, graphics, locks, ready, snapshots, volumes
-from provisioner.providers.incus.cards import look_here
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Fact, Fleet, HostState, Instance, Snapshot
+
+if TYPE_CHECKING:
+    from provisioner.gpus.health import HostDriver
 
 _PARALLEL = 10
 
@@ -83,6 +83,8 @@ class IncusProvider(Inside, Provider):
 
     def cards(self) -> tuple[Card, ...]:
         """The cards of this machine, which is the one that a unix socket leads to."""
+        from provisioner.providers.incus.cards import look_here  # nothing that a lab without cards needs
+
         return look_here()
 
     def host_driver(self) -> HostDriver:
@@ -121,10 +123,14 @@ class IncusProvider(Inside, Provider):
 
     def _make(self, instance: Instance) -> None:
         needed = graphics.needed_groups(instance.devices)
-        text = files.read(self.endpoint, instance.name, FILE).decode() if needed else ""
-        groups = numbers_in(text, needed)
+        groups = self._groups(instance.name, needed) if needed else graphics.NO_GROUPS
         root, pool = self._root_disk, self._pool
         change(self._client, instance.name, lambda body: updated(body, instance, root, pool, groups), root)
+
+    def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
+        from provisioner.gpus.groups import FILE, numbers_in
+
+        return numbers_in(files.read(self.endpoint, name, FILE).decode(), needed)
 
     def start(self, instance: Instance) -> None:
         """Start the container; a running one is success."""

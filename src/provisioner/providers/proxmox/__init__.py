@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
-from provisioner.gpus.health import HostDriver
-from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S
 from provisioner.providers.proxmox import (
@@ -32,6 +30,9 @@ from provisioner.providers.proxmox import (
 )
 from provisioner.providers.proxmox.host import ProxmoxHost, worded
 from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
+
+if TYPE_CHECKING:
+    from provisioner.gpus.health import HostDriver
 
 
 class ProxmoxProvider(ProxmoxHost):
@@ -77,6 +78,8 @@ class ProxmoxProvider(ProxmoxHost):
 
     def cards(self) -> tuple[Card, ...]:
         """The node's cards; its API tells neither of their nodes nor of their drivers."""
+        from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in  # nothing that a lab without cards needs
+
         with worded(f"Unable to look at the graphics cards of host {self.host}"):
             done = self.ssh.run(["sh", "-s"], stdin=SCRIPT.encode(), timeout_s=LOOK_TIMEOUT_S)
             if done.returncode:
