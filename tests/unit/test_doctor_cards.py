@@ -64,7 +64,7 @@ def test_a_host_that_does_all_for_its_card() -> None:
         f"slot: {CARD}: PCIe 4.0 x16, about 32 GB/s",
         f"memory: {CARD}: 12GiB",
         "module: 580.95.05, and so after the next start",
-        f"boot: {UNIT} makes the nodes at every start",
+        f"boot: the nodes are made at every start by {UNIT}",
         f"tools: {WITHOUT_TOOLS}",
     ]
     with_tools = lines(f"{wide(ONE)}\n-\truntime\tnvidia-container-cli")

@@ -161,7 +161,7 @@ def _module(driver: HostDriver) -> Verdict:
 def _boot(driver: HostDriver) -> Verdict:
     """Whether something makes the nodes at every start: without it containers do not find them then."""
     if driver.makers:
-        return Verdict(f"{' and '.join(driver.makers)} makes the nodes at every start")
+        return Verdict(f"the nodes are made at every start by {' and '.join(driver.makers)}")
     partly = "; nvidia-persistenced makes the others alone" if driver.has_persistence else ""
     problem = f"nothing makes /dev/nvidia-uvm at the next start of the host{partly}"
     return Verdict("", problem, f"{PREPARE} (it installs {UNIT}, which runs before containers start)")
