@@ -73,7 +73,7 @@ def _fits(wish: Wish, card: Card) -> bool:
 
 
 def _nothing(wish: Wish, cards: Sequence[Card], fitting: Sequence[Card]) -> Refusal:
-    there = ", ".join(card.title for card in cards) or "none"
+    there = ", ".join(card.title for card in cards)
     if fitting:
         card = fitting[0]
         return Refusal(f"{card.title} cannot be given to a container: {card.obstacle()}", "See: provision doctor")
@@ -83,4 +83,6 @@ def _nothing(wish: Wish, cards: Sequence[Card], fitting: Sequence[Card]) -> Refu
         return Refusal(
             f"no card has {size_text(wish.vram)}: {largest.title} has {has}", "Ask for less, or leave it out."
         )
+    if not cards:
+        return Refusal("it has no graphics card that can be given to a container", "See: lspci; provision doctor")
     return Refusal(f"there is no such card on the host; there are: {there}", "Write one of these, or gpu: any.")

@@ -123,7 +123,7 @@ class World:
         if playbook == "site.yml":
             self.drift.clear()
         for address, seen in self.measured.items():
-            container, _, name = address.partition("/")
+            container, name = address.split("/")
             on_task(TaskEvent("ok", container, name, f"{name} : verify_device | Judge", facts=seen))
         failures = self.failures.get(playbook, ())
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():

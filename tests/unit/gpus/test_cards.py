@@ -165,7 +165,7 @@ def test_a_host_without_cards() -> None:
     assert cards_in("") == ()
     refusal = chosen(Wish(), ())
     assert isinstance(refusal, Refusal)
-    assert "there are: none" in refusal.message
+    assert "no graphics card" in refusal.message
 
 
 def test_an_exclusive_card_is_nobody_else_s() -> None:
