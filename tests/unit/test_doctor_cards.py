@@ -77,7 +77,7 @@ def test_a_host_without_cards_and_wishes_has_no_line() -> None:
 
 def test_a_host_without_the_card_that_is_wanted() -> None:
     assert list(said("")) == ["gpu"]
-    assert "there are: none" in said("")["gpu"]
+    assert "no graphics card" in said("")["gpu"]
 
 
 def test_a_card_that_nobody_wants_is_a_line_and_no_finding() -> None:
