@@ -62,7 +62,6 @@ ASKED: dict[str, Any] = {
         {"prompt_per_second": 700.0, "predicted_per_second": 40.0},
         {"prompt_per_second": 900.0, "predicted_per_second": 39.0},
     ],
-    "split": False,
     "card": {"uuid": "GPU-1"},
 }
 
@@ -152,11 +151,8 @@ def test_layers_and_buffers_are_read_from_what_the_server_said() -> None:
 
 def test_signals_are_taken_from_the_other_modules_answers() -> None:
     seen = signals_in(ASKED, -1)
-    assert (seen.prompt, seen.generated, seen.weights, seen.grown) == (900.0, 40.0, 4685 * MIB, 4900 * MIB)
+    assert (seen.prompt, seen.generated, seen.weights, seen.grown) == (700.0, 39.0, 4685 * MIB, 4900 * MIB)
     assert judge(seen).verdict == GPU
-    assert signals_in({**ASKED, "split": True}, -1).weights == int(4403.49 * MIB)
-    partly = signals_in({**ASKED, "said": SAID.replace("33/33", "20/33")}, -1)
-    assert partly.weights == int(4403.49 * MIB)
     assert not signals_in({**ASKED, "card": {}}, -1).must_measure
 
 
@@ -176,3 +172,15 @@ def test_what_was_measured_at_the_start_counts_until_the_next_one(tmp_path: Path
     unknown = {**ASKED, "memory": {**MEMORY, "grown": -1, "problem": "version mismatch"}}
     assert "version mismatch" in judge(signals_in(unknown, 4900 * MIB)).problem
     assert json.loads(file.read_text()) == []
+
+
+def test_of_a_model_that_does_not_fit_what_the_server_put_on_the_card_has_to_be_there() -> None:
+    large = {**MEMORY, "weights": 9000 * MIB}
+    seen = signals_in({**ASKED, "memory": large}, -1)
+    assert (seen.weights, seen.whole) == (int(4403.49 * MIB), 9000 * MIB)
+    assert "holds 4,900 MiB for 4,403 MiB of 9,000 MiB; " in judge(seen).why
+    silent = signals_in({**ASKED, "memory": large, "said": "load_tensors: offloaded 33/33 layers to GPU"}, -1)
+    assert silent.weights == 9000 * MIB
+    assert "9,000 MiB of weights need 7,200 MiB" in judge(silent).problem
+    little = signals_in({**ASKED, "memory": large, "said": SAID.replace("4403.49", "100.00")}, -1)
+    assert judge(little).verdict == UNPROVEN

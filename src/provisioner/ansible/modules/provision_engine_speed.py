@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ DOCUMENTATION = r"""
 module: provision_engine_speed
 short_description: Measure how fast a model is computed by the CPU
 description:
-  - Runs C(llama-bench) for a few tokens without any device, three times, and keeps its best figures in a file that only
-    root reads.
-  - They are measured again when the model, the program, the card, its driver or the number of threads is another one.
+  - Runs C(llama-bench) for a few tokens without any device, three times, and takes the best, as what else the host does
+    only slows it. Where the three differ much it is run again, and then the figures are not kept for the next time.
+  - Figures that are kept lie in a file that only root reads. They are measured again when the model, the program, the
+    card, its driver or the number of threads is another one.
 options:
   program: {type: path, required: true, description: ["llama-bench, which lies beside the engine."]}
   model: {type: path, required: true, description: [The GGUF model.]}
@@ -47,7 +50,11 @@ measured: {type: bool, returned: always, description: Whether it was measured no
 
 TIMEOUT_S = 900
 TIMES = 3
-"""As often as the server is asked, whose best counts too: what else the host does slows both."""
+ROUNDS = 3
+ENOUGH_S = 300
+"""After so long no other round is begun."""
+STEADY = 1.5
+"""The fastest of runs that nothing disturbed is at most so many times as fast as the slowest."""
 KEPT = 8
 """Figures of as many models, programs and cards are kept."""
 LAST_WORDS = 300
@@ -80,10 +87,12 @@ def main() -> None:
     if key in kept:
         module.exit_json(changed=False, measured=False, problem="", **kept[key])
     try:
-        figures = measure(wanted["program"], wanted["model"], counts, wanted["environment"])
+        figures, is_steady = best_of_rounds(
+            lambda: measure(wanted["program"], wanted["model"], counts, wanted["environment"])
+        )
     except UnmeasuredError as error:
         module.exit_json(changed=False, measured=True, problem=str(error), prompt=0.0, generated=0.0, gpu_info="")
-    if not module.check_mode:
+    if is_steady and not module.check_mode:
         keep(file, {**kept, key: figures})
     # What is kept is our own note, as a stamp is, and nothing of the service.
     module.exit_json(changed=False, measured=True, problem="", **figures)
@@ -91,6 +100,20 @@ def main() -> None:
 
 class UnmeasuredError(Exception):
     """Why llama-bench gave no figures."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What runs gave: tokens per second of the prompt and of the answer, and the devices that llama-bench sees."""
+
+    prompt: tuple[float, ...]
+    generated: tuple[float, ...]
+    gpu_info: str
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether nothing seems to have disturbed the runs."""
+        return all(max(one) <= STEADY * min(one) for one in (self.prompt, self.generated))
 
 
 def key_of(program: Path, model: Path, card: str, counts: Sequence[int]) -> str:
@@ -108,8 +131,20 @@ def _identity(file: Path) -> str:
     return f"{file} {seen.st_size} {seen.st_mtime_ns} {seen.st_ino}"
 
 
-def measure(program: str, model: str, counts: Sequence[int], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a short run on the CPU alone; raises ``UnmeasuredError`` when there are none."""
+def best_of_rounds(measure_once: Callable[[], Samples]) -> tuple[dict[str, Any], bool]:
+    """The best figures of as many rounds as it takes until one is steady, and whether one was."""
+    began, best = time.monotonic(), Samples((), (), "")
+    for _round in range(ROUNDS):
+        seen = measure_once()
+        best = Samples((*best.prompt, *seen.prompt), (*best.generated, *seen.generated), seen.gpu_info)
+        if seen.is_steady or time.monotonic() - began > ENOUGH_S:
+            break
+    figures = {"prompt": max(best.prompt), "generated": max(best.generated), "gpu_info": best.gpu_info}
+    return figures, seen.is_steady
+
+
+def measure(program: str, model: str, counts: Sequence[int], environment: Mapping[str, Any]) -> Samples:
+    """The figures of short runs on the CPU alone; raises ``UnmeasuredError`` when there are none."""
     prompt, generated, threads = map(str, counts)
     command = [program, "-m", model, "-p", prompt, "-n", generated, "-t", threads, "-r", str(TIMES), "-o", "json"]
     command += ["-ngl", "0", "-dev", "none", "-nopo", "1"]  # else a device computes prompts of 32 tokens and more
@@ -125,18 +160,21 @@ def measure(program: str, model: str, counts: Sequence[int], environment: Mappin
         )
     if done.returncode != 0:
         raise UnmeasuredError(f"llama-bench ended with {done.returncode}: {done.stderr.strip()[-LAST_WORDS:]}")
-    return figures_in(done.stdout)
+    return samples_in(done.stdout)
 
 
-def figures_in(said: str) -> dict[str, Any]:
-    """The speeds, in tokens per second, and the devices in the JSON of llama-bench."""
+def samples_in(said: str) -> Samples:
+    """The speeds and the devices in the JSON of llama-bench."""
     try:
         runs = json.loads(said)
-        prompt = next(max(one["samples_ts"]) for one in runs if one["n_prompt"] and not one["n_gen"])
-        generated = next(max(one["samples_ts"]) for one in runs if one["n_gen"] and not one["n_prompt"])
-        return {"prompt": float(prompt), "generated": float(generated), "gpu_info": str(runs[0]["gpu_info"])}
+        prompt = next(tuple(map(float, one["samples_ts"])) for one in runs if one["n_prompt"] and not one["n_gen"])
+        generated = next(tuple(map(float, one["samples_ts"])) for one in runs if one["n_gen"] and not one["n_prompt"])
+        found = Samples(prompt, generated, str(runs[0]["gpu_info"]))
+        if min(*prompt, *generated) > 0:
+            return found
     except (ValueError, TypeError, KeyError, StopIteration) as error:
         raise UnmeasuredError(f"llama-bench said no figures: {said.strip()[-LAST_WORDS:] or 'nothing'}") from error
+    raise UnmeasuredError(f"llama-bench said figures that are none: {found}")
 
 
 def kept_in(file: Path) -> dict[str, dict[str, Any]]:

@@ -25,7 +25,6 @@ options:
   memory: {type: dict, required: true, description: [The answer of C(provision_card_memory).]}
   speed: {type: dict, default: {}, description: ["The answer of C(provision_engine_speed), where the model is large."]}
   timings: {type: list, elements: dict, default: [], description: [What the server measured of its own requests.]}
-  split: {type: bool, default: false, description: [Whether part of the weights is to stay in the host's memory.]}
   card: {type: dict, default: {}, description: ["The file's card, which can be measured; empty for one given by hand."]}
   keep: {type: path, required: true, description: [The file that keeps the verdict.]}
 author: [provisioner]
@@ -54,7 +53,8 @@ PROVABLE = 512 * MIB
 SHARE = 0.8
 """Of the weights: embeddings are looked up, not computed with, and may stay in the host's memory."""
 FASTER = 1.3
-"""Two measurements of one CPU differ by less; a card that shares the host's memory is faster in prompts at least."""
+"""The server's slowest request beside the CPU's best: on a busy host two measurements of one CPU may differ tenfold. A
+card that shares the host's memory is faster in prompts at least."""
 FIT = (
     "Does the model fit into its memory? Less `context`, a smaller `kv_cache`, or `gpu_layers` as a number. Does the"
     " journal reach back to its start? Restart it where not."
@@ -77,7 +77,10 @@ NO_DEVICE = re.compile(r"CPU|\w+_Host$")
 
 @dataclass(frozen=True)
 class Signals:
-    """What was found out: sizes in bytes (``grown`` -1: not known), speeds in tokens per second (0: not measured)."""
+    """What was found out: sizes in bytes (``grown`` -1: not known), speeds in tokens per second (0: not measured).
+
+    ``weights`` are those that have to be on the device, ``whole`` all that the model has.
+    """
 
     device: str
     problem: str = ""
@@ -86,6 +89,7 @@ class Signals:
     fallback: str = ""
     cards: Sequence[str] = ()
     weights: int = 0
+    whole: int = 0
     used: int = 0
     grown: int = -1
     unmeasured: str = ""
@@ -118,7 +122,6 @@ def main() -> None:
             "memory": {"type": "dict", "required": True},
             "speed": {"type": "dict", "default": {}},
             "timings": {"type": "list", "elements": "dict", "default": []},
-            "split": {"type": "bool", "default": False},
             "card": {"type": "dict", "default": {}},
             "keep": {"type": "path", "required": True},
         },
@@ -149,8 +152,9 @@ def judge(seen: Signals) -> Verdict:
     prompts = f"prompts {_rate(seen.prompt)}, CPU {_rate(seen.cpu_prompt)}"
     if seen.grown < 0:
         return Verdict(UNPROVEN, f"{layers}; {speeds} ({prompts}); its memory could not be measured: {seen.unmeasured}")
-    card = ", ".join(seen.cards)
-    return Verdict(GPU, f"{layers}; {card} holds {_mib(seen.grown)} for {_mib(seen.weights)}; {speeds} ({prompts})")
+    held = f"{', '.join(seen.cards)} holds {_mib(seen.grown)} for {_mib(seen.weights)}"
+    part = f" of {_mib(seen.whole)}" if seen.weights < seen.whole else ""
+    return Verdict(GPU, f"{layers}; {held}{part}; {speeds} ({prompts})")
 
 
 _Against = tuple[str, str] | None
@@ -194,22 +198,22 @@ def _speed(seen: Signals) -> _Against:
 def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
     """What the other modules and the server said, as one value; a growth measured earlier in this start counts, too."""
     devices, memory, speed = asked["devices"], asked["memory"], asked["speed"]
-    layers, said = layers_in(asked["said"]), asked["said"]
-    is_split = asked["split"] or layers[0] < layers[1]
+    said, whole = asked["said"], memory["weights"]
     return Signals(
         device=asked["device"],
         problem=devices["problem"],
         advice=devices["advice"],
-        layers=layers,
+        layers=layers_in(said),
         fallback=next((line.strip() for line in said.splitlines() if FALLBACK.search(line)), ""),
         cards=memory["cards"],
-        weights=on_device(said) if is_split else memory["weights"],
+        weights=wanted_on_device(on_device(said), whole),
+        whole=whole,
         used=memory["used"],
         grown=max(memory["grown"], grown_at_start) if memory["grown"] >= 0 else -1,
         unmeasured=memory["problem"],
         must_measure=bool(asked["card"]),
-        prompt=max((float(one.get("prompt_per_second") or 0) for one in asked["timings"]), default=0.0),
-        generated=max((float(one.get("predicted_per_second") or 0) for one in asked["timings"]), default=0.0),
+        prompt=min((float(one.get("prompt_per_second") or 0) for one in asked["timings"]), default=0.0),
+        generated=min((float(one.get("predicted_per_second") or 0) for one in asked["timings"]), default=0.0),
         cpu_prompt=speed.get("prompt", 0.0),
         cpu_generated=speed.get("generated", 0.0),
         gpu_info=speed.get("gpu_info", ""),
@@ -221,6 +225,14 @@ def layers_in(said: str) -> tuple[int, int]:
     """How many layers the device has, of how many, as the server said last; zeros when it did not."""
     found = LAYERS.findall(said)
     return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+
+
+def wanted_on_device(told: int, whole: int) -> int:
+    """The weights that have to be on the device: all, or as many as the server says where it says that some are not.
+
+    It keeps layers or experts in the host's memory when it is asked to, and (``auto``) when they do not fit.
+    """
+    return told if 0 < told < SHARE * whole else whole
 
 
 def on_device(said: str) -> int:
