@@ -96,6 +96,26 @@ def test_check_mode_passes_and_changes_nothing() -> None:
     assert_passed(run_playbook("converge.yml", "--check"), UNCHANGED)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"vendor": "amd"},
+        {"driver_version": NEWER, "vulkan": True},
+        {
+            "driver_version": NOWHERE,
+            "source": f"https://example.com/{RUN.replace(VERSION, NOWHERE)}",
+            "sha256": "0" * 64,
+        },
+    ],
+)
+def test_check_mode_passes_before_anything_else_is_installed(host: Host, options: dict[str, Any]) -> None:
+    host.check_output("mv /usr/lib/python3/dist-packages/apt /srv/apt")
+    answer = run_playbook("converge.yml", "--check", **options)
+    host.check_output("mv /srv/apt /usr/lib/python3/dist-packages/apt")
+    assert_passed(answer)
+    assert versions(host) == {VERSION}
+
+
 def test_without_a_card_the_proof_says_so() -> None:
     assert_refused(run_playbook("part.yml", part="verify"), "nvidia-smi does not reach the host's driver")
 
