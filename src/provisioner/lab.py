@@ -8,7 +8,7 @@ from pathlib import Path
 
 from provisioner import paths
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.errors import InputError, PreflightError
+from provisioner.errors import InputError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
@@ -59,16 +59,15 @@ class Lab:
         """
         return desired_fleet(self.spec, self.catalog, self.models().files, architectures, cards)
 
-    def cards(self, there: Mapping[str, Sequence[Card]]) -> dict[str, Card]:
-        """The card of each container that wants one, of those of each host; ``PreflightError`` says who gets none."""
+    def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
+        """The card of each container that wants one, of those of each host; and why others get none, with its line."""
         found, refused = given(self.spec, there)
         refused += card_problems(with_cards(self.spec, found), self.catalog, found)
-        if refused:
-            raise PreflightError(
-                "Unable to give each container the graphics card that it wants",
-                details="\n".join(self.loaded.rendered(one) for one in refused),
-            )
-        return found
+        why: dict[str, str] = {}
+        for one in refused:
+            name = str(one.path[1])
+            why[name] = "\n".join(filter(None, (why.get(name), self.loaded.rendered(one))))
+        return {name: card for name, card in found.items() if name not in why}, why
 
     def models(self) -> Found:
         """The files behind the models that services use; found once, so that a run makes and pins what it planned."""

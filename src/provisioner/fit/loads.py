@@ -107,6 +107,11 @@ class _Server:
     def _eye(self) -> str:
         return str(self.service.options.get("mmproj") or "")
 
+    @property
+    def _has_card(self) -> bool:
+        """Whether the file gives the container a card, on which then all layers are put."""
+        return self.spec.containers[self.container].gpu is not None
+
     def _header(self, name: str) -> Header:
         return self.known.headers.get(name, Header(""))
 
@@ -116,7 +121,7 @@ class _Server:
     def _load(self, name: str, header: Header | None) -> Load:
         options, cache = self.options, self.options.get("kv_cache") or {}
         shape, weights = self._weighed(name, header)
-        written = options.get("gpu_layers")
+        written = self.service.options.get("gpu_layers", "all" if self._has_card else options.get("gpu_layers"))
         layers = written if isinstance(written, int) and not isinstance(written, bool) else None
         with_experts = header.layers if header and options.get("cpu_moe") else options.get("n_cpu_moe") or 0
         buffer = self._image_buffer()

@@ -84,5 +84,5 @@ def _nothing(wish: Wish, cards: Sequence[Card], fitting: Sequence[Card]) -> Refu
             f"no card has {size_text(wish.vram)}: {largest.title} has {has}", "Ask for less, or leave it out."
         )
     if not cards:
-        return Refusal("it has no graphics card that can be given to a container", "See: lspci; provision doctor")
+        return Refusal("it has no graphics card that can be given to a container", "See: lspci -nn")
     return Refusal(f"there is no such card on the host; there are: {there}", "Write one of these, or gpu: any.")

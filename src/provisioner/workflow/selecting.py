@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from provisioner.errors import PreflightError
 from provisioner.gpus.cards import Card
 from provisioner.lab import Lab
 from provisioner.providers.base import Provider
@@ -12,13 +13,28 @@ from provisioner.resolve.cards import wanting
 
 
 def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:
-    """The card of each container that wants one; only the hosts of such containers are looked at, all at once.
+    """The card of each container that wants one; ``PreflightError`` says of all who get none why."""
+    found, refused = look_at_cards(lab, providers)
+    require_cards(refused)
+    return found
 
-    Raises ``PreflightError`` that says of all who get none why.
+
+def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str, Card], dict[str, str]]:
+    """The card of each container that wants one, and why others get none, by their names.
+
+    Only the hosts of such containers are looked at, all at once.
     """
     hosts = sorted(wanting(lab.spec))
     if not hosts:
-        return {}
+        return {}, {}
     with ThreadPoolExecutor(len(hosts)) as pool:
         seen = pool.map(lambda host: providers[host].cards(), hosts)
         return lab.cards(dict(zip(hosts, seen, strict=True)))
+
+
+def require_cards(refused: Mapping[str, str]) -> None:
+    """Raise ``PreflightError`` when a container gets no card."""
+    if refused:
+        raise PreflightError(
+            "Unable to give each container the graphics card that it wants", details="\n".join(refused.values())
+        )

@@ -30,7 +30,7 @@ from provisioner.state import (
 )
 from provisioner.verify import processor
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.selecting import cards_of
+from provisioner.workflow.selecting import look_at_cards, require_cards
 
 FULL = "everything is run again (--full)"
 
@@ -46,6 +46,8 @@ class Survey:
     inside: Inside
     cards: Mapping[str, Card] = field(default_factory=dict)
     """The cards of the containers that want one, by their names."""
+    cardless: Mapping[str, str] = field(default_factory=dict)
+    """Why containers that want a card get none."""
 
     def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
         """What has to change."""
@@ -70,18 +72,27 @@ def observe(
 
 
 def survey(
-    lab: Lab, effects: Effects, targets: Iterable[str] = (), *, full: bool = False, detailed: bool = False
+    lab: Lab,
+    effects: Effects,
+    targets: Iterable[str] = (),
+    *,
+    full: bool = False,
+    detailed: bool = False,
+    needs_cards: bool = True,
 ) -> Survey:
     """The lab beside its file, its running containers looked into.
 
     With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
-    ``VerificationError`` for an artifact that is not what it was.
+    ``VerificationError`` for an artifact that is not what it was, and ``PreflightError`` for a container that gets no
+    card, unless that may be (``needs_cards`` False).
     """
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
     with ThreadPoolExecutor(1) as pool:  # nvidia-smi may take as long as all else
-        looked = pool.submit(cards_of, lab, effects.providers)
+        looked = pool.submit(look_at_cards, lab, effects.providers)
         actual = observe(lab.name, effects.providers, detailed=detailed, adopt=adopt)
-        cards = looked.result()
+        cards, cardless = looked.result()
+    if needs_cards:
+        require_cards(cardless)
     desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
@@ -96,7 +107,7 @@ def survey(
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards)
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless)
 
 
 def is_running(wanted: Instance, actual: Fleet) -> bool:
@@ -107,7 +118,9 @@ def is_running(wanted: Instance, actual: Fleet) -> bool:
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
-    seen = survey(lab, effects, targets, detailed=True)
+    seen = survey(lab, effects, targets, detailed=True, needs_cards=False)
+    for why in seen.cardless.values():
+        effects.emit(Diagnostic("warning", why))
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
@@ -125,6 +138,10 @@ def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str
         _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict")))
         for one in wanted.services
     )
+    if wanted.name in survey.cardless:  # what it would be with a card is not known
+        return ContainerStatus(
+            wanted.name, there.host, there.status, there.address, tuple(services), ("gpu: it gets no card",)
+        )
     attributes = differences(there, wanted)
     inside = (f"{role.role}: {why}" for role in wanted.roles for why in survey.inside.reasons.get(role.address, ()))
     return ContainerStatus(

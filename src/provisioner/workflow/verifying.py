@@ -22,11 +22,17 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Fin
     from provisioner.configure import prove
     from provisioner.workflow.fitting import remember_use
 
-    seen = survey(lab, effects, targets)
-    running = tuple(one for one in seen.wanted if is_running(one, seen.actual))
+    seen = survey(lab, effects, targets, needs_cards=False)
+    provable = tuple(one for one in seen.wanted if one.name not in seen.cardless)
+    running = tuple(one for one in provable if is_running(one, seen.actual))
     proofs = prove(running, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
     remember_use(lab, seen.cards, proofs, effects.emit)
-    findings = judge(Fleet(lab.name, seen.wanted), seen.actual, (*seen.facts, *proofs))
+    cardless = (
+        Finding(one.name, "it gets no card", seen.cardless[one.name], "See: provision doctor")
+        for one in seen.wanted
+        if one.name in seen.cardless
+    )
+    findings = (*judge(Fleet(lab.name, provable), seen.actual, (*seen.facts, *proofs)), *cardless)
     announce_checks(seen.wanted, findings, effects)
     return findings
 

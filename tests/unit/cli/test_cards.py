@@ -88,3 +88,20 @@ def test_what_the_proof_measured_stands_beside_the_next_sum(world: World) -> Non
     assert "measured" not in world.command("fit").out
     assert world.command("up", "--yes").code == 0
     assert "measured of llama/llama_cpp: 900 MiB" in world.command("fit").out
+
+
+def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
+    world.host.graphics = (CARD,)
+    assert world.command("up", "--yes").code == 0
+    world.host.graphics = ()
+    answer = world.command("status")
+    assert answer.code == 0
+    assert "containers.llama.gpu: host box: it has no graphics card" in answer.err
+    assert "gpu: it gets no card" in answer.out
+    proved = world.command("verify")
+    assert proved.code == 3
+    assert "it gets no card" in proved.out + proved.err
+    assert "gateway/litellm: works" in proved.out
+    assert ("verify.yml", "service_llama_cpp/llama") not in [
+        (name, host) for name, hosts in world.played[-1:] for host in hosts
+    ]
