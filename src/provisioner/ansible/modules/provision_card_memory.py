@@ -24,7 +24,7 @@ options:
   unit: {type: str, required: true, description: [The systemd unit whose processes are measured.]}
   card: {type: dict, default: {}, description: ["The card's C(vendor), C(pci), C(uuid), as far as they are known."]}
   names: {type: list, elements: str, default: [], description: [What the program calls its devices.]}
-  listed_mib: {type: int, default: 0, description: [The memory that the program says its device has.]}
+  listed_mib: {type: int, default: 0, description: [The memory that the program says its smallest device has.]}
   before: {type: path, required: true, description: [Where the unit wrote what the cards used before it started.]}
   models: {type: list, elements: path, default: [], description: ["The models that it has loaded, whose size is told."]}
 author: [provisioner]
