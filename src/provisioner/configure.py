@@ -18,6 +18,8 @@ from provisioner.state import Fact, Instance, secrets_of
 
 PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
+DEVICE = re.compile(r"device(_[a-z]+)* \| ")
+"""How those begin by which an engine is held against its device, before it is started as well as by its proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def configure(
 
 
 def _error(result: PlaybookResult, names: frozenset[str]) -> ProvisionError | None:
-    if result.failures and all(PROOF.match(_short(one)) for one in result.failures):
+    if result.failures and all(PROOF.match(_short(one)) or DEVICE.match(_short(one)) for one in result.failures):
         return VerificationError(
             "Unable to prove that the lab works",
             details="\n".join(f"{one.host}/{one.role}: {one.message}" for one in result.failures),

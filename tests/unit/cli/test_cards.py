@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.cards import Card, Node
+from provisioner.runner import TaskEvent
 from tests.unit.cli.conftest import World
 
 CARD = Card(
@@ -105,3 +106,12 @@ def test_status_and_verify_say_of_a_card_that_is_gone(world: World) -> None:
     assert ("verify.yml", "service_llama_cpp/llama") not in [
         (name, host) for name, hosts in world.played[-1:] for host in hosts
     ]
+
+
+def test_a_device_that_is_not_there_is_a_failed_proof_though_the_engine_was_not_started(world: World) -> None:
+    world.host.graphics = (CARD,)
+    refused = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : device | Refuse to compute on the CPU", "no CUDA0")
+    world.failures = {"site.yml": (refused,)}
+    answer = world.command("up", "--yes")
+    assert answer.code == 3
+    assert "no CUDA0" in answer.err
