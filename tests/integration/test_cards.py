@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.errors import ProviderError
+from provisioner.gpus.cards import VENDORS
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
@@ -108,8 +109,13 @@ def test_a_host_without_nvidia_s_tools_says_how_to_get_them(provider: IncusProvi
         provider.delete(wanted)
 
 
-def test_a_machine_without_cards_has_none(provider: IncusProvider) -> None:
-    assert all(card.pci for card in provider.cards())
+def test_the_cards_of_this_machine_are_those_that_its_kernel_lists(provider: IncusProvider) -> None:
+    buses = Path("/sys/bus/pci/devices").iterdir()
+    display = [one.name for one in buses if (one / "class").read_text().startswith("0x03")]
+    known = [
+        name for name in display if (Path("/sys/bus/pci/devices") / name / "vendor").read_text().strip() in VENDORS
+    ]
+    assert [card.pci for card in provider.cards()] == sorted(known)
 
 
 @pytest.mark.proxmox

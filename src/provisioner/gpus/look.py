@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.gpus.cards import VENDORS, Card, Link, Node, Vendor
+from provisioner.gpus.health import version_in
 
 SCRIPT = r"""
 say() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
@@ -98,7 +99,7 @@ def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi:
         int(memory) * MIB if memory.isdigit() else facts.number("mem_info_vram_total"),
         facts.number("mem_info_gtt_total"),
         capability if capability.replace(".", "").isdigit() else "",
-        version or _driver_version(host.one("nvidia_version")) if vendor == "nvidia" else "",
+        version or version_in(host.one("nvidia_version")) if vendor == "nvidia" else "",
         _newest_cuda(host.each("banner")) if vendor == "nvidia" else "",
         vendor == "nvidia" and bool(host.one("runtime")),
         tuple(nodes[path] for path in wanted if path in nodes),
@@ -129,11 +130,6 @@ def _pci(text: str) -> str:
     """nvidia-smi writes eight digits of the domain, the kernel four."""
     domain, _, rest = text.partition(":")
     return f"{domain[-4:]}:{rest}".lower()
-
-
-def _driver_version(line: str) -> str:
-    """The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep …"."""
-    return next((word for word in line.split() if word.count(".") >= 1 and word.replace(".", "").isdigit()), "")
 
 
 def _newest_cuda(banner: Sequence[str]) -> str:

@@ -87,6 +87,8 @@ class Provider(ABC):
 
     def host_driver(self) -> HostDriver:
         """What the host does for its cards, for ``doctor``; only looks, and raises what ``cards`` raises."""
+        from provisioner.gpus.health import HostDriver  # nothing that a lab without cards needs
+
         return HostDriver()
 
     def mend_cards(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from provisioner.gpus.cards import Card
 from provisioner.gpus.choice import Refusal, Wish, choices
 from provisioner.resolve.hosts import LOCAL_HOST, host_of
-from provisioner.spec import Container, Gpu, Spec
+from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, Spec
 from provisioner.state import Device, Problem
 
 DEVICE = "gpu"
@@ -88,6 +88,11 @@ def with_device_files(settings: Mapping[str, Any], card: Card | None) -> Mapping
     written = {one["path"]: one for one in settings["devices"]}
     both = {one["path"]: one for one in device_files(card)} | written
     return {**settings, "devices": tuple(both[path] for path in sorted(both))}
+
+
+def lends(host: IncusHost | ProxmoxHost) -> bool:
+    """Whether hosts of this kind can lend containers the driver's user space, as Incus does with NVIDIA's tools."""
+    return isinstance(host, IncusHost)
 
 
 def userspace(gpu: Gpu, card: Card, *, is_lent: bool) -> dict[str, Any] | None:

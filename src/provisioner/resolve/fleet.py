@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
 from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, stored
-from provisioner.resolve.cards import USERSPACE, devices, userspace, with_device_files
+from provisioner.resolve.cards import USERSPACE, devices, lends, userspace, with_device_files
 from provisioner.resolve.engine_builds import VULKAN
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import (
@@ -152,8 +152,8 @@ def _implied(context: _Context, name: str) -> Iterator[ServiceSpec]:
     container, card = context.spec.containers[name], context.cards.get(name)
     if card is None:
         return
-    is_proxmox = isinstance(hosts_of(context.spec)[_host(context, name)], ProxmoxHost)
-    options = userspace(container.gpu or Gpu(), card, is_lent=not is_proxmox)
+    is_lent = lends(hosts_of(context.spec)[_host(context, name)])
+    options = userspace(container.gpu or Gpu(), card, is_lent=is_lent)
     if options is not None:
         uses_vulkan = any(one.options.get("backend") == VULKAN for one in container.services.values())
         yield ServiceSpec(role=USERSPACE, options={**options, "vulkan": uses_vulkan})

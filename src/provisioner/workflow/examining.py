@@ -17,17 +17,16 @@ from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.resolve import images_by_host
-from provisioner.resolve.cards import given, wanting
+from provisioner.resolve.cards import given, lends, wanting
 from provisioner.resolve.engine_builds import CUDA, ROLE
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import services_of
+from provisioner.resolve.hosts import hosts_of
 from provisioner.state import Fact, Status
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"
 """The option in which a service that computes on its container's card is told about it."""
-LENDERS = frozenset({"incus"})
-"""Kinds of hosts that lend containers the driver's user space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         driver = provider.host_driver() if cards else HostDriver()
     except ProvisionError as error:
         return _Seen(facts, Graphics(name), error if wishes else None)
-    seen = Graphics(name, cards, driver, wishes, lends=provider.kind in LENDERS)
+    seen = Graphics(name, cards, driver, wishes, lends=lends(hosts_of(lab.spec)[name]))
     try:
         return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)))
     except ProvisionError as error:

@@ -113,6 +113,13 @@ def test_a_host_without_cards_has_no_lines_of_them(world: World) -> None:
     assert (answer.code, answer.out.splitlines()) == (0, ["Healthy: nothing is in the way of this lab."])
 
 
+def test_a_kind_of_host_that_tells_nothing_of_its_drivers_is_looked_at_all_the_same(world: World, lab: Path) -> None:
+    lab.write_text(WITH_CARD)
+    world.host = FakeProvider("box")
+    world.host.graphics = (CARD,)
+    assert ("box", "boot") in bad(world)
+
+
 def test_a_card_that_nobody_wants_is_one_line(world: World) -> None:
     world.host = Box(replace(CARD, driver="nouveau"))
     answer = world.command("doctor")
@@ -125,7 +132,7 @@ def test_all_is_well(wanting: World) -> None:
     answer = wanting.command("doctor")
     assert answer.code == 0, answer.out
     names = [line.split(": ")[1] for line in answer.out.splitlines() if line.startswith("ok")]
-    host = ["gpu", "driver", "nodes", "slot", "memory", "module", "boot"]
+    host = ["gpu", "driver", "nodes", "slot", "memory", "module", "boot", "tools"]
     assert names == [*host, "device files", "libraries", "cuda"]
 
 

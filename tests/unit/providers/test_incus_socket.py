@@ -13,15 +13,16 @@ from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus import IncusProvider, files, wire
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 
-Serve = Callable[[bytes], Path]
+Serve = Callable[..., Path]
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start a daemon that gives one fixed answer to each connection and then closes it."""
+    """Start a daemon that gives each connection one of its answers, the last one to all further, and then closes it."""
     opened: list[socket.socket] = []
 
-    def start(answer: bytes) -> Path:
+    def start(*answers: bytes) -> Path:
+        left = list(answers)
         path = tmp_path / "unix.socket"
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
@@ -36,7 +37,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
                     return
                 with connection:
                     connection.recv(1 << 16)
-                    connection.sendall(answer)
+                    connection.sendall(left.pop(0) if len(left) > 1 else left[0])
                     connection.shutdown(socket.SHUT_WR)
                     connection.recv(1 << 16)
 
@@ -144,3 +145,19 @@ def test_a_dead_daemon_is_told_from_a_missing_one(tmp_path: Path) -> None:
         IncusProvider("box", endpoint=str(path)).execute("one", ["true"])
     assert "Unable to run true in container one" in failed.value.message
     assert str(path) in failed.value.details
+
+
+NO_HELPER = http(b"", "500 Internal Server Error")
+
+
+def test_a_file_is_looked_at_again_when_incus_has_just_ended_its_helper(serve: Serve) -> None:
+    """HEAD, POST, HEAD: the first look fails twice, the one after the write once."""
+    there = http(b"", size=5)
+    socket_path = serve(NO_HELPER, NO_HELPER, http(b"", "404 Not Found"), http(b"{}"), NO_HELPER, there)
+    files.push(str(socket_path), "box", b"words", "/etc/motd")
+
+
+def test_a_file_that_cannot_be_looked_at_is_an_error_in_the_end(serve: Serve) -> None:
+    with pytest.raises(wire.WireError) as caught:
+        files.push(str(serve(NO_HELPER)), "box", b"words", "/etc/motd")
+    assert caught.value.status == 500

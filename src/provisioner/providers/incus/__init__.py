@@ -83,21 +83,21 @@ class IncusProvider(Inside, Provider):
 
     def cards(self) -> tuple[Card, ...]:
         """The cards of this machine, which is the one that a unix socket leads to."""
-        from provisioner.providers.incus.cards import look_here  # nothing that a lab without cards needs
+        from provisioner.providers.incus import cards  # nothing that a lab without cards needs
 
-        return look_here()
+        return cards.look_here()
 
     def host_driver(self) -> HostDriver:
         """What this machine does for its cards."""
-        from provisioner.providers.incus import health
+        from provisioner.providers.incus import cards
 
-        return health.host_driver()
+        return cards.host_driver()
 
     def mend_cards(self) -> str:
         """Start the unit that makes the nodes of this machine's cards, or make them as it does."""
-        from provisioner.providers.incus import health
+        from provisioner.providers.incus import cards
 
-        return health.mend_cards()
+        return cards.mend_cards()
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""

@@ -1,29 +1,80 @@
-"""Looking at the cards of this machine."""
+"""The cards of the machine that our Incus is on: what they are, what is done for them, and their nodes made again."""
 
 from __future__ import annotations
 
+import re
 import subprocess
+from collections.abc import Sequence
 
-from provisioner.errors import UnavailableError
+from provisioner.errors import ProviderError, UnavailableError
+from provisioner.gpus import health, look
 from provisioner.gpus.cards import Card
-from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in
+from provisioner.gpus.health import UNIT, HostDriver, driver_in
+from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
+
+MODPROBE = ("nvidia-modprobe", "-u", "-c", "0")
+"""Makes the nodes of unified memory, and no others: those of the cards are asked for without -u."""
+CONTROL_MINOR = "255"
+_CARD_NODE = re.compile(r"/dev/nvidia(\d+)")
 
 
 def look_here() -> tuple[Card, ...]:
     """The cards of this machine; ``UnavailableError`` when looking fails, or takes longer than ``LOOK_TIMEOUT_S``."""
-    message = "Unable to look at the graphics cards of this machine"
+    return cards_in(_answer(look.SCRIPT, "the graphics cards"))
+
+
+def host_driver() -> HostDriver:
+    """What this machine does for its cards; ``UnavailableError`` when looking fails."""
+    return driver_in(_answer(health.SCRIPT, "the drivers"))
+
+
+def mend_cards() -> str:
+    """Have the nodes of NVIDIA's cards made, by the unit of role ``gpu_host`` where it is; what was done, in words."""
+    missing = [path for card in look_here() if card.driver == "nvidia" for path in card.missing]
+    if not missing:
+        return ""
+    if _run(["systemctl", "cat", UNIT]).returncode == 0:
+        return _done(["systemctl", "restart", UNIT])
+    minors = sorted({found[1] for path in missing if (found := _CARD_NODE.fullmatch(path))})
+    options = [word for minor in (*minors, CONTROL_MINOR) for word in ("-c", minor)]
+    return " and ".join(_done(command) for command in ([MODPROBE[0], *options], list(MODPROBE)))
+
+
+def _answer(script: str, what: str) -> str:
+    done = _run(["sh", "-c", script])
+    if done.returncode:
+        raise UnavailableError(
+            f"Unable to look at {what} of this machine", details=done.stderr.strip(), resolution="See: dmesg"
+        )
+    return done.stdout
+
+
+def _done(command: Sequence[str]) -> str:
+    done = _run(command)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to make the nodes of the cards: {command[0]} ended with {done.returncode}",
+            details=(done.stderr or done.stdout).strip(),
+            resolution="Run it as root (sudo provision doctor --fix); dmesg on this machine says more.",
+        )
+    return f"ran {' '.join(command)}"
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """What a program of this machine gave; 127 where there is none of that name."""
     try:
-        done = subprocess.run(
-            ["sh", "-s"],
-            input=SCRIPT,
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=LOOK_TIMEOUT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnavailableError(message, details=str(error), resolution="See: nvidia-smi; dmesg") from error
-    if done.returncode:
-        raise UnavailableError(message, details=done.stderr.strip(), resolution="See: provision doctor")
-    return cards_in(done.stdout)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", f"there is no {command[0]}")
+    except subprocess.TimeoutExpired as error:
+        raise UnavailableError(
+            f"Unable to wait for {command[0]}: it has not ended after {LOOK_TIMEOUT_S:.0f} s", resolution="See: dmesg"
+        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http import HTTPStatus
@@ -12,6 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from provisioner.providers.incus import wire
+
+LOOKS = 3
+"""Incus' helper for files ends when it is idle; who asks at that moment gets a bare 500, which a second look mends."""
+LOOK_PAUSE_S = 0.2
 
 
 def push(
@@ -78,8 +83,16 @@ def _make_room(endpoint: str, there: str) -> None:
 
 
 def _look(endpoint: str, there: str) -> http.client.HTTPMessage:
-    with _answer(endpoint, "HEAD", there) as response:
-        return response.headers
+    attempt = 1
+    while True:
+        try:
+            with _answer(endpoint, "HEAD", there) as response:
+                return response.headers
+        except wire.WireError as error:
+            if error.status != HTTPStatus.INTERNAL_SERVER_ERROR or attempt == LOOKS:
+                raise
+        attempt += 1
+        time.sleep(LOOK_PAUSE_S)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S
@@ -78,20 +77,17 @@ class ProxmoxProvider(ProxmoxHost):
 
     def cards(self) -> tuple[Card, ...]:
         """The node's cards; its API tells neither of their nodes nor of their drivers."""
-        from provisioner.gpus.look import LOOK_TIMEOUT_S, SCRIPT, cards_in  # nothing that a lab without cards needs
+        from provisioner.providers.proxmox import cards  # nothing that a lab without cards needs
 
         with worded(f"Unable to look at the graphics cards of host {self.host}"):
-            done = self.ssh.run(["sh", "-s"], stdin=SCRIPT.encode(), timeout_s=LOOK_TIMEOUT_S)
-            if done.returncode:
-                said = done.stderr.decode(errors="replace").strip()
-                raise ProviderError(f"Unable to look at the graphics cards of host {self.host}", details=said)
-            return cards_in(done.stdout.decode(errors="replace"))
+            return cards.cards(self.ssh)
 
     def host_driver(self) -> HostDriver:
         """What the node does for its cards; only root's shell there can tell."""
-        from provisioner.providers.proxmox import health
+        from provisioner.providers.proxmox import cards
 
-        return health.host_driver(self.ssh)
+        with worded(f"Unable to look at the drivers of host {self.host}"):
+            return cards.host_driver(self.ssh)
 
     def create(self, instance: Instance) -> Instance:
         """Create the container of a template, stopped, and read it back."""

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import PreflightError, ProviderError, UnavailableError
-from provisioner.gpus.health import SCRIPT, HostDriver, driver_in
 from provisioner.providers.proxmox import failures, objections, rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import Node, look, permitted
@@ -28,8 +27,6 @@ OWN_CERTIFICATE, CERTIFICATE = "pveproxy-ssl.pem", "pve-ssl.pem"
 """What a node shows to its clients: one that somebody put there, else Proxmox' own."""
 _ON_NODE = "id -u; command -v pct || echo; readlink /etc/pve/local || echo"
 _SSH_PATIENCE_S = 30.0
-_CARDS_PATIENCE_S = 60.0
-"""A driver that is not kept loaded takes a few seconds for each card before nvidia-smi answers."""
 
 
 def examine(
@@ -147,15 +144,6 @@ def _behind(lines: list[str], node: str) -> dict[str, str]:
     if name not in ("", node):
         return {"problem": f"it leads to node {name}, not to {node}", "hint": f"Write the address of node {node}."}
     return {"problem": ""}
-
-
-def host_driver(shell: Shell) -> HostDriver:
-    """What the node does for its cards; ``PreflightError`` where the file gives no way to it."""
-    done = shell.run(["sh", "-c", SCRIPT], timeout_s=_CARDS_PATIENCE_S)
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise UnavailableError("Unable to look at the drivers of the node", details=said)
-    return driver_in(done.stdout.decode(errors="replace"))
 
 
 def _problem(error: PreflightError | ProviderError) -> dict[str, str]:

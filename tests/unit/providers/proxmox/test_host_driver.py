@@ -1,15 +1,15 @@
-"""What a Proxmox node does for its cards, asked over ssh."""
+"""A Proxmox node's cards and what it does for them, asked over ssh."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from provisioner.errors import UnavailableError
-from provisioner.gpus.health import SCRIPT
-from provisioner.providers.proxmox.health import host_driver
+from provisioner.gpus import health, look
+from provisioner.providers.proxmox.cards import cards, host_driver
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.state import Execution
 
@@ -31,10 +31,17 @@ def test_it_is_asked_by_the_script() -> None:
     node = Node(Execution(0, b"-\tunit\tprovision-gpu.service enabled\n-\tmodule\tNVRM version: x 580.95.05", b""))
     found = host_driver(node)
     assert (found.module, found.makers) == ("580.95.05", ("provision-gpu.service",))
-    assert node.asked == [["sh", "-c", SCRIPT]]
+    assert node.asked == [["sh", "-c", health.SCRIPT]]
 
 
-def test_a_node_that_cannot_say_is_named_with_its_words() -> None:
+def test_its_cards_are_asked_for_without_a_stream_that_a_child_could_eat() -> None:
+    node = Node(Execution(0, b"0000:01:00.0\tvendor\t0x1002\n0000:01:00.0\tdriver\tamdgpu\n", b""))
+    assert [(card.pci, card.vendor, card.driver) for card in cards(node)] == [("0000:01:00.0", "amd", "amdgpu")]
+    assert node.asked == [["sh", "-c", look.SCRIPT]]
+
+
+@pytest.mark.parametrize("ask", [cards, host_driver])
+def test_a_node_that_cannot_say_is_named_with_its_words(ask: Callable[[Shell], object]) -> None:
     with pytest.raises(UnavailableError) as caught:
-        host_driver(Node(Execution(2, b"", b"sh: not found\n")))
+        ask(Node(Execution(2, b"", b"sh: not found\n")))
     assert caught.value.details == "sh: not found"
