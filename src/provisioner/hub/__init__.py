@@ -27,6 +27,7 @@ TIMEOUT_S = 30.0
 MAX_BYTES = 50_000_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DENIED, _MISSING = (401, 403), 404
+_LACKING = ("RevisionNotFound", "EntryNotFound")
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -45,15 +46,23 @@ class UnreachableHubError(HubError):
     """The hub gave no answer; another time it may."""
 
 
+class MissingRevisionError(HubError):
+    """The repository is there, the branch, tag or commit is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """One file of a repository, of one commit: the same for ever; ``rest`` are the others of a model of several."""
+    """One file of a repository, of one commit: the same for ever; ``rest`` are the others of a model of several.
+
+    Of a folder it is the config.json, which names the ``method`` of its quantisation.
+    """
 
     revision: str
     file: str
     sha256: str
     size: int
     rest: tuple[ModelPart, ...] = ()
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +120,25 @@ def _token() -> Secret | None:
 
 def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
     """The model of that quantisation as it is now, in one file or in several; raises ``HubError``."""
-    page = _page(hub, repository)
-    revision, files = str(page.get("sha")), [one for one in page.get("siblings") or () if isinstance(one, Mapping)]
-    by_name = {name: one for one in files if _is_model(name := str(one.get("rfilename")))}
+    revision, entries = files_of(hub, repository, REVISION)
+    by_name = {name: one for name, one in entries.items() if _is_model(name)}
     first, *rest = (
-        _part(name, by_name[name], repository) for name in _chosen(sorted(by_name), repository, quantisation)
+        part_of(name, by_name[name], repository) for name in _chosen(sorted(by_name), repository, quantisation)
     )
-    if not _COMMIT.fullmatch(revision):
-        raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
     return HubFile(revision, first.file, first.sha256, first.size or 0, tuple(rest))
 
 
-def _part(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
+def files_of(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
+    """The commit that a branch, tag or commit is now, and what the hub says of each of its files; ``HubError``."""
+    page = page_of(hub, repository, f"revision/{quote(revision, safe='')}?blobs=true")
+    commit, files = str(page.get("sha")), [one for one in page.get("siblings") or () if isinstance(one, Mapping)]
+    if not _COMMIT.fullmatch(commit):
+        raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
+    return commit, {str(one.get("rfilename")): one for one in files}
+
+
+def part_of(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
+    """A file that lies in LFS, with the hash that the hub tells; raises ``HubError``."""
     content = entry.get("lfs") or {}
     sha256, size = str(content.get("sha256")), content.get("size", entry.get("size"))
     if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
@@ -164,25 +180,33 @@ def _stem(name: str) -> str:
     return whole_stem(name.rpartition("/")[2])
 
 
-def _page(hub: Hub, repository: str) -> Mapping[str, Any]:
-    url = f"{hub.endpoint}/api/models/{repository}/revision/{REVISION}?blobs=true"
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310  # checked above
+def page_of(hub: Hub, repository: str, place: str) -> Mapping[str, Any]:
+    """What the hub's API says at a place of a repository; raises ``HubError``."""
+    content = asked(hub, f"{hub.endpoint}/api/models/{repository}/{place}", repository, MAX_BYTES)
+    try:
+        page = json.loads(content)
+    except ValueError as error:
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub: {error}") from error
+    if not isinstance(page, dict):
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub")
+    return page
+
+
+def asked(hub: Hub, url: str, repository: str, most: int) -> bytes:
+    """What the hub answers at an address of its own, no more than ``most`` bytes; raises ``HubError``."""
+    request = urllib.request.Request(url, headers={"Accept": "application/json, */*"})  # noqa: S310  # checked above
     if hub.token:
         request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
     try:
         with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
-            page = json.loads(answer.read(MAX_BYTES))
+            content: bytes = answer.read(most)
     except urllib.error.HTTPError as error:
         raise _judged(error, hub, repository) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         hint = "Is this machine online? HF_ENDPOINT, HTTPS_PROXY and NO_PROXY say how the hub is reached."
         raise UnreachableHubError(f"{hub.endpoint} gives no answer: {reason}", hint) from error
-    except ValueError as error:
-        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub: {error}") from error
-    if not isinstance(page, dict):
-        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub")
-    return page
+    return content
 
 
 def _judged(error: urllib.error.HTTPError, hub: Hub, repository: str) -> HubError:
@@ -193,6 +217,8 @@ def _judged(error: urllib.error.HTTPError, hub: Hub, repository: str) -> HubErro
         if hub.token:
             return HubError(what, f"Is the name right, and may the token's account read it? Accept its terms on {page}")
         return HubError(what, f"Is the name right? If so: accept its terms on {page} and set HF_TOKEN")
+    if error.code == _MISSING and error.headers.get("X-Error-Code") in _LACKING:
+        return MissingRevisionError(f"{repository} has nothing there: {said}")
     if error.code == _MISSING:
         return HubError(f"the hub has no repository {repository}: {said}", "Correct the name.")
     return UnreachableHubError(said, "Try again later.")

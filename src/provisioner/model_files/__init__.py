@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provisioner import paths
 from provisioner.errors import UnavailableError
 from provisioner.lockfile import Pin
+from provisioner.model_files.folders import folder_file, folder_problem
+from provisioner.model_files.hashes import sha256_of
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
-from provisioner.spec.sources import ModelPart, filename_of, hub_place, part_names
+from provisioner.spec.folders import FolderError, contradiction
+from provisioner.spec.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
 from provisioner.state import Problem, Secret
+
+if TYPE_CHECKING:
+    from provisioner.hub import Hub
 
 BUILTIN_TINY = "builtin:tiny"
 
@@ -31,7 +37,7 @@ class Found:
 
 
 def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
-    """A ``ModelFile`` for each model; ``file:`` sources are absolute by now. Writes only into the cache.
+    """A ``ModelFile`` for each model; ``file:`` and ``dir:`` sources are absolute by now. Writes only into the cache.
 
     A hub is asked only for what ``pins`` do not tell. Sources that ``missing_files`` names must not be asked for.
     """
@@ -39,14 +45,18 @@ def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
     for name, model in models.items():
         if model.source.startswith("hf:"):
             _add_hub_file(name, model, pins, found)
+        elif model.source.startswith("dir:"):
+            _add_folder(name, model, found)
         else:
             found.files[name] = _file_of(model)
     return found
 
 
 def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
-    """A problem for each ``file:`` source that is not there, or not all of it."""
+    """A problem for each ``file:`` or ``dir:`` source that is not there, not all of it, or not what it shall be."""
     for name, model in models.items():
+        if model.source.startswith("dir:") and (error := folder_problem(model)):
+            yield Problem(("models", name, "source"), error.message, error.hint)
         if model.source.startswith("file:"):
             for message, hint in _missing(_path(model)):
                 yield Problem(("models", name, "source"), message, hint)
@@ -75,6 +85,13 @@ def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found
         found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
 
 
+def _add_folder(name: str, model: Model, found: Found) -> None:
+    try:
+        found.files[name] = folder_file(model)
+    except FolderError as error:  # it was another one when the file was opened
+        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
+
+
 def _file_of(model: Model) -> ModelFile:
     if model.source == BUILTIN_TINY:
         from provisioner.tiny_model import SHA256, ensure_tiny_model
@@ -84,32 +101,47 @@ def _file_of(model: Model) -> ModelFile:
     if model.source.startswith("https:"):
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
-    rest = tuple(ModelPart(str(one), _sha256(one)) for one in _parts(file)[1:])
-    return ModelFile(str(file), file.name, model.sha256 or _sha256(file), rest=rest)
+    rest = tuple(ModelPart(str(one), sha256_of(one)) for one in _parts(file)[1:])
+    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), rest=rest)
 
 
 def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
-    from provisioner.hub import HubError, find_file, hub_of_environment
+    from provisioner.hub import HubError, hub_of_environment
 
-    hub, (repository, quantisation) = hub_of_environment(), hub_place(model.source)
-    pin = pins.get(name)
+    hub, pin = hub_of_environment(), pins.get(name)
     if pin is None or pin.source != model.source or model.sha256 not in (None, pin.sha256):
-        seen = find_file(hub, repository, quantisation)
-        pin = Pin(model.source, seen.revision, seen.file, seen.sha256, seen.size, seen.rest)
-        found.notes.append(_note(name, pin, repository))
+        pin = _asked(hub, model)
+        found.notes.append(_note(name, pin))
     if model.sha256 not in (None, pin.sha256):
         hint = "Correct sha256, or leave it out: the lock file holds what was found."
         raise HubError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
+    if pin.method and model.format and (error := contradiction(model.format, pin.method)):
+        raise HubError(error.message, error.hint)
     found.pins[name] = pin
-    address = hub.address(repository, pin.revision, pin.file)
-    rest = tuple(replace(one, file=hub.address(repository, pin.revision, one.file)) for one in pin.rest)
-    return ModelFile(address, pin.file.rpartition("/")[2], pin.sha256, pin.size, _access("hub", hub.token), rest)
+    repository = _repository(model.source)
+    first, *rest = (replace(one, file=hub.address(repository, pin.revision, one.file)) for one in pin.files)
+    access = _access("hub", hub.token)
+    filename = pin.file.rpartition("/")[2]
+    return ModelFile(first.file, filename, pin.sha256, pin.size, access, tuple(rest), is_folder=is_folder(model.source))
 
 
-def _note(name: str, pin: Pin, repository: str) -> str:
-    size = sum(one or 0 for one in (pin.size, *(part.size for part in pin.rest))) / 1e9
+def _asked(hub: Hub, model: Model) -> Pin:
+    from provisioner.hub import find_file
+    from provisioner.hub.folder import find_folder
+
+    source = model.source
+    seen = find_folder(hub, *hub_revision(source)) if is_folder(source) else find_file(hub, *hub_place(source))
+    return Pin(source, seen.revision, seen.file, seen.sha256, seen.size, seen.rest, seen.method)
+
+
+def _repository(source: str) -> str:
+    return (hub_revision(source) if is_folder(source) else hub_place(source))[0]
+
+
+def _note(name: str, pin: Pin) -> str:
+    size = sum(one.size or 0 for one in pin.files) / 1e9
     files = f"{pin.file} and {len(pin.rest)} more" if pin.rest else pin.file
-    return f"Model {name} is {files} ({size:.2f} GB) of {repository}, commit {pin.revision[:12]}"
+    return f"Model {name} is {files} ({size:.2f} GB) of {_repository(pin.source)}, commit {pin.revision[:12]}"
 
 
 def _access(kind: str, token: Secret | None) -> Secret | None:
@@ -128,19 +160,3 @@ def _path(model: Model) -> Path:
 
 def _parts(file: Path) -> list[Path]:
     return [file.with_name(name) for name in part_names(file.name)]
-
-
-def _sha256(file: Path) -> str:
-    """The file's sha256; one that was not touched since it was hashed is not read again (10 s for 6 GiB)."""
-    seen = file.stat()
-    identity = f"{file}\0{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_ino} {seen.st_dev}"
-    note = paths.cache() / "hashes" / hashlib.sha256(identity.encode()).hexdigest()
-    if note.is_file():
-        return note.read_text(encoding="ascii")
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = note.with_suffix(f".{os.getpid()}")
-    partial.write_text(digest, encoding="ascii")
-    partial.replace(note)
-    return digest

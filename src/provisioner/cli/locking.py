@@ -1,0 +1,53 @@
+"""The verb ``lock``: what a file leaves open, found and noted beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.session import Session
+from provisioner.errors import ExitCode
+from provisioner.events import Diagnostic
+
+if TYPE_CHECKING:
+    from provisioner.resolve.stacks import Use
+    from provisioner.stacks.known import Stack
+    from provisioner.stacks.locking import Locked
+
+
+@click.command()
+@verb
+@lab_words(names=False)
+@option("--from", "source", default="", metavar="DIR|INDEX", help="Where all wheels are, instead of their own places.")
+@option("--accept-unverified", is_flag=True, help="Download files without a known hash once, and freeze what comes.")
+def lock(session: Session, words: Words, *, source: str, accept_unverified: bool) -> int:
+    """Find which files the models and which wheels the stacks of the file are, and note them in its lock file.
+
+    What is noted there stays; to have something found anew, remove its lines.
+    """
+    from provisioner.resolve.stacks import stack_uses
+    from provisioner.stack_pins import find_stacks
+    from provisioner.stacks.known import stacks_of
+    from provisioner.stacks.locking import Wish, locked
+
+    lab = session.open_lab(words.existing(), needs_secrets=False)
+    pins = lab.models().pins
+    lab.pin()
+
+    def find(use: Use, stack: Stack) -> tuple[Locked, ...]:
+        session.console.emit(Diagnostic("note", f"Looking for the wheels of {use.stack} for {use.distribution}"))
+        return locked(stack, Wish(*use.place, use.requirements, source, accept_unverified))
+
+    found = find_stacks(stack_uses(lab.spec, lab.catalog), stacks_of(lab.loaded.path), lab.lock_file, find)
+    lines = [f"{name} for {place}: {len(one.packages)} wheels" for (name, place), one in found.items()]
+    lines += [f"model {name}: {pin.file}" for name, pin in pins.items()]
+    session.console.result(
+        "\n".join(lines) or f"Nothing to find: {lab.lock_file.name} says it all.",
+        stacks=[
+            {"stack": name, "distribution": place, "packages": one.packages} for (name, place), one in found.items()
+        ],
+        models=pins,
+    )
+    return ExitCode.DONE

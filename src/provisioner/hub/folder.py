@@ -1,0 +1,80 @@
+"""A repository's branch, tag or commit as a folder: the files of one model, each with its sha256.
+
+What is large lies in LFS, and the hub tells its sha256. Of what is small it only tells git's id (``blobId``, the sha1
+of "blob SIZE", a zero byte and the content): that is downloaded, held against the id, and hashed here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provisioner.hub import Hub, HubError, HubFile, MissingRevisionError, asked, files_of, page_of, part_of
+from provisioner.spec.folders import SMALL_BYTES, FolderError, is_read_whole, method_in, selected
+from provisioner.spec.sources import ModelPart
+
+
+def find_folder(hub: Hub, repository: str, revision: str) -> HubFile:
+    """The model's files as they are now, config.json first; raises ``HubError``, with what is there instead."""
+    try:
+        commit, entries = files_of(hub, repository, revision)
+    except MissingRevisionError as error:
+        raise HubError(f"{repository} has no revision {revision}", _revisions(hub, repository)) from error
+    reading = _Reading(hub, repository, commit)
+    try:
+        names = selected(name for name in entries if "/" not in name)
+        first, *rest = [reading.part(name, entries[name]) for name in names]
+        method = method_in(reading.contents, names)
+    except FolderError as error:
+        raise HubError(
+            f"{repository} at {revision} is no model that is a folder: {error.message}", error.hint
+        ) from error
+    return HubFile(commit, first.file, first.sha256, first.size or 0, tuple(rest), method)
+
+
+@dataclass
+class _Reading:
+    """One commit of a repository; ``contents`` are those of the files that tell whether it is a whole model."""
+
+    hub: Hub
+    repository: str
+    commit: str
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def part(self, name: str, entry: Mapping[str, Any]) -> ModelPart:
+        """The file with its sha256, downloaded where only that tells it."""
+        part = part_of(name, entry, self.repository) if entry.get("lfs") else None
+        if part and not is_read_whole(name):
+            return part
+        content = self._content(name, part.size if part else entry.get("size"))
+        found = ModelPart(name, hashlib.sha256(content).hexdigest(), len(content))
+        if part != found if part else _blob_id(content) != entry.get("blobId"):
+            hint = "Try again later; a proxy on the way may answer in the hub's place."
+            raise HubError(f"what came as {name} of {self.repository} is not what the hub says it is", hint)
+        if is_read_whole(name):
+            self.contents[name] = content
+        return found
+
+    def _content(self, name: str, size: Any) -> bytes:
+        if not isinstance(size, int) or size > SMALL_BYTES:
+            what = f"{size} bytes" if isinstance(size, int) else "a size that the hub does not tell"
+            raise HubError(f"{name} of {self.repository} has {what}, and {SMALL_BYTES // 10**6} MB are the most")
+        url = self.hub.address(self.repository, self.commit, name)
+        return asked(self.hub, url, self.repository, SMALL_BYTES + 1)
+
+
+def _blob_id(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _revisions(hub: Hub, repository: str) -> str:
+    """The branches and tags that are there, in words; nothing where the hub does not tell them."""
+    try:
+        page = page_of(hub, repository, "refs")
+    except HubError:
+        return ""
+    kinds = (page.get("branches"), page.get("tags"))
+    names = [str(one.get("name")) for kind in kinds for one in kind or () if isinstance(one, Mapping)]
+    return f"there: {', '.join(sorted(names))}" if names else ""

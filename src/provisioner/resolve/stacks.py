@@ -1,0 +1,159 @@
+"""Which wheels the services of a file are installed with: a stack by its name, for the Python of an image. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from provisioner.catalog import Catalog, Reference, ServiceType
+from provisioner.gpus.cards import Card
+from provisioner.resolve.artifacts import distribution_of
+from provisioner.resolve.engines import services_of
+from provisioner.resolve.hosts import image_of
+from provisioner.spec import ServiceSpec, Spec
+from provisioner.stacks.known import Stack
+from provisioner.stacks.locking import Locked
+from provisioner.stacks.pythons import IMAGES, Machine, takes
+from provisioner.state import Problem
+
+KIND = "stack"
+Key = tuple[str, str]
+"""A stack's name, and the distribution whose Python it is installed for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The wheels of a stack as they were found, and a digest of what was wanted then."""
+
+    wants: str
+    packages: tuple[Locked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A service that is installed with a stack; ``requirements`` is what it needs besides."""
+
+    container: str
+    role: str
+    option: str
+    stack: str
+    distribution: str
+    requirements: tuple[str, ...]
+
+    @property
+    def key(self) -> Key:
+        """Under which its wheels are kept."""
+        return self.stack, self.distribution
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where the file names the stack."""
+        return ("containers", self.container, "services", self.role, self.option)
+
+    @property
+    def place(self) -> tuple[str, Machine]:
+        """The Python of its image, and the machine that it is on; ``KeyError`` where nobody knows."""
+        return IMAGES[self.distribution]
+
+
+def stack_uses(spec: Spec, catalog: Catalog) -> tuple[Use, ...]:
+    """Every service that names a stack."""
+    return tuple(
+        Use(name, service.role, option, service.options[option], _distribution(spec, catalog, name), page.requirements)
+        for name, service, page in services_of(spec, catalog)
+        for option, _ in _references(page)
+        if option in service.options
+    )
+
+
+def stack_problems(uses: tuple[Use, ...], known: Mapping[str, Stack]) -> Iterator[Problem]:
+    """A stack that there is not, an image whose Python nobody knows, or that the stack has no wheels for."""
+    for use in uses:
+        stack = known.get(use.stack)
+        if stack is None:
+            yield Problem(use.path, f'no stack "{use.stack}"', f"There are: {', '.join(known)}")
+        elif use.distribution not in IMAGES:
+            hint = f"Take one of: {', '.join(IMAGES)}"
+            yield Problem(
+                ("containers", use.container, "image"), f"which Python {use.distribution} has is not known", hint
+            )
+        else:
+            yield from _without_wheels(use, stack)
+
+
+def host_problems(
+    uses: Iterable[Use], known: Mapping[str, Stack], cards: Mapping[str, Card], architectures: Mapping[str, str]
+) -> Iterator[Problem]:
+    """A card whose driver is too old for a stack, or a host of another kind than its wheels are for.
+
+    ``cards`` and ``architectures`` are those of the containers, by their names.
+    """
+    for use in uses:
+        card, floor = cards.get(use.container), known[use.stack].driver
+        if card and card.driver_version and Version(card.driver_version) < Version(floor):
+            what = f"{card.title} has driver {card.driver_version}, and {use.stack} needs {floor} or newer"
+            yield Problem(use.path, what, "Install a newer driver on the host, or take a stack for an older CUDA.")
+        machine, there = use.place[1].architecture, architectures.get(use.container, "")
+        if there and there != machine:
+            what = f"the wheels of {use.stack} are for {machine}, and its host is {there}"
+            yield Problem(use.path, what, "Give the container another host.")
+
+
+def wanted(use: Use, stack: Stack) -> str:
+    """A digest of what decides about the wheels: another one, and they have to be found anew."""
+    pages = {name: package.model_dump(mode="json") for name, package in stack.packages.items()}
+    python, machine = use.place
+    said = [pages, list(stack.without), python, asdict(machine), list(use.requirements)]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def unlocked(uses: Iterable[Use], known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]) -> dict[Key, Use]:
+    """The stacks whose wheels have not been found, or were found for something else; each with one that uses it."""
+    return {
+        use.key: use for use in uses if use.key not in pinned or pinned[use.key].wants != wanted(use, known[use.stack])
+    }
+
+
+def with_stacks(spec: Spec, catalog: Catalog, known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]) -> Spec:
+    """The file with the wheels of each stack, and what follows from it; what is written stays."""
+    told: dict[str, dict[str, ServiceSpec]] = {}
+    for use in stack_uses(spec, catalog):
+        service = spec.containers[use.container].services[use.role]
+        page = catalog.services[use.role]
+        reference = page.references[use.option]
+        stack = known[use.stack]
+        wheels = [asdict(one) for one in pinned[use.key].packages]
+        options: dict[str, Any] = {str(reference.packages_to): wheels}
+        if stack.tabbyapi:
+            follows = {"commit": stack.tabbyapi.commit, "backend": stack.tabbyapi.backend}
+            options |= {name: value for name, value in follows.items() if name in page.options}
+        changed = service.model_copy(update={"options": {**options, **service.options}})
+        told.setdefault(use.container, dict(spec.containers[use.container].services))[use.role] = changed
+    containers = {
+        name: spec.containers[name].model_copy(update={"services": services}) for name, services in told.items()
+    }
+    return spec.model_copy(update={"containers": {**spec.containers, **containers}}) if containers else spec
+
+
+def _references(page: ServiceType) -> Iterator[tuple[str, Reference]]:
+    return ((option, one) for option, one in page.references.items() if one.kind == KIND)
+
+
+def _distribution(spec: Spec, catalog: Catalog, container: str) -> str:
+    return distribution_of(image_of(spec.containers[container], catalog))
+
+
+def _without_wheels(use: Use, stack: Stack) -> Iterator[Problem]:
+    python, machine = use.place
+    for name, package in stack.packages.items():
+        if not any(takes(python, machine, wheel.build) for wheel in package.wheels):
+            fitting = [image for image, (other, _) in IMAGES.items() if other in stack.python]
+            hint = f"Write image: {' or '.join(fitting)}; or take another stack." if fitting else "Take another stack."
+            what = f"{name} of stack {use.stack} has no wheel for Python {python} of {use.distribution}"
+            yield Problem(use.path, what, hint)
+            return

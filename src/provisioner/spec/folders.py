@@ -1,0 +1,158 @@
+"""Models that are folders: which files of a repository or a folder are theirs, and in which format the weights are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+CONFIG = "config.json"
+GGUF, PLAIN = "gguf", "safetensors"
+QUANTISED = ("exl3", "exl2", "awq", "gptq", "fp8")
+FORMATS = (GGUF, *QUANTISED, PLAIN)
+NO_METHOD = "none"
+"""What stands for the method of a config.json that names none: its weights are as they were trained."""
+SMALL_BYTES = 20_000_000
+"""What a file at most has that is read whole; the vocabularies of today's models take 10 to 20 MB."""
+MOST_FILES = 1000
+INDEX = ".safetensors.index.json"
+_WEIGHTS = ".safetensors"
+_NEEDED = (
+    *(CONFIG, "generation_config.json", "preprocessor_config.json", "processor_config.json"),
+    *("video_preprocessor_config.json", "quantization_config.json", "quantize_config.json", "quant_config.json"),
+    *("special_tokens_map.json", "added_tokens.json", "tokenizer*", "vocab.*", "merges.txt"),
+    *("chat_template.*", "*.jinja", f"*{_WEIGHTS}", f"*{INDEX}"),
+)
+# Neither pickles nor code: both would be run by whoever loads them.
+_READ = (_WEIGHTS, ".json", ".jinja", ".txt", ".model", ".bpe", ".tiktoken")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}", re.ASCII)
+_METHOD = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII)
+_SHOWN = 12
+
+
+class FolderError(Exception):
+    """No engine could read a folder as a model; ``hint`` is what is there, or what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def is_needed(name: str) -> bool:
+    """Whether an engine may want the file of that name: weights, tokenizer, configuration, template; never a pickle."""
+    return not name.startswith(".") and name.endswith(_READ) and any(fnmatchcase(name, one) for one in _NEEDED)
+
+
+def selected(there: Iterable[str]) -> list[str]:
+    """The names of the files that make up the model, config.json first; raises ``FolderError``."""
+    names = sorted(there)
+    needed = [name for name in names if is_needed(name)]
+    odd = [name for name in needed if not _PLAIN_NAME.fullmatch(name)]
+    if odd:
+        hint = "A name has letters, digits, dots, dashes, underscores and plus signs."
+        raise FolderError(f"{odd[0]!r} cannot be the name of a model's file", hint)
+    for what, is_there in ((CONFIG, CONFIG in needed), (f"*{_WEIGHTS}", any(map(is_weights, needed)))):
+        if not is_there:
+            raise FolderError(f"there is no {what} in it", _listed(names))
+    if len(needed) > MOST_FILES:
+        raise FolderError(f"it has {len(needed)} files, and no model has more than {MOST_FILES}")
+    return [CONFIG, *(name for name in needed if name != CONFIG)]
+
+
+def is_weights(name: str) -> bool:
+    """Whether the file of that name holds tensors."""
+    return name.endswith(_WEIGHTS)
+
+
+def is_read_whole(name: str) -> bool:
+    """Whether the content of the file of that name tells whether the folder is a whole model."""
+    return name == CONFIG or name.endswith(INDEX)
+
+
+def method_in(contents: Mapping[str, bytes], names: Collection[str]) -> str:
+    """How config.json says that the weights are quantised, once no index names a file that is not there.
+
+    ``contents``: of the files that ``is_read_whole`` names; raises ``FolderError``.
+    """
+    for name, content in contents.items():
+        if name.endswith(INDEX):
+            _check_index(name, _object(name, content), names)
+    return method_of(contents[CONFIG])
+
+
+def method_of(config: bytes) -> str:
+    """What a config.json names as ``quant_method``, ``NO_METHOD`` where it names none; raises ``FolderError``."""
+    content = _object(CONFIG, config)
+    inner = content.get("text_config")  # of models with eyes
+    for one in (content, inner if isinstance(inner, dict) else {}):
+        quantised = one.get("quantization_config")
+        if isinstance(quantised, dict):
+            method = str(quantised.get("quant_method", "")).lower()
+            if not is_method(method):
+                raise FolderError(f"its {CONFIG} names no quant_method in its quantization_config")
+            return method
+    return NO_METHOD
+
+
+def is_method(text: str) -> bool:
+    """Whether it can be the name of a method, as the lock file holds it."""
+    return _METHOD.fullmatch(text) is not None
+
+
+def format_of(method: str, name: str) -> str | None:
+    """The format that a config.json's method means, else the one that the folder's name tells; None where none does."""
+    if method == NO_METHOD:
+        return PLAIN
+    return method if method in QUANTISED else format_by_name(name)
+
+
+def format_by_name(name: str) -> str | None:
+    """The format that the name of a repository, of its revision or of a folder tells; None for none and for several."""
+    found = [one for one in QUANTISED if re.search(rf"(?<![a-z]){one}(?![a-z0-9])", name.lower())]
+    return found[0] if len(found) == 1 else None
+
+
+def contradiction(written: str, method: str) -> FolderError | None:
+    """The refusal of a folder whose config.json says another format; None where both agree.
+
+    Other methods than the formats (compressed-tensors, fbgemm_fp8) are of engines that read the method from the folder.
+    """
+    meant = format_of(method, "")
+    if meant == written or (meant is None and written in ("awq", "gptq", "fp8")):
+        return None
+    said = "names no quantisation" if method == NO_METHOD else f"says {method}"
+    return FolderError(f"its {CONFIG} {said}, and its format is {written}", f"Write format: {meant}" if meant else "")
+
+
+def unknown_format(method: str = "") -> FolderError:
+    """The refusal of a folder of which nothing tells its format."""
+    said = f"its {CONFIG} says {method}" if method else "nothing tells its format"
+    return FolderError(said, f"Write format: {' | '.join(FORMATS[1:])}")
+
+
+def _check_index(name: str, content: Mapping[str, Any], names: Collection[str]) -> None:
+    tensors = content.get("weight_map")
+    if not isinstance(tensors, dict):
+        raise FolderError(f"its {name} has no weight_map")
+    missing = sorted({str(one) for one in tensors.values()} - set(names))
+    if missing:
+        raise FolderError(f"its {name} names {missing[0]}, which is not there", _listed(names))
+
+
+def _object(name: str, content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise FolderError(f"its {name} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise FolderError(f"its {name} is no JSON object")
+    return found
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = sorted(names)[:_SHOWN]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"there: {', '.join(shown)}{more}" if shown else "it is empty"

@@ -1,0 +1,70 @@
+"""What a user names to have it judged: wheels (there or not), lists of packages; read into parts of one set."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from email.parser import BytesParser
+from pathlib import Path
+
+from provisioner.errors import InputError
+from provisioner.stacks.builds import WheelNameError, build_of
+from provisioner.stacks.lists import ListError, merged, of_torch, parts_of_pylock, parts_of_requirements
+from provisioner.stacks.parts import Part
+
+METADATA_LIMIT = 4 * 2**20
+"""Bytes of a wheel's METADATA that are read: real ones have some 10 kB."""
+_HINT = "Name a stack (provision stacks), wheels (files, or only their names), requirements.txt or pylock.toml."
+
+
+def parts_given(names: Sequence[str], python: str = "") -> tuple[Part, ...]:
+    """One set of all that is named, of lists what has to do with torch.
+
+    Raises ``InputError`` for what cannot be read, and for a package in two versions.
+    """
+    try:
+        return merged(part for name in names for part in _parts(name, python))
+    except ListError as error:
+        raise InputError(f"Unable to judge {', '.join(names)}", details=str(error), resolution=_HINT) from error
+
+
+def _parts(name: str, python: str) -> Iterator[Part]:
+    if name.partition("#")[0].endswith(".whl"):
+        yield _wheel(name)
+        return
+    path = Path(name)
+    try:
+        content = path.read_bytes()
+        is_lock = path.suffix == ".toml"
+        listed = parts_of_pylock(content) if is_lock else parts_of_requirements(content.decode(), python)
+    except (OSError, UnicodeDecodeError, ListError) as error:
+        raise InputError(f"Unable to read {name}", details=_words(error), resolution=_HINT) from error
+    yield from of_torch(listed)
+
+
+def _wheel(name: str) -> Part:
+    try:
+        build = build_of(name)
+        return Part(build.package, (build,), _requires(Path(name)) if Path(name).exists() else None)
+    except (OSError, zipfile.BadZipFile, WheelNameError, LookupError) as error:
+        raise InputError(f"Unable to read {name}: it is no wheel", details=_words(error), resolution=_HINT) from error
+
+
+def _requires(file: Path) -> tuple[str, ...]:
+    """``Requires-Dist`` of a wheel that is there; nothing of it is run or unpacked."""
+    with zipfile.ZipFile(file) as wheel:
+        entry = next((one for one in wheel.infolist() if _is_metadata(one.filename)), None)
+        if entry is None:
+            raise LookupError("there is no METADATA in it")
+        with wheel.open(entry) as stream:
+            message = BytesParser().parsebytes(stream.read(METADATA_LIMIT), headersonly=True)
+    return tuple(str(one) for one in message.get_all("Requires-Dist", ()))
+
+
+def _is_metadata(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    return file == "METADATA" and folder.endswith(".dist-info") and "/" not in folder
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror or "") if isinstance(error, OSError) else str(error)

@@ -1,0 +1,150 @@
+"""The stacks that we know: ``data/stacks/<id>.yml``, each wheel with its address and, where it is known, its sha256."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+
+from provisioner import paths
+from provisioner.errors import InputError, ProvisionError
+from provisioner.stacks.builds import TORCH, Build, build_of
+from provisioner.stacks.parts import Part
+from provisioner.stacks.pythons import is_python
+
+COLUMNS = (TORCH, "triton", "exllamav3", "exllamav2", "flash-attn", "causal-conv1d", "flash-linear-attention")
+"""What each stack has, or says why not."""
+UNVERIFIED = "unverified"
+"""Instead of a hash that could not be read from any source."""
+
+
+def _python(text: str) -> str:
+    if not is_python(text):
+        raise ValueError(f"{text} is no version of Python such as 3.12")
+    return text
+
+
+class _Page(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Wheel(_Page):
+    """A file of a package: its address, or its mere name where it is on the index, and its sha256 or ``UNVERIFIED``."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https://[^\s]+/)?[^\s/]+\.whl$")]
+    sha256: Annotated[str, StringConstraints(pattern=rf"^([0-9a-f]{{64}}|{UNVERIFIED})$")]
+
+    @property
+    def build(self) -> Build:
+        """What its name says; raises ``WheelNameError``."""
+        return build_of(self.url)
+
+    @property
+    def is_on_index(self) -> bool:
+        """Whether it is asked for by its version: the index that uv is told of says where it is."""
+        return "://" not in self.url
+
+
+class Package(_Page):
+    """A package in one version, and its wheels: one for each Python, or one for all."""
+
+    version: str
+    wheels: Annotated[tuple[Wheel, ...], AfterValidator(lambda wheels: wheels or _refuse("it has no wheel"))]
+
+
+class Tabby(_Page):
+    """The commit of tabbyAPI that a stack serves, and through which of its backends."""
+
+    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    backend: Literal["exllamav3", "exllamav2"]
+
+
+class Stack(_Page):
+    """Packages that belong together, for some Pythons.
+
+    ``missing``: columns that it goes without, with the reasons; ``without``: what metadata asks for and nobody needs.
+    """
+
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    title: str
+    source: str
+    tabbyapi: Tabby | None = None
+    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
+    driver: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
+    python: tuple[Annotated[str, AfterValidator(_python)], ...]
+    packages: Mapping[str, Package]
+    missing: Mapping[str, str] = {}
+    without: tuple[str, ...] = ()
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Stack:
+        for column in COLUMNS:
+            if (column in self.packages) == (column in self.missing):
+                raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
+        if unknown := self.missing.keys() - set(COLUMNS):
+            raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
+        for name, package in self.packages.items():
+            for wheel in package.wheels:
+                if (wheel.build.package, str(wheel.build.version)) != (name, package.version):
+                    raise ValueError(f"{wheel.build.file} is no wheel of {name} {package.version}")
+        return self
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Its packages, to be judged."""
+        return tuple(
+            Part(name, tuple(wheel.build for wheel in package.wheels)) for name, package in self.packages.items()
+        )
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """The files whose hash nobody has told us."""
+        wheels = (wheel for package in self.packages.values() for wheel in package.wheels)
+        return tuple(wheel.build.file for wheel in wheels if wheel.sha256 == UNVERIFIED)
+
+
+def known_stacks(folder: Path | None = None) -> dict[str, Stack]:
+    """All stacks by their ids, in the order of the ids; ``ProvisionError`` names the page that is wrong."""
+    pages = sorted((folder or paths.data() / "stacks").glob("*.yml"))
+    return {page.stem: _stack(page) for page in pages}
+
+
+def stacks_of(file: Path) -> dict[str, Stack]:
+    """The stacks that a lab's file can name: those that are known, and those in ``stacks/`` beside the file."""
+    return {**known_stacks(), **known_stacks(file.parent / "stacks")}
+
+
+def known_stack(name: str) -> Stack:
+    """The stack of that id; ``InputError`` lists those that there are."""
+    known = known_stacks()
+    if name not in known:
+        raise InputError(
+            f"Unable to find stack {name}", details=f"There are: {', '.join(known)}", resolution="See: provision stacks"
+        )
+    return known[name]
+
+
+def is_stack_name(text: str) -> bool:
+    """Whether it could be the id of a stack: no path, no file."""
+    return re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text) is not None
+
+
+def _stack(page: Path) -> Stack:
+    import yaml
+
+    try:
+        content = yaml.safe_load(page.read_text(encoding="utf-8"))
+        return Stack(**{**content, "id": page.stem})
+    except (OSError, yaml.YAMLError, TypeError, ValidationError) as error:
+        raise ProvisionError(
+            f"Unable to read the page of stack {page.stem}", details=str(error), resolution=f"Correct {page}"
+        ) from error
+
+
+def _refuse(why: str) -> tuple[Wheel, ...]:
+    raise ValueError(why)

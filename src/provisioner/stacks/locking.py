@@ -1,0 +1,148 @@
+"""A stack and all that its packages ask for, frozen: each wheel with its address and sha256. Resolved by uv."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from provisioner.errors import PreflightError, ProvisionError
+from provisioner.stacks.builds import Build, build_of
+from provisioner.stacks.known import UNVERIFIED, Stack, Wheel
+from provisioner.stacks.pythons import DEBIAN_12, Machine, best_of, takes
+
+TIMEOUT_S = 3600
+"""Wheels without a known hash are downloaded to take it, and torch has gigabytes."""
+NEWEST_GLIBC = (2, 40)
+"""Newer ones uv cannot be asked for; wheels for this one run there, too."""
+_SAID = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One wheel: what role ``torch_stack`` takes of it."""
+
+    name: str
+    version: str
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be locked: for which Python and machine; ``extra``, lines of requirements, besides.
+
+    ``source``: a folder of wheels, or the address of an index, instead of the wheels' own places and PyPI.
+    """
+
+    python: str
+    machine: Machine = DEBIAN_12
+    extra: tuple[str, ...] = ()
+    source: str = ""
+    accept_unverified: bool = False
+
+
+def locked(stack: Stack, wish: Wish) -> tuple[Locked, ...]:
+    """All wheels of the stack and what they ask for, by name.
+
+    Raises ``PreflightError`` where there is no wheel for that Python, a hash is not known and not accepted, or uv finds
+    no solution, and ``ProvisionError`` where a wheel is another than its page says, or there are only sources.
+    """
+    chosen = {name: _chosen(stack, name, wish) for name in stack.packages}
+    unknown = [wheel.build.file for wheel in chosen.values() if wheel.sha256 == UNVERIFIED]
+    if unknown and not wish.accept_unverified:
+        raise PreflightError(
+            f"Unable to lock {stack.id}: nobody says what {len(unknown)} of its files hash to",
+            details="\n".join(unknown),
+            resolution="With --accept-unverified they are downloaded once, and what comes is frozen.",
+        )
+    found = {one.name: one for one in _wheels(_resolved(stack, chosen, wish), wish)}
+    for name, wheel in chosen.items():
+        one = found.get(name)
+        if one is None or wheel.sha256 not in (UNVERIFIED, one.sha256):
+            what = f"it hashes to {one.sha256}, its page says {wheel.sha256}" if one else "the solution is without it"
+            raise ProvisionError(
+                f"Unable to lock {stack.id}: {wheel.build.file} is not what it should be",
+                details=what,
+                resolution="Somebody replaced the file: do not use it before you know who, and why.",
+            )
+        found[name] = one if wheel.is_on_index else replace(one, url=wheel.url)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _chosen(stack: Stack, name: str, wish: Wish) -> Wheel:
+    wheels = stack.packages[name].wheels
+    wheel = next((one for one in wheels if takes(wish.python, wish.machine, one.build)), None)
+    if wheel is None:
+        raise PreflightError(
+            f"Unable to lock {stack.id}: {name} has no wheel for Python {wish.python}",
+            details=f"There are wheels for Python {', '.join(stack.python)}.",
+            resolution="Take one of these, or another stack: provision stacks",
+        )
+    return wheel
+
+
+def _lines(chosen: Mapping[str, Wheel], wish: Wish) -> Iterator[str]:
+    for name, wheel in chosen.items():
+        if wish.source or wheel.is_on_index:
+            yield f"{name}=={wheel.build.version}"
+        else:
+            yield f"{name} @ {wheel.url}" + (f"#sha256={wheel.sha256}" if wheel.sha256 != UNVERIFIED else "")
+    yield from wish.extra
+
+
+def _resolved(stack: Stack, chosen: Mapping[str, Wheel], wish: Wish) -> list[dict[str, Any]]:
+    """The packages of uv's pylock.toml."""
+    from uv import find_uv_bin
+
+    glibc = "_".join(map(str, min(wish.machine.glibc, NEWEST_GLIBC)))
+    with tempfile.TemporaryDirectory(prefix="provision-lock-") as folder:
+        excludes = Path(folder) / "excludes.txt"
+        excludes.write_text("\n".join(stack.without), encoding="utf-8")
+        command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header", "--generate-hashes"]
+        command += ["--no-python-downloads"]  # nothing is built, so that no interpreter of that version is needed
+        command += ["--format", "pylock.toml", "--only-binary", ":all:", "--python-version", wish.python]
+        command += ["--python-platform", f"{wish.machine.architecture}-manylinux_{glibc}", "--excludes", str(excludes)]
+        text = "\n".join(_lines(chosen, wish))
+        done = subprocess.run(
+            [*command, *_place(wish.source)], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    if done.returncode:
+        said = "\n".join(done.stderr.strip().splitlines()[-_SAID:])
+        raise PreflightError(
+            f"Unable to lock {stack.id} for Python {wish.python}: uv finds no solution",
+            details=said,
+            resolution="Where no other machine is reached: --from FOLDER or --from INDEX, with all the wheels.",
+        )
+    packages: list[dict[str, Any]] = tomllib.loads(done.stdout).get("packages", [])
+    return packages
+
+
+def _place(source: str) -> Sequence[str]:
+    if not source:
+        return ()
+    return ("--index-url", source) if "://" in source else ("--no-index", "--find-links", source)
+
+
+def _wheels(packages: Iterable[Mapping[str, Any]], wish: Wish) -> Iterator[Locked]:
+    for package in packages:
+        entries = [package["archive"]] if "archive" in package else package.get("wheels", [])
+        by_build = {_build(entry): entry for entry in entries}
+        best = best_of(wish.python, wish.machine, by_build)
+        if best is None:
+            raise ProvisionError(
+                f"Unable to lock {package['name']} {package.get('version', '')}: there is no wheel for this Python",
+                resolution="Sources are never built on hosts. Take another version: write it with --with.",
+            )
+        entry = by_build[best]
+        yield Locked(canonicalize_name(package["name"]), str(best.version), entry["url"], entry["hashes"]["sha256"])
+
+
+def _build(entry: Mapping[str, Any]) -> Build:
+    return build_of(entry.get("name") or entry["url"])

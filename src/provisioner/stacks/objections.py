@@ -1,0 +1,137 @@
+"""What speaks against one wheel beside a torch: versions, CUDA, the C++ ABI, metadata; or is not known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from packaging.version import Version
+
+from provisioner.stacks.builds import TORCH, UNLINKED, Build
+from provisioner.stacks.parts import Part, cuda_major_of, requirements, unreadable
+
+DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
+"""The oldest driver for each major version of CUDA (NVIDIA's release notes, minor version compatibility)."""
+NEW_ABI, OLD_ABI = (2, 7), (2, 5)
+"""From which torch on all its wheels for Linux have the new C++ ABI, and up to which the old one (release notes)."""
+
+
+class Fit(StrEnum):
+    """What is known of one wheel among the others."""
+
+    FITS = "fits"
+    UNFIT = "does not fit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """One reason why a wheel does not fit, or is not known to; and which other one would do."""
+
+    fit: Fit
+    reason: str
+    advice: str = ""
+
+
+def is_compiled_against_torch(part: Part, build: Build) -> bool:
+    """Whether it has to agree with torch's binaries: by its name, or as a compiled wheel that asks for torch."""
+    asks = any(one.name == TORCH for one in requirements(part.requires or ()))
+    return build.is_linked or (asks and bool(build.tags) and build.is_compiled)
+
+
+def is_silent(part: Part, build: Build) -> bool:
+    """Whether it is machine code of which nobody knows what it is linked with."""
+    return build.is_compiled and bool(build.tags) and part.requires is None and part.package not in UNLINKED
+
+
+def of_metadata(part: Part, chosen: Mapping[str, Build | None], python: str) -> Iterator[Objection]:
+    """What its metadata asks of the others, which are not that."""
+    for text in unreadable(part.requires or ()):
+        yield Objection(Fit.UNKNOWN, f"its metadata asks for {text!r}, which nobody can read")
+    for one in requirements(part.requires or (), python):
+        other = chosen.get(one.name)
+        if other is not None and not one.specifier.contains(other.version, prereleases=True):
+            yield Objection(Fit.UNFIT, f"its metadata asks for {one.name}{one.specifier}, beside it is {other.version}")
+
+
+def of_torch(part: Part, build: Build, driver: str) -> Iterator[Objection]:
+    """A torch whose CUDA nobody knows, or too new a CUDA for the driver ("" for one that is not known)."""
+    major = cuda_of(part, build)
+    if major is None and build.backend in ("", "cuda"):
+        advice = "Name the file once it is there, as its metadata says it; or take one with a label (+cu130)."
+        yield Objection(Fit.UNKNOWN, "its name does not say for which CUDA it was built", advice)
+    if major is None or not driver:
+        return
+    floor = DRIVERS.get(major)
+    if floor is None:
+        yield Objection(Fit.UNKNOWN, f"which driver CUDA {major} needs is not known here")
+    elif Version(driver) < Version(floor):
+        words = f"CUDA {major} needs driver {floor} or newer, there is {driver}"
+        yield Objection(Fit.UNFIT, words, "Upgrade the host's driver.")
+
+
+def cuda_of(part: Part, build: Build) -> int | None:
+    """The major version of CUDA that this torch was built for, by its label, else by its metadata; None: not known."""
+    if build.cuda:
+        return build.cuda[0]
+    return None if build.backend else cuda_major_of(part)
+
+
+def of_link(part: Part, build: Build, torch: Build) -> Iterator[Objection]:
+    """What its name says of the torch that it was compiled against, and of that torch's C++ ABI."""
+    beside = ".".join(map(str, torch.version.release[:2]))
+    other = f"Take a wheel of {part.package} that says torch{beside}."
+    if not build.is_compiled:
+        words = "it brings no compiled module: it compiles at its first import, which needs nvcc and a compiler"
+        yield Objection(Fit.UNKNOWN, words, other)
+        return
+    if build.torch is None and not _is_pinned(part):
+        yield Objection(Fit.UNKNOWN, "its name does not say for which torch it was built", other)
+    if build.torch is not None and build.torch != torch.version.release[:2]:
+        words = f"built for torch {build.torch[0]}.{build.torch[1]}, beside it is torch {torch.version}"
+        yield Objection(Fit.UNFIT, words, other)
+    if build.cxx11abi is not None:
+        yield from _of_abi(build.cxx11abi, torch, beside)
+
+
+def _of_abi(built: bool, torch: Build, beside: str) -> Iterator[Objection]:
+    has = _has_new_abi(torch)
+    if has is None:
+        yield Objection(Fit.UNKNOWN, f"which C++ ABI this torch {beside} has does not stand in its name")
+    elif built != has:
+        said, wanted = str(built).upper(), str(has).upper()
+        words = f"built with cxx11abi{said}, torch {beside} has cxx11abi{wanted}"
+        yield Objection(Fit.UNFIT, words, f"Take the one with cxx11abi{wanted}.")
+
+
+def _is_pinned(part: Part) -> bool:
+    """Whether its metadata takes one version of torch only (the metadata is held against it elsewhere)."""
+    clauses = [clause for one in requirements(part.requires or ()) if one.name == TORCH for clause in one.specifier]
+    return any(clause.operator == "==" and not clause.version.endswith("*") for clause in clauses)
+
+
+def _has_new_abi(torch: Build) -> bool | None:
+    release = torch.version.release[:2]
+    if release >= NEW_ABI or release <= OLD_ABI:
+        return release >= NEW_ABI
+    # 2.6 was built both ways; those for the new platform have the new one (its release notes).
+    platforms = " ".join(tag.platform for tag in torch.tags)
+    return "manylinux_2_28" in platforms if torch.tags else None
+
+
+def of_cuda(build: Build, torch: Build, major: int | None) -> Iterator[Objection]:
+    """What its name says of CUDA; ``major`` is that of the torch beside it, None when nobody knows."""
+    if build.backend not in ("", "cuda"):
+        if build.backend != torch.backend:
+            yield Objection(Fit.UNFIT, f"built for {build.backend}, beside it is torch {torch.version}")
+    elif build.cuda is None:
+        yield Objection(Fit.UNKNOWN, "its name does not say for which CUDA it was built")
+    elif torch.backend not in ("", "cuda"):
+        words = f"built for CUDA {build.cuda[0]}, beside it is torch {torch.version}, which has none"
+        yield Objection(Fit.UNFIT, words, "Take a torch with CUDA (+cu128, +cu130).")
+    elif major is None:
+        yield Objection(Fit.UNKNOWN, "for which CUDA the torch beside it was built is not known")
+    elif build.cuda[0] != major:
+        words = f"built for CUDA {build.cuda[0]} (libcudart.so.{build.cuda[0]}), beside it is torch for CUDA {major}"
+        yield Objection(Fit.UNFIT, words, f"Take a wheel that says cu{major}.")

@@ -1,0 +1,175 @@
+"""The verb ``lock``, and what refuses to go on without it: the wheels of a service's stack, in the lab's lock file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.gpus.cards import Card, Node
+from tests.folder_files import folder_files, write_folder
+from tests.unit.cli.conftest import World
+from tests.wheel_files import write_stack, write_wheel
+
+TORCH = "torch-2.9.0+cu128-cp313-cp313-manylinux_2_28_x86_64.whl"
+FILE = """\
+name: homelab
+hosts: {{ box: {{ incus: local }} }}
+models: {{ qwen: {{ source: "dir:qwen" }}, tiny: {{ source: "builtin:tiny" }} }}
+containers:
+  tabby:
+    image: {image}
+    services:
+      tabbyapi: {{ model: {model}, stack: {stack}, api_key: !secret engine_key, admin_key: !secret gateway_key }}
+"""
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A mirror: a torch, what it asks for, and what tabbyAPI imports."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    write_wheel(folder, TORCH, "sympy")
+    others = (
+        "aiofiles aiohttp async_lru fastapi_slim httptools huggingface_hub jinja2 loguru numpy packaging pillow psutil"
+    )
+    for name in (
+        f"{others} pydantic requests rich ruamel.yaml setuptools sse_starlette tokenizers uvicorn uvloop sympy".split()
+    ):
+        version = {"pydantic": "2.20.0", "sympy": "2.99.0"}.get(name, "99.0.0")
+        write_wheel(folder, f"{name}-{version}-py3-none-any.whl")
+    return folder
+
+
+@pytest.fixture
+def written(lab: Path, wheels: Path) -> Path:
+    """A lab with a stack of its own beside its file, and a model that is a folder."""
+    write_folder(lab.parent / "qwen", folder_files())
+    write_stack(lab.parent / "stacks", wheels, "3.13", [TORCH])
+    write(lab)
+    return lab
+
+
+def write(lab: Path, *, image: str = "debian/13", model: str = "qwen", stack: str = "mine") -> None:
+    """The lab's file."""
+    lab.write_text(FILE.format(image=image, model=model, stack=stack))
+
+
+def locked(lab: Path) -> list[dict[str, object]]:
+    """The stacks in the lock file."""
+    content = yaml.safe_load(lab.with_suffix(".lock").read_text())
+    return list(content["stacks"])
+
+
+def test_nothing_is_planned_before_the_wheels_are_known(world: World, written: Path) -> None:
+    assert world.command("validate", str(written)).code == 0
+    answer = world.command("plan", str(written))
+    assert answer.code == 4
+    assert "Unable to install mine for debian/13: homelab.lock does not say with which wheels" in answer.err
+    assert "Run: provision lock" in answer.err
+
+
+@pytest.mark.parametrize("verb", [("show",), ("show", "--expanded"), ("graph",), ("schema",)])
+def test_what_only_looks_at_the_file_needs_no_wheels(world: World, written: Path, verb: tuple[str, ...]) -> None:
+    words = verb if verb == ("schema",) else (*verb, str(written))
+    answer = world.command(*words)
+    assert answer.code == 0, answer.err
+    assert "tabby" in answer.out
+
+
+def test_what_is_locked_is_installed(world: World, written: Path, wheels: Path) -> None:
+    answer = world.command("lock", str(written), "--from", str(wheels))
+    assert answer.code == 0, answer.err
+    assert "mine for debian/13: 23 wheels" in answer.out
+    assert "Looking for the wheels of mine for debian/13" in answer.err
+    (entry,) = locked(written)
+    assert (entry["stack"], entry["distribution"]) == ("mine", "debian/13")
+    planned = world.command("plan", str(written))
+    assert planned.code == 0, planned.err
+    assert "tabby" in planned.out
+    assert "torch_stack" in planned.out
+
+
+def test_what_is_locked_stays_until_something_else_is_wanted(world: World, written: Path, wheels: Path) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    before = written.with_suffix(".lock").read_text()
+    write_wheel(wheels, "sympy-3.0.0-py3-none-any.whl")
+    again = world.command("lock", str(written), "--from", str(wheels))
+    assert again.out.strip() == "Nothing to find: homelab.lock says it all."
+    assert written.with_suffix(".lock").read_text() == before
+    page = yaml.safe_load((written.parent / "stacks/mine.yml").read_text())
+    (written.parent / "stacks/mine.yml").write_text(yaml.safe_dump({**page, "without": ["sympy"]}))
+    assert world.command("plan", str(written)).code == 4
+    (result,) = world.command("lock", "--json", str(written), "--from", str(wheels)).of("result")
+    assert [one["stack"] for one in result["stacks"]] == ["mine"]
+    assert "sympy" not in {one["name"] for one in result["stacks"][0]["packages"]}
+
+
+def test_what_nobody_uses_leaves_the_lock_file(world: World, written: Path, wheels: Path) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    written.write_text("name: homelab\ncontainers: { empty: {} }\n")
+    assert world.command("lock", str(written)).code == 0
+    assert locked(written) == []
+
+
+def test_a_lock_file_that_was_edited_is_refused(world: World, written: Path, wheels: Path) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    lock = written.with_suffix(".lock")
+    lock.write_text(lock.read_text().replace("sha256: ", "sha256: x", 1))
+    answer = world.command("plan", str(written))
+    assert answer.code == 64
+    assert "is no sha256" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"stack": "none"}, 'no stack "none"'),
+        ({"stack": "tabbyapi-cu13", "image": "debian/12"}, "no wheel for Python 3.11 of debian/12"),
+        ({"image": "alpine/3.22"}, "which Python alpine/3.22 has is not known"),
+        ({"model": "tiny"}, 'tabbyAPI server reads exl3, exl2, gptq, and model "tiny" is gguf'),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_line(world: World, written: Path, words: dict[str, str], says: str) -> None:
+    write(written, **words)
+    answer = world.command("validate", str(written))
+    assert answer.code == 64
+    assert says in answer.err
+
+
+def test_exl3_is_not_for_llama_cpp(world: World, written: Path) -> None:
+    text = FILE.format(image="debian/13", model="qwen", stack="mine")
+    written.write_text(text[: text.index("      tabbyapi")] + "      llama_cpp: { model: qwen }\n")
+    answer = world.command("validate", str(written))
+    assert answer.code == 64
+    assert 'llama.cpp server reads gguf, and model "qwen" is exl3' in answer.err
+
+
+@pytest.mark.parametrize(("driver", "code"), [("525.60.12", 4), ("525.60.13", 0), ("", 0)])
+def test_the_hosts_driver_is_as_new_as_the_stack_needs(
+    world: World, written: Path, wheels: Path, driver: str, code: int
+) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    written.write_text(written.read_text().replace("  tabby:\n", "  tabby:\n    gpu: any\n"))
+    nodes = (Node("/dev/nvidia0", 195, 0),)
+    card = Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", driver_version=driver, nodes=nodes)
+    world.host.graphics = (card,)
+    answer = world.command("plan", str(written))
+    assert answer.code == code, answer.err
+    told = "has driver 525.60.12, and mine needs 525.60.13 or newer" in answer.err
+    assert told == bool(code)
+
+
+def test_a_host_of_another_kind_than_the_wheels_is_refused(world: World, written: Path, wheels: Path) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    world.host.architecture = "aarch64"
+    answer = world.command("plan", str(written))
+    assert answer.code == 4
+    assert "homelab.yml:" in answer.err
+    assert "the wheels of mine are for x86_64, and its host is aarch64" in answer.err
+
+
+def test_an_image_with_a_fitting_python_is_named(world: World, written: Path) -> None:
+    write(written, stack="tabbyapi-cu13", image="debian/12")
+    assert "Write image: debian/13 or ubuntu/24.04" in world.command("validate", str(written)).err

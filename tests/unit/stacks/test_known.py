@@ -1,0 +1,115 @@
+"""The stacks that we know: whole, judged by the rule, and refused where a page is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner import paths
+from provisioner.errors import InputError, ProvisionError
+from provisioner.stacks.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
+from provisioner.stacks.objections import DRIVERS, Fit
+from provisioner.stacks.rule import judge, worst
+
+STACKS = known_stacks()
+UNFIT = {"stack-d"}
+"""The row of the post that puts a wheel for torch 2.11 beside torch 2.12: it is there to be refused."""
+
+
+def test_the_posts_rows_tabbyapi_s_pairs_and_one_for_exllamav2_are_known() -> None:
+    rows = {f"stack-{one}" for one in "abcd"}
+    assert rows | {"tabbyapi-cu12", "tabbyapi-cu13", "exllamav2-cu12"} <= set(STACKS)
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_a_stack_is_judged_on_each_of_its_pythons(stack: Stack) -> None:
+    found = worst(judge(stack.parts, python, driver=stack.driver) for python in stack.python)
+    assert found is (Fit.UNFIT if stack.id in UNFIT else Fit.FITS)
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_its_driver_is_the_one_that_its_cuda_needs(stack: Stack) -> None:
+    assert stack.driver == DRIVERS[int(stack.cuda.partition(".")[0])]
+    (torch,) = [part for part in stack.parts if part.package == "torch"]
+    major, minor = stack.cuda.split(".")
+    assert {build.cuda for build in torch.builds} == {(int(major), int(minor))}
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_every_column_is_there_or_has_a_reason(stack: Stack) -> None:
+    assert all((column in stack.packages) != bool(stack.missing.get(column)) for column in COLUMNS)
+
+
+def test_one_hash_belongs_to_one_file() -> None:
+    wheels = {wheel for stack in STACKS.values() for one in stack.packages.values() for wheel in one.wheels}
+    known = [wheel for wheel in wheels if wheel.sha256 != UNVERIFIED]
+    assert len({wheel.sha256 for wheel in known}) == len({wheel.url for wheel in known}) == len(known)
+
+
+def test_the_unverified_ones_are_named() -> None:
+    assert "exllamav3-1.4.2+cu128.torch2.9.0-cp312-cp312-linux_x86_64.whl" in STACKS["tabbyapi-cu12"].unverified
+    assert not any("torch-2" in file for file in STACKS["tabbyapi-cu12"].unverified)
+
+
+def test_another_name_lists_what_there_is() -> None:
+    with pytest.raises(InputError, match="tabbyapi-cu11") as caught:
+        known_stack("tabbyapi-cu11")
+    assert "tabbyapi-cu12" in caught.value.details
+
+
+def changed(page: dict[str, Any], way: str) -> None:
+    """Make the page wrong in that way."""
+    first = page["packages"]["torch"]["wheels"][0]
+    ways: dict[str, Any] = {
+        "a word that is no key": lambda: page.update(pyhton=["3.12"]),
+        "no reason for a column": lambda: page["missing"].pop("flash-attn"),
+        "a column that is also missing": lambda: page["missing"].update(torch="gone"),
+        "a column that there is not": lambda: page["missing"].update(xformers="gone"),
+        "another version than the file's": lambda: page["packages"]["torch"].update(version="2.9.1+cu128"),
+        "a hash that is none": lambda: first.update(sha256="abc"),
+        "an address without a wheel": lambda: first.update(url="https://example.org/torch.tar.gz"),
+        "an address anybody can change": lambda: first.update(url=first["url"].replace("https", "http")),
+        "no wheel": lambda: page["packages"]["torch"].update(wheels=[]),
+        "a Python that is none": lambda: page.update(python=["three"]),
+        "a commit that is none": lambda: page["tabbyapi"].update(commit="main"),
+        "no torch": lambda: page["packages"].pop("torch"),
+    }
+    ways[way]()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "a word that is no key",
+        "no reason for a column",
+        "a column that is also missing",
+        "a column that there is not",
+        "another version than the file's",
+        "a hash that is none",
+        "an address without a wheel",
+        "an address anybody can change",
+        "no wheel",
+        "a Python that is none",
+        "a commit that is none",
+        "no torch",
+    ],
+)
+def test_a_page_that_is_wrong_is_refused_by_its_name(tmp_path: Path, way: str) -> None:
+    page = yaml.safe_load((paths.data() / "stacks/tabbyapi-cu12.yml").read_text(encoding="utf-8"))
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(page))
+    assert set(known_stacks(tmp_path)) == {"mine"}
+    changed(page, way)
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(page))
+    with pytest.raises(ProvisionError, match="stack mine") as caught:
+        known_stacks(tmp_path)
+    assert caught.value.details
+
+
+@pytest.mark.parametrize("text", ["just words", "- a list", "a: [", ""])
+def test_a_page_that_is_no_page_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mine.yml").write_text(text)
+    with pytest.raises(ProvisionError, match="stack mine"):
+        known_stacks(tmp_path)

@@ -1,0 +1,103 @@
+"""A folder of a hub in a lab whose engine reads it: found once, pinned, and held against what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from provisioner.catalog import load_catalog
+from provisioner.errors import InputError
+from provisioner.lab import Lab, open_lab
+from provisioner.workflow.fitting import budgets_of
+from tests.file_server import FileServer, serving
+from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog
+from tests.unit.test_hub_folder import COMMIT, REPOSITORY, REVISION, StandIn
+
+SOURCE = f"hf:{REPOSITORY}@{REVISION}"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """A hub on this machine; labs are opened with a catalog whose engine reads folders."""
+    catalog = load_catalog(write_catalog(tmp_path / "roles"))
+    monkeypatch.setattr("provisioner.lab.load_catalog", lambda: catalog)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "none"))
+    with serving(FileServer()) as server:
+        standin = StandIn(server)
+        monkeypatch.setenv("HF_ENDPOINT", standin.hub.endpoint)
+        monkeypatch.setenv("no_proxy", "*")
+        yield standin
+
+
+def opened(tmp_path: Path, more: str = "") -> Lab:
+    file = tmp_path / "homelab.yml"
+    file.write_text(f"""\
+name: homelab
+hosts: {{ box: {{ incus: local }} }}
+models:
+  m: {{ source: "{SOURCE}"{more} }}
+containers:
+  engine:
+    services:
+      tabbyapi: {{ model: m }}
+""")
+    return open_lab(file)
+
+
+def test_it_is_found_once_and_pinned_with_every_file(hub: StandIn, tmp_path: Path) -> None:
+    lab = opened(tmp_path)
+    assert hub.server.seen == [], "who opens a file asks nobody"
+    (note,) = lab.models().notes
+    assert note.startswith(f"Model m is config.json and 6 more (0.00 GB) of {REPOSITORY}, commit {COMMIT[:12]}")
+    lab.pin()
+    pinned = yaml.safe_load(lab.lock_file.read_text())["models"]["m"]
+    assert [pinned["file"], *(one["file"] for one in pinned["rest"])] == taken(folder_files())
+    assert (pinned["source"], pinned["revision"], pinned["method"]) == (SOURCE, COMMIT, "exl3")
+    asked = len(hub.server.seen)
+    hub.files[CONFIG] = config("gptq")
+    again = opened(tmp_path)
+    assert again.models().notes == []
+    assert again.models().files == lab.models().files
+    assert len(hub.server.seen) == asked
+
+
+def test_neither_heads_nor_sums_are_asked_of_a_folder(hub: StandIn, tmp_path: Path) -> None:
+    lab = opened(tmp_path)
+    assert lab.look_at_models() == []
+    assert budgets_of(lab, {}, 1 << 33) == ()
+    assert not any("Range" in one.headers for one in hub.server.seen)
+    engine = lab.fleet().instances[0].services[-1]
+    assert engine.variables["tabbyapi_model"] == "/srv/models/m"
+
+
+def test_what_the_configuration_says_is_held_against_the_files_name(hub: StandIn, tmp_path: Path) -> None:
+    hub.files[CONFIG] = config("exl2")
+    hub.serve()
+    with pytest.raises(InputError) as caught:
+        opened(tmp_path).models()
+    assert (
+        "homelab.yml:4: models.m.source: its config.json says exl2, and its format is exl3; Write format: exl2"
+        in caught.value.details
+    )
+    lab = opened(tmp_path, ", format: exl2")
+    lab.pin()
+    assert lab.lock_file.exists()
+    with pytest.raises(InputError, match="Unable to use"):
+        opened(tmp_path, ", format: exl3").models()
+
+
+def test_another_revision_is_found_anew(hub: StandIn, tmp_path: Path) -> None:
+    opened(tmp_path).pin()
+    file = tmp_path / "homelab.yml"
+    opened(tmp_path)
+    file.write_text(file.read_text().replace(REVISION, "6.00bpw"))
+    headers = {"X-Error-Code": "RevisionNotFound"}
+    hub.server.pages[f"/api/models/{REPOSITORY}/revision/6.00bpw"] = lambda _seen: (404, headers, b"{}")
+    with pytest.raises(InputError) as caught:
+        open_lab(file).models()
+    assert f"homelab.yml:4: models.m.source: {REPOSITORY} has no revision 6.00bpw" in caught.value.details
