@@ -1,0 +1,496 @@
+"""Ansible module: proves that the packages of a torch stack fit each other, and names the one to change."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pwd
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import IO, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+try:
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name as canonical
+    from packaging.version import InvalidVersion, Version
+except ImportError as error:
+    LACKING = "python3-pyelftools" if str(error.name).startswith("elftools") else "python3-packaging"
+else:
+    LACKING = ""
+
+DOCUMENTATION = r"""
+module: provision_torch_proof
+short_description: Prove that an installed torch stack works together
+description:
+  - Compares versions with the lock, requirements with versions, and symbols of compiled files with torch's libraries.
+    Then imports each compiled module, and has the card compute, each in a process of its own.
+  - Ends at the first step with a problem. Before the imports, nothing of the venv is executed. Changes nothing.
+  - Needs Debian's python3-pyelftools and python3-packaging.
+options:
+  python: {type: path, required: true, description: [The venv's interpreter.]}
+  packages: {type: dict, required: true, description: ["Locked versions by distribution, with their local labels."]}
+  modules: {type: dict, default: {}, description: [The compiled modules of each distribution that has some.]}
+  user: {type: str, default: "", description: [Whose processes import them; those of who runs this when empty.]}
+  environment: {type: dict, default: {}, description: [Variables of the unit.]}
+  timeout_s: {type: int, default: 120, description: [How long one process may take.]}
+  device: {type: str, default: "", choices: ["", cuda], description: [What has to compute; nothing when empty.]}
+author: [provisioner]
+"""
+EXAMPLES = r"""
+- name: verify | Prove the stack
+  provision_torch_proof:
+    python: /opt/torch_stack/venv/bin/python
+    packages: {torch: 2.9.0+cu128, exllamav3: 1.4.2+cu128.torch2.9.0}
+    modules: {exllamav3: [exllamav3_ext]}
+"""
+RETURN = r"""
+steps: {type: list, returned: always, description: "What was looked at: step, package, module, verdict, said."}
+problem: {type: str, returned: always, description: What does not fit; empty when all does.}
+advice: {type: str, returned: always, description: What to do about it.}
+package: {type: str, returned: always, description: The package to change; empty where none is to blame.}
+unproved: {type: list, returned: always, description: "What could not be proved here, in words."}
+"""
+
+OK, UNPROVED = "ok", "unproved"
+ABSENT, VERSION, REQUIREMENT, SYMBOL = "absent", "another version", "requirement not met", "missing symbol"
+OLD_ABI, LIBRARY, CUDA, CPU = "old C++ ABI", "missing library", "another CUDA", "CPU torch"
+CRASH, HANG, IMPORT, NO_CARD, KERNEL = "crash", "hang", "import error", "no card", "kernel error"
+FITTING = "Take a wheel of {0} that is built for this torch, CUDA and Python: correct the stack, then run provision up."
+INSTALL = "Install {0} as the stack has it: run provision up."
+READ = "Import it by hand as the unit's user; then take another wheel of {0}, or correct the unit's environment."
+ADVICE = {
+    **dict.fromkeys(("absent", "another version", "damaged"), INSTALL),
+    **dict.fromkeys(("hang", "import error"), READ),
+    "requirement not met": "Take a version of {0} that fits the others: correct the stack, then run provision up.",
+    "CPU torch": "Take a CUDA build of {0} (its label is such as +cu130): correct the stack, then run provision up.",
+    "no card": "Give the container its GPU and the host its driver; see nvidia-smi.",
+    "kernel error": "Take a build of {0} that has code for this card, for a CUDA that its driver knows.",
+}
+"""What to do by verdict; ``FITTING`` for all others."""
+GOOD = ("ok", "unproved")
+COMPILED = re.compile(r"\.so(?:\.\w+)*$")
+OF_TORCH = re.compile(r"_Z\w*?N[KR]*(?:3c10|2at|5torch|6caffe2|4c10d)|_Z\d+THP|(?:aoti_)?torch_")
+OF_CUDA = re.compile(r"_Z\w*?N[KR]*(?:3c10|2at|5torch)4cuda|lib(?:c10_cuda|torch_cuda\w*|cudart)\.so\b")
+TORCH_S = re.compile(r"torch$|nvidia-")
+"""What the import of torch itself proves; of NVIDIA's libraries, some are for hardware that few have."""
+DRIVER = "libcuda.so.1"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TAIL = 65536
+BITS, WEAK = 64, 2
+ASK = ("-I", "-S", "-c", "import platform; print(platform.python_version())")
+CHILD = """
+import os, sys
+import torch
+reached = lambda letter: os.write(int(sys.argv[1]), letter)
+reached(b"t")
+if sys.argv[2]:
+    torch.cuda.is_available() or torch.cuda.init() or sys.exit("torch.cuda.is_available() says no")
+    reached(b"c")
+    one = torch.ones(64, 64, device=sys.argv[2])
+    (one @ one).sum().item() == 64**3 or sys.exit("it multiplies two matrices wrongly")
+    reached(b"k")
+for name in sys.argv[3:]:
+    __import__(name)
+reached(b"d")
+"""
+"""Torch first: it loads the extensions' libraries. The letters say how far it came, whatever else it prints."""
+ENDS = (
+    (r"undefined symbol: (\w+)", "missing symbol", "needs {0}, which nothing here has"),
+    (r"(\S+): cannot open shared object file", "missing library", "needs the library {0}, which nothing here has"),
+    (r"(.*not compiled with CUDA.*)", "CPU torch", "is built for the CPU only: {0}"),
+    (r"(.*)", "import error", "cannot be imported: {0}"),
+)
+"""What the last line of a child that failed means."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one look said: at which package and module, and which package is to blame, if one is."""
+
+    step: str
+    package: str
+    module: str = ""
+    verdict: str = "ok"
+    said: str = ""
+    change: str = ""
+
+
+@dataclass(frozen=True)
+class Elf:
+    """What the loader reads of a compiled file."""
+
+    name: str
+    needed: tuple[str, ...] = ()
+    undefined: frozenset[str] = frozenset()
+    exports: frozenset[str] = frozenset()
+    damage: str = ""
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The installed torch: which libraries come with it, what its own export, its CUDA's major (empty: it has none)."""
+
+    libraries: frozenset[str]
+    exports: frozenset[str]
+    cuda: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a child ended (None: not in time), the end of what it printed, and how far it came."""
+
+    code: int | None
+    said: str
+    reached: str = ""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The venv's Python, started as the unit starts it; ``account`` says as whom."""
+
+    path: str
+    environment: Mapping[str, str]
+    timeout_s: float
+    account: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, *modules: str, device: str = "") -> Ran:
+        """Import torch, have the device compute if one is named, then import these modules."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        try:
+            ran = self.start(("-X", "faulthandler", "-c", CHILD, str(writer), device, *modules), writer)
+            with contextlib.suppress(BlockingIOError):
+                ran = replace(ran, reached=os.read(reader, 16).decode(errors="replace"))
+        finally:
+            os.close(reader)
+            os.close(writer)
+        return ran
+
+    def start(self, arguments: Sequence[str], *pass_fds: int) -> Ran:
+        """Run it; afterwards nothing of its process group is left, and the end of what it printed is kept."""
+        output: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        call = {"env": self.environment, "cwd": "/", "start_new_session": True, "pass_fds": pass_fds, **self.account}
+        try:
+            process = subprocess.Popen([self.path, *arguments], **output, **call)
+        except OSError as error:
+            return Ran(error.errno, f"{self.path} cannot be started: {error.strerror}")
+        code, said = None, bytearray()
+        reading = threading.Thread(target=_keep_end, args=(process.stdout, said), daemon=True)
+        reading.start()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = process.wait(self.timeout_s)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # what hangs in a driver cannot be killed
+            process.wait(5)
+        reading.join(5)
+        return Ran(code, said.decode(errors="replace"))
+
+
+def main() -> None:
+    """Prove and answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "python": {"type": "path", "required": True},
+            "packages": {"type": "dict", "required": True},
+            "modules": {"type": "dict", "default": {}},
+            "user": {"type": "str", "default": ""},
+            "environment": {"type": "dict", "default": {}},
+            "timeout_s": {"type": "int", "default": 120},
+            "device": {"type": "str", "default": "", "choices": ["", "cuda"]},
+        },
+        supports_check_mode=True,
+    )
+    if LACKING:
+        module.fail_json(msg=f"Unable to read the stack: Python lacks a library here. Run: apt install {LACKING}")
+    try:
+        steps = list(prove(module.params))
+    except (OSError, LookupError, ValueError) as error:
+        module.fail_json(msg=f"Unable to prove the stack of {module.params['python']}: {error}. Run: provision up")
+    bad = next((one for one in steps if one.verdict not in GOOD), Step("", ""))
+    module.exit_json(
+        changed=False,
+        steps=[{key: value for key, value in asdict(one).items() if key != "change"} for one in steps],
+        problem=" ".join(filter(None, (bad.package, bad.module and f"({bad.module})", bad.said))),
+        advice=ADVICE.get(bad.verdict, FITTING).format(bad.change) if bad.said else "",
+        package=bad.change,
+        unproved=[one.said for one in steps if one.verdict == "unproved"],
+    )
+
+
+def prove(wanted: Mapping[str, Any]) -> Iterator[Step]:
+    """All looks in their order, up to the first with a problem; an error where there is no venv or no such account."""
+    python, device = interpreter_of(wanted), wanted["device"]
+    version = ask_version(python)
+    site = Path(python.path).parents[1] / f"lib/python{version.rpartition('.')[0]}/site-packages"
+    there: dict[str, Distribution] = {canonical(one.name or ""): one for one in distributions(path=[str(site)])}
+    locked: dict[str, str] = {canonical(name): str(one) for name, one in wanted["packages"].items()}
+    modules: dict[str, Sequence[str]] = {canonical(name): its for name, its in wanted["modules"].items()}
+    looks: tuple[Callable[[], Iterable[Step]], ...] = (
+        lambda: (names(one, locked[one], there.get(one), modules.get(one, ())) for one in locked),
+        lambda: (step for one in locked for step in metadata(one, there, locked, version)),
+        lambda: _installed_symbols([there[one] for one in locked if not TORCH_S.match(one)], site, python.environment),
+        lambda: _loaded(python, modules, ""),
+        lambda: _loaded(python, modules, device) if device else (),
+    )
+    for look in looks:
+        steps = list(look())
+        yield from steps
+        if any(one.verdict not in GOOD for one in steps):
+            return
+    yield from _left_out(locked, modules, device)
+
+
+def _left_out(locked: Iterable[str], modules: Mapping[str, Sequence[str]], device: str) -> Iterator[Step]:
+    step = Step("kernel", "torch", verdict="unproved")
+    if not device:
+        yield replace(step, said="no kernel ran: no card was asked for")
+    for name in [one for its in modules.values() for one in its] if device else ():
+        yield replace(step, module=name, said=f"no kernel of {name} ran: it was loaded beside one of torch")
+    others = ", ".join(sorted({*locked} - {"torch", *modules}))
+    if others:
+        yield replace(step, step="import", package="", said=f"nothing of {others} ran: no module of it was named")
+
+
+def interpreter_of(wanted: Mapping[str, Any]) -> Interpreter:
+    """The Python of the options, with an environment as systemd makes it for that account and unit."""
+    mine = os.geteuid()
+    who = pwd.getpwnam(wanted["user"]) if wanted["user"] else pwd.getpwuid(mine)
+    groups = os.getgrouplist(who.pw_name, who.pw_gid)
+    account = {} if who.pw_uid == mine else {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": groups}
+    environment = {"PATH": PATH, "HOME": who.pw_dir, "USER": who.pw_name, "LOGNAME": who.pw_name, "LANG": "C.UTF-8"}
+    given = {name: str(value) for name, value in wanted["environment"].items()}
+    quiet = {"PYTHONDONTWRITEBYTECODE": "1"}  # nothing is changed here
+    return Interpreter(wanted["python"], {**environment, **given, **quiet}, wanted["timeout_s"], account)
+
+
+def ask_version(python: Interpreter) -> str:
+    """Its version, such as 3.12.3, without anything of the venv (-S); an error where it does not start."""
+    answer = python.start(ASK)
+    if answer.code != 0:
+        raise OSError(answer.said.strip() or f"{python.path} does not start")
+    return answer.said.strip()
+
+
+def names(package: str, version: str, found: Distribution | None, modules: Iterable[str]) -> Step:
+    """Whether it is installed, whole, in this version and with these compiled modules."""
+    step = Step("names", package, verdict="absent", change=package)
+    if found is None:
+        return replace(step, said="is not installed")
+    if Version(version) not in {Version(found.version), folder_version(found)}:
+        said = f"is there in version {found.version}, and {version} is locked"
+        return replace(step, verdict="another version", said=said)
+    files = compiled(found)
+    gone = [name for name, path in files.items() if not path.is_file()]
+    if gone:
+        return replace(step, said=f"is not whole: {gone[0]} is gone")
+    for module in modules:
+        if not any(name.startswith(f"{module.replace('.', '/')}.") for name in files):
+            said = f"has no {module}: a wheel of sources, which compiles at its first import and needs nvcc"
+            return replace(step, said=f"{said}. Its release wheels have it compiled")
+    return Step("names", package, said=found.version)
+
+
+def folder_version(found: Distribution) -> Version | None:
+    """The version in the wheel's own name: causal-conv1d's has a label there, and none in its metadata."""
+    folder = next((file.parts[0] for file in found.files or () if file.name == "METADATA"), "")
+    try:
+        return Version(folder.removesuffix(".dist-info").partition("-")[2])
+    except InvalidVersion:
+        return None
+
+
+def compiled(found: Distribution) -> dict[str, Path]:
+    """The compiled files that it says it has, by their names in the wheel."""
+    return {str(one): Path(str(found.locate_file(one))) for one in found.files or () if COMPILED.search(one.name)}
+
+
+def metadata(package: str, there: Mapping[str, Distribution], locked: Iterable[str], version: str) -> Iterator[Step]:
+    """Whether what it requires of torch, triton and the others is there, for a Python of this version."""
+    markers = {"python_version": version.rpartition(".")[0], "python_full_version": version, "extra": ""}
+    for text in there[package].requires or ():
+        try:
+            one = Requirement(text)
+        except InvalidRequirement as error:
+            yield Step("metadata", package, verdict="unproved", said=f"what {package} requires cannot be read: {error}")
+            continue
+        name = canonical(one.name)
+        if name not in {"torch", "triton", *locked} or (one.marker and not one.marker.evaluate(markers)):
+            continue
+        found = there[name].version if name in there else ""
+        step = Step("metadata", package, said=f"requires {one}, and {found or 'none'} is there")
+        if not found or not one.specifier.contains(found, prereleases=True):
+            step = replace(step, verdict="requirement not met", change=name if package == "torch" else package)
+        yield step
+
+
+def _installed_symbols(found: Iterable[Distribution], site: Path, environment: Mapping[str, str]) -> Iterator[Step]:
+    torch, system = read_torch(site), system_libraries(environment)
+    for one in found:
+        elves = [elf for name, path in compiled(one).items() for elf in read(path, name)]
+        yield from symbols(canonical(one.name), elves, torch, system)
+
+
+def symbols(package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[str]) -> list[Step]:
+    """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed."""
+    exports = torch.exports.union(*(one.exports for one in elves))
+    libraries = torch.libraries.union(Path(one.name).name for one in elves)
+    steps = [Step("symbols", package, one.name, "damaged", one.damage, package) for one in elves if one.damage]
+    for elf in elves:
+        lacking = [one for one in elf.needed if one not in libraries and not one.startswith("libpython")]
+        lacking += sorted(one for one in elf.undefined - exports if OF_TORCH.match(one))
+        for verdict, said in _misfits(lacking, torch, frozenset(system)):
+            blamed = {"CPU torch": "torch", "no card": ""}.get(verdict, package)
+            steps.append(Step("symbols", package, elf.name, verdict, said, blamed))
+    return steps or [Step("symbols", package, said=f"{len(elves)} compiled files fit")]
+
+
+def _misfits(lacking: Sequence[str], torch: Torch, system: frozenset[str]) -> Iterator[tuple[str, str]]:
+    of_cuda = [one for one in lacking if not torch.cuda and OF_CUDA.match(one)]
+    if of_cuda:
+        yield "CPU torch", f"needs {_shown(of_cuda)}, and this torch is built for the CPU only"
+    functions = []
+    for name in (one for one in lacking if one not in of_cuda):
+        if not COMPILED.search(name):
+            functions.append(name)
+        elif name.startswith("libcudart.so.") and name in system and not name.endswith(f".{torch.cuda}"):
+            yield "another CUDA", f"needs {name}, which only the system has; torch computes with CUDA {torch.cuda}"
+        elif name not in system:
+            kind, owner = ("no card", "the driver") if name == DRIVER else ("missing library", "nothing here")
+            yield kind, f"needs the library {name}, which {owner} has"
+    old = [one for one in functions if is_old_abi(one, torch.exports)]
+    if old:
+        yield "old C++ ABI", f"is built with the old C++ ABI (cxx11abi=FALSE): needs {_shown(old)}"
+    elif functions:
+        yield "missing symbol", f"needs {_shown(functions)}, which this torch does not have"
+
+
+def is_old_abi(symbol: str, exports: Iterable[str]) -> bool:
+    """Whether it takes or gives the old std::string, and one of the same name with the new one is exported."""
+    start = re.match(r"_ZNK?", symbol)
+    end = start.end() if start else 0
+    while start and (length := re.compile(r"\d+").match(symbol, end)):
+        end = length.end() + int(length[0])
+    name, rest = symbol[:end], symbol[end:]
+    new = (one for one in exports if name and one.startswith(name) and "cxx11" in one[end:])
+    return any("Ss" in rest or one == f"{name}B5cxx11{rest}" for one in new)
+
+
+def _shown(things: Sequence[str]) -> str:
+    name, program = things[0], shutil.which("c++filt")
+    if program and name.startswith("_Z"):
+        name = subprocess.run([program, name], capture_output=True, text=True, check=False).stdout.strip() or name
+    return f"{name} and {len(things) - 1} more" if things[1:] else name
+
+
+def read_torch(site: Path) -> Torch:
+    """Read the torch in this site-packages."""
+    elves = {one.name: elf for one in sorted(site.glob("torch/lib/lib*.so*")) for elf in read(one)}
+    runtime = [one for one in elves["libc10_cuda.so"].needed if "cudart" in one] if "libc10_cuda.so" in elves else [""]
+    libraries = {*elves, *(one.name for one in site.glob("nvidia/*/lib/*.so*"))}
+    exports = frozenset[str]().union(*(elf.exports for elf in elves.values()))
+    return Torch(frozenset(libraries), exports, runtime[0].rpartition(".")[2] if runtime else "of its own")
+
+
+def read(source: Path, name: str = "") -> Iterator[Elf]:
+    """The compiled files of a wheel or a folder, or the one that this file is."""
+    if source.suffix == ".whl":
+        with zipfile.ZipFile(source) as wheel:
+            for one in filter(COMPILED.search, wheel.namelist()):
+                yield _elf(io.BytesIO(wheel.read(one)), one)
+    elif source.is_dir():
+        for path in (one for one in sorted(source.rglob("*.so*")) if COMPILED.search(one.name)):
+            yield from read(path, str(path.relative_to(source)))
+    else:
+        with source.open("rb") as file:
+            yield _elf(file, name or source.name)
+
+
+def _elf(file: IO[bytes], name: str) -> Elf:
+    try:
+        return _parsed(ELFFile(file), name)
+    except (ELFError, struct.error, ValueError) as error:
+        return Elf(name, damage=f"cannot be read as a compiled file: {error}")
+
+
+def _parsed(elf: Any, name: str) -> Elf:
+    dynamic, table = elf.get_section_by_name(".dynamic"), elf.get_section_by_name(".dynsym")
+    if elf.elfclass != BITS or not dynamic or not table:  # nothing that this loader would look at
+        return Elf(name)
+    undefined, exports = set(), set()
+    strings = table.stringtable.data()
+    for start, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table.data()):
+        symbol = strings[start : strings.index(b"\0", start)].decode(errors="replace")
+        if section:
+            exports.add(symbol)
+        elif info >> 4 != WEAK:
+            undefined.add(symbol)
+    needed = tuple(one.needed for one in dynamic.iter_tags("DT_NEEDED"))
+    return Elf(name, needed, frozenset(undefined), frozenset(exports))
+
+
+def system_libraries(environment: Mapping[str, str]) -> frozenset[str]:
+    """The names that the system's loader finds, in its cache and in the unit's LD_LIBRARY_PATH."""
+    program = shutil.which("ldconfig", path=PATH)
+    said = subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout if program else ""
+    folders = filter(None, environment.get("LD_LIBRARY_PATH", "").split(":"))
+    own = (path.name for folder in folders for path in Path(folder).glob("*.so*"))
+    return frozenset((*own, *re.findall(r"^\s+(\S+) \(", said, re.MULTILINE)))
+
+
+def _loaded(python: Interpreter, modules: Mapping[str, Sequence[str]], device: str) -> Iterator[Step]:
+    named = [(package, one) for package, its in modules.items() for one in its] or [("torch", "torch")]
+    for package, module in named:
+        step = Step("kernel" if device else "import", package, module)
+        judged = judge(step, python.load(module, device=device), python.timeout_s)
+        yield judged
+        if judged.package != package:  # it was torch, and the next child says the same
+            return
+
+
+def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
+    """What it says of a module that the child which had to load it ended like this; torch may be the one to blame."""
+    at_kernel = step.step == "kernel" and "k" not in ran.reached
+    if "t" not in ran.reached or at_kernel:
+        step = replace(step, package="torch", module="torch")
+    bad = replace(step, change=step.package)
+    where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
+    lines = [line.strip()[:500] for line in ran.said.splitlines() if line.strip()]
+    last = lines[-1] if lines else f"it ended Python, exit code {ran.code}"
+    if ran.code is None:
+        return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
+    if ran.code < 0:
+        fatal = next((f" ({line})" for line in lines if line.startswith("Fatal Python error")), "")
+        return replace(bad, verdict="crash", said=f"crashes {where}: {signal.Signals(-ran.code).name}{fatal}")
+    if ran.code == 0 and ran.reached.endswith("d"):
+        return replace(step, said="is loaded" if step.step == "import" else "is loaded after a kernel of torch ran")
+    found = next((verdict, said, match[1]) for says, verdict, said in ENDS if (match := re.search(says, last)))
+    if found[0] == "import error" and at_kernel and "t" in ran.reached:
+        if "c" not in ran.reached:
+            return replace(step, verdict="no card", said=f"finds no card: {last}")
+        return replace(bad, verdict="kernel error", said=f"does not compute on the card: {last}")
+    return replace(bad, verdict=found[0], said=found[1].format(_shown([found[2]])))
+
+
+def _keep_end(output: IO[bytes], kept: bytearray) -> None:
+    for chunk in iter(lambda: os.read(output.fileno(), TAIL), b""):
+        kept += chunk
+        del kept[:-TAIL]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What module `provision_tabby_checkout` says of checkouts: of real ones of git, and of sources in many shapes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from provisioner.ansible.modules import provision_tabby_checkout as module
+
+MODELS = """
+class BaseConfigModel: ...
+class NetworkConfig(BaseConfigModel):
+    host: Optional[str] = Field("127.0.0.1")
+    _metadata: Metadata = PrivateAttr()
+class DraftModelConfig(BaseConfigModel):
+    draft_model_name: Optional[str] = None{more}
+class TabbyConfigModel(BaseModel):
+    network: Optional[NetworkConfig] = Field(default_factory=NetworkConfig.model_construct)
+    draft_model: DraftModelConfig = None
+    model_config = ConfigDict()
+"""
+CALL = """
+class ExllamaV3Container:
+    generator: Optional[AsyncGenerator] = None
+    async def create_generator(self):
+        self.generator = {call}
+"""
+SHAPES: dict[str, tuple[str, bool, str]] = {
+    "as before the option": ("AsyncGenerator(model=self.model, num_draft_tokens=self.n)", False, "needed"),
+    "reformatted": ("AsyncGenerator(\n  model = self.model,\n  num_draft_tokens = 1,\n  )", False, "needed"),
+    "by its module": ("exllamav3.AsyncGenerator(model=self.model)", False, "needed"),
+    "as with the option": ("AsyncGenerator(model=1, ngram_match_min=self.ngram_match_min)", True, "upstream"),
+    "an option that is not used": ("AsyncGenerator(model=1)", True, "unknown"),
+    "used without an option": ("AsyncGenerator(model=1, ngram_match_min=2)", False, "unknown"),
+    "options that are not seen": ("AsyncGenerator(**options)", False, "unknown"),
+    "arguments without a name": ("AsyncGenerator(self.model)", False, "unknown"),
+    "two calls": ("AsyncGenerator(model=1) or AsyncGenerator(model=2)", False, "unknown"),
+    "another name": ("Generator(model=1)", False, "unknown"),
+    "only mentioned": ("'AsyncGenerator(model=1)'  # AsyncGenerator(model=2)", False, "unknown"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_who_asks_for_ngrams_is_told_from_the_syntax(shape: str) -> None:
+    call, asked, verdict = SHAPES[shape]
+    said, reason = module.ngram_drafts(ast.parse(CALL.format(call=call)), asked=asked)
+    assert said == verdict
+    assert bool(reason) == (verdict == "unknown")
+
+
+def test_the_keys_are_those_of_the_sections_classes() -> None:
+    known = module.known_keys(ast.parse(MODELS.format(more="\n    ngram_match_min: int = 2")))
+    assert known == {"network": ["host"], "draft_model": ["draft_model_name", "ngram_match_min"]}
+
+
+def test_an_unknown_shape_has_no_keys() -> None:
+    assert module.known_keys(ast.parse("TabbyConfigModel = dict")) == {}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A commit with a configuration and a backend."""
+    (tmp_path / "common").mkdir()
+    (tmp_path / "backends/exllamav3").mkdir(parents=True)
+    (tmp_path / "common/config_models.py").write_text(MODELS.format(more=""), encoding="utf-8")
+    (tmp_path / "backends/exllamav3/model.py").write_text(CALL.format(call="AsyncGenerator(model=1)"), encoding="utf-8")
+    (tmp_path / ".gitignore").write_text("*.log\n", encoding="utf-8")
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.invalid")
+    for command in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message=a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_a_checkout_is_described(checkout: Path) -> None:
+    found = module.look(checkout)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True)
+    assert found["commit"] == head.stdout.strip()
+    assert found["clean"]
+    assert found["backends"] == ["exllamav3"]
+    assert (found["ngram"], found["reason"]) == ("needed", "")
+
+
+@pytest.mark.parametrize("file", ["common/config_models.py", "new.py", "ignored.log"])
+def test_whatever_is_not_the_commit_s_is_seen(checkout: Path, file: str) -> None:
+    with (checkout / file).open("a", encoding="utf-8") as opened:
+        opened.write("# by hand\n")
+    assert not module.look(checkout)["clean"]
+
+
+def test_a_folder_that_git_refuses_is_no_checkout(checkout: Path) -> None:
+    (checkout / ".git/HEAD").write_text("nonsense", encoding="utf-8")
+    found = module.look(checkout)
+    assert (found["commit"], found["clean"]) == ("?", False)
+
+
+def test_where_nothing_is_there_is_no_commit_not_even_that_of_a_folder_above(checkout: Path) -> None:
+    (checkout / "below").mkdir()
+    for folder in (checkout / "below", checkout / "missing"):
+        found = module.look(folder)
+        assert (found["commit"], found["config"], found["backends"], found["ngram"]) == ("", {}, [], "unknown")

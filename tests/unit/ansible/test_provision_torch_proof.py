@@ -1,0 +1,446 @@
+"""What module `provision_torch_proof` says of a stack: a torch of pure Python, and real processes that import it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.ansible.modules.provision_torch_proof import (
+    TAIL,
+    Elf,
+    Ran,
+    Step,
+    Torch,
+    interpreter_of,
+    is_old_abi,
+    judge,
+    read,
+    read_torch,
+    symbols,
+    system_libraries,
+)
+from tests.torch_venvs import Venv, prove, verdicts
+
+FAKE_TORCH = """
+import os
+
+class Product:
+    def __matmul__(self, other): return self
+    def sum(self): return self
+    def item(self): return int(os.environ["CARD"])
+
+def ones(*sizes, device):
+    if os.environ["CARD"] == "old":
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
+    return Product()
+
+class cuda:
+    is_available = staticmethod(lambda: "CARD" in os.environ)
+    @staticmethod
+    def init():
+        raise AssertionError(os.environ["NO_CARD"])
+"""
+RIGHT = str(64**3)
+LOCKED = {"torch": "2.9.0+cu128", "one-ext": "1.4.2+cu128.torch2.9.0"}
+
+
+def an_elf() -> bytes:
+    """A compiled module that needs nothing of torch."""
+    spec = importlib.util.find_spec("markupsafe._speedups")
+    assert spec
+    assert spec.origin
+    return Path(spec.origin).read_bytes()
+
+
+def stack(root: Path, code: str = "", torch: str = FAKE_TORCH, **files: str | bytes) -> Venv:
+    """A torch and an extension whose module is compiled, and which Python finds as this code."""
+    venv = Venv(root).make().add("torch", "2.9.0+cu128", {"torch/__init__.py": torch})
+    own = {"one_ext.so": an_elf(), "one_ext/__init__.py": code, **files}
+    return venv.add("one_ext", "1.4.2+cu128.torch2.9.0", own, ["torch>=2.6", "numpy", "absent; extra == 'all'"])
+
+
+def answer(venv: Venv, packages: dict[str, str] | None = None, **more: Any) -> Any:
+    return prove(venv, packages or LOCKED, **{"modules": {"one_ext": ["one_ext"]}, "timeout_s": 20, **more})
+
+
+def test_a_stack_that_fits_is_proved_in_order_and_what_was_not_is_said(tmp_path: Path) -> None:
+    venv = stack(tmp_path / "venv")
+    files = sorted(venv.root.rglob("*"))
+    said = answer(venv.add("pure", "1.0"), {**LOCKED, "pure": "1.0"})
+    assert (said["problem"], said["advice"], said["package"], said["changed"]) == ("", "", "", False)
+    order = [step for step, _, _ in verdicts(said)]
+    assert list(dict.fromkeys(order)) == ["names", "metadata", "symbols", "import", "kernel"]
+    assert ("import", "one-ext", "ok") in verdicts(said)
+    assert said["unproved"] == [
+        "no kernel ran: no card was asked for",
+        "nothing of pure ran: no module of it was named",
+    ]
+    assert [one for one in sorted(venv.root.rglob("*")) if "pure" not in one.parts[-1] + one.parts[-2]] == files
+
+
+@pytest.mark.parametrize(
+    ("packages", "package", "words"),
+    [
+        ({"torch": "2.9.0"}, "torch", "torch is there in version 2.9.0+cu128, and 2.9.0 is locked"),
+        ({"one_ext": "1.4.2+cu130.torch2.9.0"}, "one-ext", "and 1.4.2+cu130.torch2.9.0 is locked"),
+        ({"Flash_Attn": "2.8.3"}, "flash-attn", "flash-attn is not installed"),
+    ],
+)
+def test_what_is_locked_has_to_be_there_in_that_version(
+    tmp_path: Path, packages: dict[str, str], package: str, words: str
+) -> None:
+    said = answer(stack(tmp_path / "venv"), {**LOCKED, **packages} if "one_ext" not in packages else packages)
+    assert words in said["problem"]
+    assert said["package"] == package
+    assert package in said["advice"]
+    assert {one["step"] for one in said["steps"]} == {"names"}
+
+
+def test_a_local_label_may_be_spelled_as_the_wheel_does(tmp_path: Path) -> None:
+    venv = stack(tmp_path / "venv")
+    assert answer(venv, {**LOCKED, "one-ext": "1.4.2+CU128-torch2.9.0"})["problem"] == ""
+
+
+def test_a_wheel_of_sources_is_told_from_one_that_is_compiled(tmp_path: Path) -> None:
+    venv = stack(tmp_path / "venv").add("exllamav3", "1.6.5", {"exllamav3/ext.py": ""}, ["torch>=2.6.0"])
+    said = answer(venv, {**LOCKED, "exllamav3": "1.6.5"}, modules={"exllamav3": ["exllamav3_ext"]})
+    assert "exllamav3 has no exllamav3_ext: a wheel of sources" in said["problem"]
+    assert "nvcc" in said["problem"]
+    assert (said["package"], said["steps"][-1]["verdict"]) == ("exllamav3", "absent")
+
+
+def test_a_compiled_file_that_is_gone_or_cut_off_is_found_without_an_import(tmp_path: Path) -> None:
+    venv = stack(tmp_path / "venv", "raise SystemExit('imported')")
+    (venv.site / "one_ext.so").write_bytes(an_elf()[:5000])
+    said = answer(venv)
+    assert "one-ext (one_ext.so) cannot be read as a compiled file" in said["problem"]
+    assert verdicts(said)[-1] == ("symbols", "one-ext", "damaged")
+    (venv.site / "one_ext.so").unlink()
+    said = answer(venv)
+    assert said["problem"] == "one-ext is not whole: one_ext.so is gone"
+    assert said["steps"][-1]["verdict"] == "absent"
+
+
+@pytest.mark.parametrize(
+    ("owner", "requires", "package", "words"),
+    [
+        ("more", "torch==2.11.0", "more", "more requires torch==2.11.0, and 2.9.0+cu128 is there"),
+        ("more", "Triton>=3.5; python_version >= '3'", "more", "more requires Triton>=3.5"),
+        ("more", "one.ext<1; sys_platform == 'linux'", "more", "and 1.4.2+cu128.torch2.9.0 is there"),
+    ],
+)
+def test_a_requirement_that_is_not_met_names_who_asks(
+    tmp_path: Path, owner: str, requires: str, package: str, words: str
+) -> None:
+    venv = stack(tmp_path / "venv").add(owner, "1.0", {}, [requires])
+    said = answer(venv, {**LOCKED, owner: "1.0"})
+    assert words in said["problem"]
+    assert said["package"] == package
+    assert verdicts(said)[-1] == ("metadata", owner, "requirement not met")
+
+
+def test_what_torch_requires_is_the_other_s_to_change(tmp_path: Path) -> None:
+    venv = Venv(tmp_path).make().add("torch", "2.9.0", {}, ["triton==3.5.0; platform_system == 'Linux'"])
+    said = prove(venv.add("triton", "3.4.0"), {"torch": "2.9.0", "triton": "3.4.0"})
+    assert said["problem"].endswith("and 3.4.0 is there")
+    assert said["package"] == "triton"
+
+
+def test_requirements_of_other_pythons_extras_and_labels_are_no_obstacle(tmp_path: Path) -> None:
+    more = ["torch==2.11; python_version < '3'", "torch==3; extra == 'new'", "torch==2.9.0", "torch (>=2", "numpy<1"]
+    venv = stack(tmp_path / "venv").add("more", "1.0", {}, more)
+    said = answer(venv, {**LOCKED, "more": "1.0"})
+    assert said["problem"] == ""
+    assert any("torch (>=2" in one or "cannot be read" in one for one in said["unproved"])
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "words"),
+    [
+        ("raise ImportError('no such thing')", "import error", "cannot be imported: ImportError: no such thing"),
+        ("raise SystemExit(0)", "import error", "it ended Python, exit code 0"),
+        ("import os; os._exit(3)", "import error", "it ended Python, exit code 3"),
+        ("import os; os.abort()", "crash", "crashes at import: SIGABRT (Fatal Python error: Aborted)"),
+        ("import os; os.kill(os.getpid(), 9)", "crash", "crashes at import: SIGKILL"),
+        ("import time; time.sleep(99)", "hang", "hangs at import: it was ended after 3 s"),
+        ("raise ImportError('x.so: undefined symbol: cudaGone')", "missing symbol", "needs cudaGone"),
+        (
+            "raise ImportError('libz.so.9: cannot open shared object file: No such file')",
+            "missing library",
+            "needs the library libz.so.9",
+        ),
+        (
+            "import os; os.write(1, b'\\xff\\x00' * 40_000_000); raise ValueError('after all that')",
+            "import error",
+            "ValueError: after all that",
+        ),
+    ],
+)
+def test_ways_to_fail_at_import_are_told_apart(tmp_path: Path, code: str, verdict: str, words: str) -> None:
+    said = answer(stack(tmp_path / "venv", code), timeout_s=3 if verdict == "hang" else 60)
+    assert words in said["problem"]
+    assert verdicts(said)[-1] == ("import", "one-ext", verdict)
+    assert said["package"] == "one-ext"
+    assert "one-ext" in said["advice"]
+    assert len(str(said)) < 5000
+
+
+def test_a_stack_without_compiled_modules_has_torch_imported(tmp_path: Path) -> None:
+    said = prove(Venv(tmp_path).make().add("torch", "2.9.0", {"torch/__init__.py": ""}), {"torch": "2.9.0"})
+    assert (said["problem"], ("import", "torch", "ok") in verdicts(said)) == ("", True)
+
+
+def test_a_torch_that_cannot_be_imported_is_to_blame_itself(tmp_path: Path) -> None:
+    said = answer(stack(tmp_path / "venv", torch="import os; os.abort()"))
+    assert "torch (torch) crashes at import: SIGABRT" in said["problem"]
+    assert said["package"] == "torch"
+
+
+def test_what_hangs_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    code = f"""
+import subprocess, time
+child = subprocess.Popen(["sleep", "60"])
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+time.sleep(60)
+"""
+    started = time.monotonic()
+    assert "hangs" in answer(stack(tmp_path / "venv", code), timeout_s=2)["problem"]
+    assert time.monotonic() - started < 20
+    child = Path("/proc", (tmp_path / "child").read_text(), "stat")
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+def test_of_what_a_child_prints_only_the_end_is_kept() -> None:
+    shell = interpreter_of({"python": "/bin/sh", "user": "", "environment": {}, "timeout_s": 20})
+    said = shell.start(("-c", "head -c 9000000 /dev/zero; echo; echo the end")).said
+    assert said.endswith("\nthe end\n")
+    assert len(said) == TAIL
+
+
+def test_a_child_that_stays_behind_holds_nobody_up(tmp_path: Path) -> None:
+    started = time.monotonic()
+    code = "import subprocess; subprocess.Popen(['sleep', '60'])"
+    assert answer(stack(tmp_path / "venv", code))["problem"] == ""
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("environment", "package", "verdict", "words"),
+    [
+        (
+            {"NO_CARD": "Found no NVIDIA driver on your system."},
+            "",
+            "no card",
+            "finds no card: AssertionError: Found no",
+        ),
+        ({"NO_CARD": "Torch not compiled with CUDA enabled"}, "torch", "CPU torch", "is built for the CPU only"),
+        ({"CARD": "old"}, "torch", "kernel error", "no kernel image is available"),
+        ({"CARD": "7"}, "torch", "kernel error", "it multiplies two matrices wrongly"),
+    ],
+)
+def test_a_card_that_does_not_compute_is_told_from_none(
+    tmp_path: Path, environment: dict[str, str], package: str, verdict: str, words: str
+) -> None:
+    said = answer(stack(tmp_path / "venv"), device="cuda", environment=environment)
+    assert words in said["problem"]
+    assert (said["package"], verdicts(said)[-1]) == (package, ("kernel", "torch", verdict))
+    assert said["advice"]
+
+
+def test_a_module_that_fails_only_beside_the_card_is_to_blame(tmp_path: Path) -> None:
+    code = "import os, sys; 'CARD' in os.environ and '' not in sys.argv and os.abort()"
+    said = answer(stack(tmp_path / "venv", code), device="cuda", environment={"CARD": RIGHT})
+    assert "one-ext (one_ext) crashes at import" in said["problem"]
+    assert ("import", "one-ext", "ok") in verdicts(said)
+    assert verdicts(said)[-1] == ("kernel", "one-ext", "crash")
+    assert said["package"] == "one-ext"
+
+
+def test_on_a_card_only_torch_s_own_kernel_counts_as_run(tmp_path: Path) -> None:
+    said = answer(stack(tmp_path / "venv"), device="cuda", environment={"CARD": RIGHT})
+    assert said["problem"] == ""
+    assert ("kernel", "one-ext", "ok") in verdicts(said)
+    assert said["unproved"] == ["no kernel of one_ext ran: it was loaded beside one of torch"]
+
+
+def test_the_unit_s_environment_is_that_of_the_children_and_ours_is_not(tmp_path: Path) -> None:
+    code = "import os; assert (os.environ['OURS'], os.environ.get('ANSIBLE')) == ('1', None), dict(os.environ)"
+    venv = stack(tmp_path / "venv", code)
+    said = prove(
+        venv,
+        LOCKED,
+        {**os.environ, "ANSIBLE": "set"},
+        modules={"one_ext": ["one_ext"]},
+        environment={"OURS": 1},
+    )
+    assert said["problem"] == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of others")
+def test_children_run_as_the_user_with_its_home_and_groups() -> None:
+    nobody = pwd.getpwnam("nobody")
+    options = {"python": "/bin/sh", "user": "nobody", "environment": {"OWN": 1}, "timeout_s": 20}
+    said = interpreter_of(options).start(("-c", "id -u; id -g; id -G; echo $HOME $USER $OWN"))
+    groups = " ".join(map(str, os.getgrouplist(nobody.pw_name, nobody.pw_gid)))
+    assert said == Ran(0, f"{nobody.pw_uid}\n{nobody.pw_gid}\n{groups}\n{nobody.pw_dir} nobody 1\n")
+
+
+def test_an_interpreter_or_account_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    said = prove(Venv(tmp_path / "none"), LOCKED)
+    assert said["failed"]
+    assert "cannot be started: No such file or directory" in said["msg"]
+    assert "nobody-here" in answer(stack(tmp_path / "venv"), user="nobody-here")["msg"]
+
+
+def test_a_python_without_the_library_is_told_the_package(tmp_path: Path) -> None:
+    for name, package in {"elftools": "python3-pyelftools", "packaging": "python3-packaging"}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('none', name={name!r})\n")
+        said = prove(Venv(tmp_path), LOCKED, {**os.environ, "PYTHONPATH": str(folder)})
+        assert said["msg"].endswith(f"apt install {package}")
+
+
+def test_what_nvidia_s_libraries_need_for_other_hardware_is_left_to_torch(tmp_path: Path) -> None:
+    lacking = an_elf().replace(b"libc.so.6\0", b"libq.so.6\0")
+    venv = stack(tmp_path / "venv").add("nvidia-cufile", "1.0", {"nvidia/cufile/lib/librdma.so.1": lacking})
+    assert answer(venv, {**LOCKED, "nvidia-cufile": "1.0"})["problem"] == ""
+    said = answer(venv.add("more", "1.0", {"more.so": lacking}), {**LOCKED, "more": "1.0"})
+    assert said["problem"] == "more (more.so) needs the library libq.so.6, which nothing here has"
+
+
+CPU = Torch(frozenset({"libc10.so", "libtorch_cpu.so"}), frozenset({"_ZN3c104fineEv"}), "")
+CUDA = Torch(CPU.libraries | {"libc10_cuda.so", "libcudart.so.12"}, CPU.exports, "12")
+SYSTEM = frozenset({"libc.so.6", "libstdc++.so.6", "libcudart.so.13"})
+
+
+def judged(torch: Torch, *elves: Elf) -> list[tuple[str, str, str]]:
+    return [(one.verdict, one.said, one.change) for one in symbols("ext", elves, torch, SYSTEM)]
+
+
+def undefined(*names: str) -> Elf:
+    return Elf("ext.so", undefined=frozenset(names))
+
+
+def test_libraries_come_from_torch_the_wheel_itself_and_the_system() -> None:
+    needed = ("libc10_cuda.so", "libcudart.so.12", "libc.so.6", "libpng-1c0.so.16", "libpython3.12.so.1.0")
+    fine = (Elf("ext/_C.so", needed), Elf("ext.libs/libpng-1c0.so.16"))
+    assert judged(CUDA, *fine) == [("ok", "2 compiled files fit", "")]
+    ((verdict, said, change),) = judged(CUDA, fine[0])
+    assert (verdict, change) == ("missing library", "ext")
+    assert "libpng-1c0.so.16" in said
+
+
+def test_a_runtime_of_another_cuda_that_only_the_system_has_is_found() -> None:
+    ((verdict, said, change),) = judged(CUDA, Elf("ext.so", ("libcudart.so.13",)))
+    assert (verdict, change) == ("another CUDA", "ext")
+    assert said == "needs libcudart.so.13, which only the system has; torch computes with CUDA 12"
+    same = Torch(CUDA.libraries, CUDA.exports, "13")
+    assert judged(same, Elf("ext.so", ("libcudart.so.13",)))[0][0] == "ok"
+    beside = Torch(CUDA.libraries | {"libcudart.so.13"}, CUDA.exports, "12")
+    assert judged(beside, Elf("ext.so", ("libcudart.so.13",)))[0][0] == "ok"
+    assert judged(CUDA, Elf("ext.so", ("libcudart.so.11.0",)))[0][0] == "missing library"
+
+
+@pytest.mark.parametrize("library", ["libcudart.so.13", "libc10_cuda.so", "libtorch_cuda.so"])
+def test_a_cuda_build_beside_a_torch_for_the_cpu_is_torch_s_to_change(library: str) -> None:
+    ((verdict, _, change),) = judged(CPU, Elf("ext.so", (library,)))
+    assert (verdict, change) == ("CPU torch", "torch")
+
+
+def test_the_driver_s_library_is_nobody_s_to_install() -> None:
+    assert judged(CUDA, Elf("ext.so", ("libcuda.so.1",))) == [
+        ("no card", "needs the library libcuda.so.1, which the driver has", "")
+    ]
+
+
+def test_symbols_of_torch_are_looked_for_and_no_others() -> None:
+    assert (
+        judged(CUDA, undefined("_ZN3c104fineEv", "PyList_New", "cudaMalloc", "_ZNSt8ios_base4InitC1Ev"))[0][0] == "ok"
+    )
+    inside = Elf("ext.libs/b.so", exports=frozenset({"_ZN3ext3nmsERKN2at6TensorE"}))
+    assert judged(CUDA, undefined("_ZN3ext3nmsERKN2at6TensorE"), inside)[0][0] == "ok"
+    for gone in (
+        "_ZN3c104goneEv",
+        "_ZNK2at6Tensor4goneEv",
+        "_ZTIN5torch8autograd4NodeE",
+        "aoti_torch_gone",
+        "_ZNSt6vectorIN3c106SymIntESaIS1_EE4goneEv",
+        "_Z16THPVariable_WrapRKN2at10TensorBaseE",
+    ):
+        ((verdict, _, change),) = judged(CUDA, undefined(gone))
+        assert (verdict, change) == ("missing symbol", "ext"), gone
+    assert judged(CUDA, undefined("_ZN3c104cuda4goneEv"))[0][0] == "missing symbol"
+    both = judged(CPU, undefined("_ZN3c104cuda14CUDACachingAllocator9allocatorE", "_ZN3c104goneEv"))
+    assert [(one[0], one[2]) for one in both] == [("CPU torch", "torch"), ("missing symbol", "ext")]
+
+
+FAIL = "_ZN3c106detail23torchInternalAssertFailEPKcS2_jS2_RK"
+NEW = {f"{FAIL}NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", "_ZNK3c106Device3strB5cxx11Ev", "_ZN2at3addEv"}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "is_old"),
+    [
+        (f"{FAIL}Ss", True),
+        ("_ZNK3c106Device3strEv", True),
+        ("_ZN3c106Device4goneERKSs", False),
+        (f"{FAIL}i", False),
+        ("_ZN2at3addESs", False),
+        ("_ZN2at3addEi", False),
+        ("aoti_torch_Ss", False),
+        ("_ZN9999x", False),
+    ],
+)
+def test_the_old_abi_is_known_by_the_new_one_s_names(symbol: str, *, is_old: bool) -> None:
+    assert is_old_abi(symbol, NEW) is is_old
+
+
+def test_the_old_abi_is_named() -> None:
+    torch = Torch(CUDA.libraries, frozenset(NEW), "12")
+    ((verdict, said, change),) = judged(torch, undefined(f"{FAIL}Ss", "_ZN3c104goneEv"))
+    assert (verdict, change) == ("old C++ ABI", "ext")
+    assert "built with the old C++ ABI (cxx11abi=FALSE)" in said
+
+
+def test_torch_s_cuda_is_read_from_its_own_libraries(tmp_path: Path) -> None:
+    for name in ("torch/lib/libc10.so", "nvidia/cuda_runtime/lib/libcudart.so.12", "nvidia/cuda_runtime/include/x.so"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(an_elf())
+    torch = read_torch(tmp_path)
+    assert torch.libraries == {"libc10.so", "libcudart.so.12"}
+    assert "PyInit__speedups" in torch.exports
+    assert torch.cuda == ""
+
+
+def test_a_file_is_read_as_the_loader_does(tmp_path: Path) -> None:
+    (tmp_path / "one.so").write_bytes(an_elf())
+    (tmp_path / "empty.so.1").touch()
+    (tmp_path / "page.sofa").touch()
+    empty, one = read(tmp_path)
+    assert (empty.name, one.name) == ("empty.so.1", "one.so")
+    assert empty.damage
+    assert "libc.so.6" in one.needed
+    assert any(name.startswith("Py") for name in one.undefined)
+    assert b"__gmon_start__" in an_elf()
+    assert "__gmon_start__" not in one.undefined  # a weak one, which the loader does without
+
+
+def test_the_system_s_libraries_are_those_of_the_loader(tmp_path: Path) -> None:
+    (tmp_path / "libown.so.3").touch()
+    found = system_libraries({"LD_LIBRARY_PATH": f"{tmp_path}:"})
+    assert "libown.so.3" in found
+    assert "libown.so.3" not in system_libraries({})
+    assert any(name.startswith("libc.so") for name in found)
+
+
+def test_a_crash_while_the_card_computes_is_not_the_module_s() -> None:
+    said = judge(Step("kernel", "one-ext", "one_ext"), Ran(-11, "Fatal Python error: Segmentation fault\n", "tc"), 9)
+    assert (said.package, said.change) == ("torch", "torch")
+    assert said.said == "crashes while the card computes: SIGSEGV (Fatal Python error: Segmentation fault)"
