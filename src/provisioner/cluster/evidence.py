@@ -1,0 +1,44 @@
+"""What is asked of one node besides its facts: whether others give a sign of life, and what still names a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from provisioner import paths
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox.shell import Shell
+from provisioner.repair.forgetting import Sign
+from provisioner.repair.leftovers import Leftovers, leftovers_from
+
+SIGNS_TIMEOUT_S = 60.0
+LEFTOVERS_TIMEOUT_S = 60.0
+WORDS = 4
+
+
+def signs_of_life(shell: Shell, addresses: Sequence[str]) -> tuple[Sign, ...]:
+    """What came back at each address when the node pinged it and knocked at its ssh port."""
+    if not addresses:
+        return ()
+    said = _answer(shell, "bash", "signs.sh", addresses, SIGNS_TIMEOUT_S)
+    rows = [line.split("\t") for line in said.splitlines()]
+    return tuple(
+        Sign(address, "ping" if how == "ping" else "ssh", is_alive=state == "alive", said=text)
+        for address, how, state, text in sorted(row for row in rows if len(row) == WORDS)
+    )
+
+
+def leftovers(shell: Shell, node: str, addresses: Sequence[str]) -> Leftovers:
+    """What in ``/etc/pve`` on the lead still names ``node``; ``ProviderError``: it could not be read."""
+    said = _answer(shell, "sh", "leftovers.sh", (node, " ".join(addresses)), LEFTOVERS_TIMEOUT_S)
+    return leftovers_from(said, node)
+
+
+def _answer(shell: Shell, program: str, script: str, arguments: Sequence[str], timeout_s: float) -> str:
+    text = (paths.data() / "cluster" / script).read_text(encoding="utf-8")
+    done = shell.run([program, "-c", text, script, *arguments], timeout_s=timeout_s)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to look around on {shell.destination} ({script})",
+            details=done.stderr.decode(errors="replace").strip(),
+        )
+    return done.stdout.decode(errors="replace")

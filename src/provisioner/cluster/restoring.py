@@ -1,0 +1,75 @@
+"""Brings a node's cluster files back from the controller, in one go: while /etc/pve is empty, nobody can log in."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+from provisioner.cluster.backup import SUMS, require_whole, sums_of
+from provisioner.cluster.runs import REMOTE
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox.shell import Shell
+
+FILES = ("config.db", "config.db-wal", "corosync.conf", "authkey")
+TIMEOUT_S = 180.0
+
+_RESTORE = """
+set -eu
+umask 077
+trap '' HUP PIPE  # once it has begun it comes to its end, also when nobody listens any more
+folder=$1
+rm -rf -- "$folder"; mkdir -p -- "$folder"; cd -- "$folder"
+tar -xf -
+sha256sum --quiet -c SHA256SUMS >&2
+put() { [ ! -e "$1" ] || install -o root -g root -m "$3" -- "$1" "$2"; }
+(
+    systemctl stop corosync
+    systemctl stop pve-cluster
+    trap 'systemctl start pve-cluster' EXIT
+    database=/var/lib/pve-cluster/config.db
+    if [ -e config.db ]; then
+        rm -f -- "$database-wal" "$database-shm"
+        put config.db "$database" 600
+        put config.db-wal "$database-wal" 600
+    fi
+    put corosync.conf /etc/corosync/corosync.conf 644
+    put authkey /etc/corosync/authkey 400
+    sync
+    trap - EXIT
+    systemctl reset-failed corosync pve-cluster || :
+    systemctl start pve-cluster
+    systemctl start corosync || :  # a node that is behind has a corosync that ends again
+) >log 2>&1 &
+wait "$!" || { cat log >&2; exit 1; }
+cat log
+for one in pve-cluster corosync; do printf '%s is %s\\n' "$one" "$(systemctl is-active "$one" || :)"; done
+cd /; rm -rf -- "$folder"
+"""
+
+
+def put_back(shell: Shell, backup: Path, name: str) -> str:
+    """Replace the node's files by those of the backup; what it said of its services. ``ProviderError``: it failed."""
+    require_whole(backup)
+    archive = _archive(backup)
+    done = shell.run(["sh", "-c", _RESTORE, "sh", f"{REMOTE}/{name}"], stdin=archive, timeout_s=TIMEOUT_S)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to bring back the cluster files of {shell.destination}",
+            details=done.stderr.decode(errors="replace").strip(),
+            resolution="The same command may be run again; the backup is as it was.",
+        )
+    return done.stdout.decode(errors="replace").strip()
+
+
+def _archive(backup: Path) -> bytes:
+    """What goes to the node: never more than it gets back, and the sums of just that."""
+    sums = {name: known for name, known in sums_of(backup).items() if name in FILES}
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        listed = "".join(f"{known}  {name}\n" for name, known in sums.items()).encode()
+        for name, content in ((SUMS, listed), *((name, (backup / name).read_bytes()) for name in sums)):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o600
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Says what a Proxmox VE node knows of its cluster; changes nothing, and tells of secrets only their digests.
+#
+# Each section is a line "@ NAME EXITCODE" and its output, every line of it one space to the right; "@ end 0" is last.
+# Whatever touches /etc/pve may hang with pmxcfs, so every section has a time limit.
+# shellcheck disable=SC2016  # what a section runs is expanded by the shell that runs it
+LC_ALL=C
+export LC_ALL
+PATH=$PATH:/usr/sbin:/sbin
+
+section() { # NAME SECONDS SCRIPT
+  out=$(timeout -k 2 "$2" sh -c "$3" 2>&1 </dev/null)
+  code=$?
+  printf '@ %s %s\n' "$1" "$code"
+  [ -z "$out" ] || printf '%s\n' "$out" | sed 's/^/ /'
+}
+
+hung=
+pve() { # NAME SECONDS SCRIPT: one that reads /etc/pve; when one of them hangs, the others would, too
+  if [ -n "$hung" ]; then
+    printf '@ %s 124\n' "$1"
+  else
+    section "$@"
+    case $code in 124 | 137) hung=1 ;; esac
+  fi
+}
+
+section hostname 5 'uname -n'
+section proxmox 5 'command -v pvecm'
+section version 20 'pveversion'
+section addresses 5 'ip -o addr show'
+section units 10 'systemctl show -p Id -p LoadState -p ActiveState corosync.service pve-cluster.service'
+
+pve members 10 'cat /etc/pve/.members'
+# A corosync.conf may hold the key itself.
+pve pve-conf 10 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/pve/corosync.conf'
+section local-conf 5 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/corosync/corosync.conf'
+section digests 5 'sha256sum /etc/corosync/authkey /etc/corosync/corosync.conf'
+pve pve-digest 10 'sha256sum /etc/pve/corosync.conf'
+
+section quorum 10 'corosync-quorumtool -s'
+section links 10 'corosync-cfgtool -s'
+section cmap 10 'all=$(corosync-cmapctl) || { code=$?; printf "%s\n" "$all"; exit "$code"; }
+  printf "%s\n" "$all" | grep -E "^(nodelist\.node|runtime\.members|totem\.(config_version|cluster_name) )"'
+
+pve vmlist 10 'cat /etc/pve/.vmlist'
+pve mode 10 'stat -c %a /etc/pve/nodes'
+pve folders 10 'ls -1 /etc/pve/nodes'
+# Of a guest only its name and its disks: the rest may hold passwords.
+pve guests 60 'for file in /etc/pve/nodes/*/lxc/*.conf /etc/pve/nodes/*/qemu-server/*.conf; do
+    [ -f "$file" ] || continue
+    digest=$(sha256sum "$file") || exit
+    printf "= %s %s\n" "$file" "${digest%% *}"
+    awk "/^\[/ { exit }
+      /^(hostname|name|rootfs|mp[0-9]+|unused[0-9]+|(ide|sata|scsi|virtio|efidisk|tpmstate)[0-9]+):/" "$file" || exit
+  done'
+pve storage 10 'grep -E "^[a-z]+: |^[[:space:]]+(nodes|shared)[[:space:]]" /etc/pve/storage.cfg'
+pve ha 20 'ha-manager status'
+pve ha-config 10 'for file in groups rules; do
+    [ ! -f "/etc/pve/ha/$file.cfg" ] || grep -E "^[a-z-]+: |^[[:space:]]+nodes[[:space:]]" "/etc/pve/ha/$file.cfg"
+  done'
+pve replication 10 '[ ! -f /etc/pve/replication.cfg ] ||
+  grep -E "^[a-z]+: |^[[:space:]]+(target|source)[[:space:]]" /etc/pve/replication.cfg'
+pve keys 10 'awk "NF { print \$NF }" /etc/pve/priv/authorized_keys'
+pve known-hosts 10 'awk "NF && !/^#/ { print \$1 }" /etc/pve/priv/known_hosts'
+
+# A node that is rejected writes a line a second for each of the others: the newest lines say it all.
+section journal 30 'journalctl -u corosync -b -n 2000 --no-pager -o short-iso |
+  awk "/Corosync Cluster Engine .* starting up/ { kept = 0 } { line[kept++] = \$0 }
+    END { for (i = 0; i < kept; i++) print line[i] }" |
+  grep -E "starting up|Packet rejected|Unable to decrypt|Received config version|active links|host: [0-9]+ link: |host [0-9]+ joined|membership|NOT changed|exiting|block activity|primary component"'
+
+printf '@ end 0\n'

@@ -1,0 +1,125 @@
+"""Members that do not answer: off, cut off, or joined and deaf to us only; and what comes of powering them on.
+
+What a node that is off has in its files cannot be read. What is known is the version with which corosync saw it last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provisioner.repair.conditions import Condition, Diagnosis
+from provisioner.repair.corosync_log import is_about
+from provisioner.repair.facts import Member, Silent
+from provisioner.repair.view import View
+
+RUNBOOK = "power-on-check"
+WILL = (
+    "If only the version changed since, its corosync ends itself about 3 s after it has seen the others.",
+    "If the key changed, both sides write 'Unable to decrypt packet'; if addresses changed, 'Packet rejected'.",
+    "If it was removed and added again, it runs alone without quorum: its guests do not start.",
+)
+
+
+def absent_diagnoses(view: View) -> Iterator[Diagnosis]:
+    """The conditions of members that did not answer, and of strangers whose packets arrive."""
+    silent = {one.name: one for one in view.facts.silent if one.name}
+    for member in view.members:
+        if view.facts.node(member.name):
+            continue
+        found = silent.get(member.name, Silent(member.name, " ".join(member.addresses), "it was not asked"))
+        tried = f"{found.address}: {found.why}"
+        if view.is_present(member.nodeid):
+            yield _deaf(member, tried, view)
+        else:
+            yield from _offline(member, tried, view)
+    yield from _strangers(view)
+
+
+def _deaf(member: Member, tried: str, view: View) -> Diagnosis:
+    """It is joined: corosync knows that it lives and what version it has, and nobody knows the rest."""
+    joined = view.reference.joined.get(member.nodeid) if view.reference else None
+    if joined is not None and joined < view.version:
+        what = f"its list has version {joined} of {view.version}, while it is joined, and it does not answer us"
+        return Diagnosis(Condition.BEHIND, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
+    what = "it is joined, but does not answer us: what its files say is not known"
+    return Diagnosis(Condition.UNKNOWN, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
+
+
+def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
+    heard = tuple(
+        f"{one.name}: {line}"
+        for one in view.clustered
+        for line in one.signatures.lines
+        if is_about(line, member.addresses)
+    )
+    votes = f"it has {member.votes} of the votes" if member.votes != 1 else "it has 1 vote"
+    yield Diagnosis(
+        Condition.OFFLINE,
+        member.name,
+        "it does not answer and is not joined: it is off, or cut off",
+        (tried, votes, *heard),
+        advice="Look at it on its own console before anything is decided about it.",
+    )
+    if any("Unable to decrypt" in line for line in heard):
+        what = "it is on, and has another authkey than the cluster"
+        advice = f"Make ssh to it work, then: provision cluster rejoin {member.name}"
+        yield Diagnosis(Condition.KEY_CHANGED, member.name, what, heard, "stale-corosync-rejoin", advice)
+    else:
+        yield from _power_on(member, view)
+
+
+def _power_on(member: Member, view: View) -> Iterator[Diagnosis]:
+    last, whence = _last_version(member, view)
+    if last is None:
+        what = "do not power it on unseen: with which list it went away is not known"
+        evidence = (f"version now: {view.version}", *WILL)
+        advice = (
+            f"Read config_version in its /etc/corosync/corosync.conf without the network, and give it: "
+            f"--last-version {member.name}=N. Or power it on with its network cut off."
+        )
+    elif last < view.version:
+        behind = view.version - last
+        what = f"do not power it on: {behind} version{'s' if behind > 1 else ''} behind, its corosync will end itself"
+        evidence = (f"last seen with version {last} ({whence}), version now: {view.version}", *WILL)
+        advice = (
+            f"Power it on when you can repair it at once: provision cluster rejoin {member.name}. Its guests stay down "
+            "until then."
+        )
+    else:
+        return
+    yield Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, evidence, RUNBOOK, advice)
+
+
+def _last_version(member: Member, view: View) -> tuple[int | None, str]:
+    for name in (member.name, ""):
+        if name in view.last_versions:
+            return view.last_versions[name], "by --last-version"
+    seen = [
+        (one.departed[member.nodeid], one.name)
+        for one in view.clustered
+        if member.nodeid in one.departed and one.heard.get(member.nodeid, member.addresses[0]) in member.addresses
+    ]
+    if not seen:
+        return None, ""
+    version, name = max(seen)
+    return version, f"by corosync on {name}"
+
+
+def _strangers(view: View) -> Iterator[Diagnosis]:
+    """Packets that are turned away, of nobody who answered: of a node that runs with another list or key."""
+    known = {address for one in view.facts.nodes for address in (one.address, *one.addresses)}
+    known |= {address for one in view.members for address in one.addresses}
+    lines: dict[str, list[str]] = {}
+    for node in view.clustered if view.has_quorum else ():
+        for address in (*node.signatures.rejected, *node.signatures.undecryptable):
+            if address not in known and view.is_joined(node):
+                found = [line for line in node.signatures.lines if is_about(line, [address])]
+                lines.setdefault(address, []).extend(f"{node.name}: {line}" for line in found)
+    whys = {one.address: one.why for one in view.facts.silent}
+    for address, found in lines.items():
+        what = (
+            f"{address} sends packets that are turned away, and does not answer: a node with an old list or key is on"
+        )
+        evidence = (*found, *([f"{address}: {whys[address]}"] if address in whys else []))
+        advice = f"Find the machine that has {address}, and stop corosync on it; then check again with ssh to it."
+        yield Diagnosis(Condition.UNKNOWN, "", what, evidence, advice=advice)

@@ -1,0 +1,58 @@
+"""The answer of ``data/cluster/look.sh``, taken apart: a section for each thing that was asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from provisioner.errors import ProvisionError
+
+_HEAD = re.compile(r"@ ([a-z-]+) (\d{1,3})")
+TIMED_OUT = (124, 137)
+"""How ``timeout`` ends when the command did not."""
+
+
+class UnreadableError(ProvisionError):
+    """What came back is not what the script writes: cut off, or from another program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One section: how the command ended, and what it wrote."""
+
+    code: int
+    lines: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+    @property
+    def why(self) -> str:
+        """Why there is no answer, in a line; empty when there is one."""
+        if self.code in TIMED_OUT:
+            return "it did not answer in time"
+        return (self.text.strip().splitlines() or [f"exit code {self.code}"])[-1] if self.code else ""
+
+
+ABSENT = Answer(127, ("the section is missing",))
+
+
+def answers(text: str) -> Mapping[str, Answer]:
+    """The sections by their names; ``UnreadableError`` unless all of it is there."""
+    found: dict[str, Answer] = {}
+    name, code, lines = "", 0, list[str]()
+    for line in [*text.split("\n"), "@ ended 0"]:
+        if head := _HEAD.fullmatch(line):
+            if name:
+                found[name] = Answer(code, tuple(lines))
+            name, code, lines = head[1], int(head[2]), []
+        elif line.startswith(" ") and name:
+            lines.append(line[1:])
+        elif line:
+            raise UnreadableError("Unable to read what the node says of itself", details=line[:200])
+    if "end" not in found:
+        raise UnreadableError("Unable to read what the node says of itself", details="Its answer ends early.")
+    return found

@@ -1,0 +1,58 @@
+"""``diagnose``: what is wrong with a cluster, each thing with the lines that prove it and what to do; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from provisioner.repair.absent_members import absent_diagnoses
+from provisioner.repair.cluster_conditions import cluster_diagnoses, votes_text
+from provisioner.repair.conditions import Condition, Diagnosis
+from provisioner.repair.facts import ClusterFacts, NodeFacts
+from provisioner.repair.ghosts import ghost_diagnoses
+from provisioner.repair.node_conditions import node_diagnoses
+from provisioner.repair.view import View, is_clustered
+
+
+def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None) -> tuple[Diagnosis, ...]:
+    """Everything that is wrong, the cluster's conditions first; exactly one ``HEALTHY`` when nothing is.
+
+    ``last_versions``: by name ("" for any) the config_version of nodes that are off, as the user read them. What could
+    not be learned is ``UNKNOWN``, never healthy.
+    """
+    view = View(facts, dict(last_versions or {}))
+    found = [*cluster_diagnoses(view)]
+    for node in facts.nodes:
+        found += node_diagnoses(node, view) if is_clustered(node) else _unclustered(node, view)
+    found += [*absent_diagnoses(view), *ghost_diagnoses(view)]
+    if not found and view.quorum and view.has_quorum:
+        names = ", ".join(one.name for one in facts.nodes)
+        what = f"{names}: {votes_text(view.quorum)}, config_version {view.version} everywhere"
+        return (Diagnosis(Condition.HEALTHY, "", what),)
+    return tuple(found) or (Diagnosis(Condition.UNKNOWN, "", "nothing is known of this cluster"),)
+
+
+def is_healthy(diagnoses: tuple[Diagnosis, ...]) -> bool:
+    """Whether there is nothing to do."""
+    return all(one.condition is Condition.HEALTHY for one in diagnoses)
+
+
+def _unclustered(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
+    member = view.member(node.name)
+    if member and view.has_quorum:
+        what = "the cluster has it as a member, and it has no corosync.conf at all: it was installed anew, or cleaned"
+        evidence = (view.list_text,)
+        advice = f"provision cluster rejoin {node.name}"
+        return (Diagnosis(Condition.UNCLUSTERED, node.name, what, evidence, "stale-corosync-rejoin", advice),)
+    others = [name for name in node.guests if name != node.name]
+    evidence = (
+        f"/etc/pve/nodes has {', '.join(others)}: another node, or an earlier host name of this one" if others else "",
+    )
+    return (
+        Diagnosis(
+            Condition.UNCLUSTERED,
+            node.name,
+            "it is in no cluster: there is no list of nodes, so that one is missing from it proves nothing",
+            tuple(filter(None, evidence)),
+            advice="Name a node of the cluster, if there is one.",
+        ),
+    )

@@ -1,0 +1,194 @@
+"""What was seen of a cluster, as values: one ``NodeFacts`` for each node that answered, and who did not.
+
+Three copies of the member list can differ on one node: pmxcfs's (``/etc/pve``), corosync's own (``/etc/corosync``), and
+the one that corosync runs with. All are kept, so that a diagnosis can name the one that is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One entry of a ``nodelist``; ``addresses`` by link number, link 0 first."""
+
+    name: str
+    nodeid: int
+    votes: int
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CorosyncConf:
+    """What a ``corosync.conf`` says; ``digest`` is the sha256 of its bytes."""
+
+    cluster: str
+    version: int
+    members: tuple[Member, ...]
+    digest: str = ""
+
+    def member(self, name: str) -> Member | None:
+        """The member of that name, or None."""
+        return next((one for one in self.members if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """``corosync-quorumtool``'s words: ``present`` are the node ids of the partition, with their votes."""
+
+    is_quorate: bool
+    expected: int
+    total: int
+    needed: int
+    present: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One knet link from the node to another (``corosync-cfgtool``)."""
+
+    nodeid: int
+    number: int
+    is_connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A node as ``/etc/pve/.members`` has it; ``is_online`` is to be believed on a quorate node only."""
+
+    name: str
+    nodeid: int
+    address: str
+    is_online: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pmxcfs:
+    """``/etc/pve/.members``: without ``peers`` the node is not clustered (or its pmxcfs does not know yet)."""
+
+    nodename: str
+    is_quorate: bool = False
+    cluster: str = ""
+    peers: tuple[Peer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A guest by its configuration; ``volumes`` are its disks as ``storage:volume``, ``digest`` that of the file."""
+
+    vmid: int
+    node: str
+    kind: Literal["lxc", "qemu"]
+    name: str = ""
+    volumes: tuple[str, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """What corosync's log of this boot says, counted since corosync last started.
+
+    ``rejected`` and ``undecryptable``: packets by the sender's address ("Packet rejected", "Unable to decrypt").
+    ``outdated``: (version received, own version) where it ended because it was behind. ``unreachable``: node ids
+    without active links. ``lines``: the last line of each kind, as evidence.
+    """
+
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    undecryptable: Mapping[str, int] = field(default_factory=dict)
+    outdated: tuple[int, int] | None = None
+    unreachable: frozenset[int] = frozenset()
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HaState:
+    """``ha-manager status``: ``is_idle`` unless a service is being started, moved or fenced; ``services`` by node."""
+
+    is_idle: bool = True
+    services: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """One storage of ``storage.cfg``; ``nodes``: where it is, empty for everywhere."""
+
+    name: str
+    kind: str
+    is_shared: bool
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node that answered; what it could not tell is None or empty.
+
+    ``address``: where it was reached. ``clock_offset_s``: its clock minus ours. ``units``: systemd's word (``active``,
+    ``inactive``, ``failed``, ``not-found``) for ``corosync`` and ``pve-cluster``. ``joined``: the members that corosync
+    itself says are joined, by node id, with their ``config_version``; ``departed`` likewise, those that left.
+    ``running``: the nodelist that corosync runs with. ``heard``: the addresses of ``joined`` and ``departed``.
+    ``guests``: of every folder in ``/etc/pve/nodes``, also empty ones. ``vmlist``: VMID → node. ``keys`` and
+    ``known_hosts``: nodes and addresses whose keys and host keys ``/etc/pve/priv`` has. ``references``: node → what in
+    HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``unread``: what could not be read,
+    with the reason; a diagnosis says "unknown" where it would need it.
+    """
+
+    name: str
+    address: str
+    version: str = ""
+    is_proxmox: bool = True
+    addresses: tuple[str, ...] = ()
+    clock_offset_s: float = 0.0
+    units: Mapping[str, str] = field(default_factory=dict)
+    pve_conf: CorosyncConf | None = None
+    local_conf: CorosyncConf | None = None
+    running_version: int | None = None
+    key_digest: str = ""
+    quorum: Quorum | None = None
+    joined: Mapping[int, int] = field(default_factory=dict)
+    departed: Mapping[int, int] = field(default_factory=dict)
+    running: tuple[Member, ...] = ()
+    heard: Mapping[int, str] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    pmxcfs: Pmxcfs | None = None
+    guests: Mapping[str, tuple[Guest, ...]] = field(default_factory=dict)
+    vmlist: Mapping[int, str] = field(default_factory=dict)
+    storages: tuple[Storage, ...] = ()
+    ha: HaState | None = None
+    signatures: Signatures = Signatures()
+    keys: tuple[str, ...] = ()
+    known_hosts: tuple[str, ...] = ()
+    references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_writable: bool = False
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A node that is known by name and did not answer: where it was tried, and what came back."""
+
+    name: str
+    address: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """All that was seen, from ``asked`` (the host that the user named) on."""
+
+    asked: str
+    nodes: tuple[NodeFacts, ...]
+    silent: tuple[Silent, ...] = ()
+
+    def node(self, name: str) -> NodeFacts | None:
+        """What the node of that name said, or None."""
+        return next((one for one in self.nodes if one.name == name), None)
+
+    @property
+    def lead(self) -> NodeFacts | None:
+        """The node whose word counts: a quorate one with the newest list, the asked one among equals; None without."""
+        quorate = [one for one in self.nodes if one.quorum and one.quorum.is_quorate]
+        return max(quorate, key=lambda one: (one.running_version or 0, one.name == self.asked), default=None)

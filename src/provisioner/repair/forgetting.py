@@ -1,0 +1,205 @@
+"""What forgetting a node means: which kind it is, what speaks against it, and what becomes of its guests; pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from provisioner.errors import InputError, PreflightError
+from provisioner.repair.facts import ClusterFacts, Guest, Member, NodeFacts, Storage
+from provisioner.repair.leftovers import Leftovers, StorageChange
+
+DECISIONS = "--move-guests-to NODE or --archive-guests"
+
+
+class Kind(StrEnum):
+    """What the name means to the cluster."""
+
+    MEMBER = "member"
+    GHOST = "ghost"
+    """A directory in ``/etc/pve/nodes``, and no member."""
+    REMOVED = "removed"
+    """Neither; keys or references may be left."""
+
+
+class Fate(StrEnum):
+    """What is left of a guest's disk when its node is gone."""
+
+    SHARED = "shared: it is still there"
+    LOCAL = "local: gone with the node"
+    UNKNOWN = "unknown: no such storage is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user said: ``off_for_good`` repeats the node's name, ``storages``: storages' lists may be changed."""
+
+    node: str
+    off_for_good: str = ""
+    move_guests_to: str = ""
+    archive_guests: bool = False
+    storages: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The node that is meant; ``addresses`` and ``nodeid`` are those of a member."""
+
+    name: str
+    kind: Kind
+    addresses: tuple[str, ...] = ()
+    nodeid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One try to hear from a node: ``is_alive`` also when what came back was a refusal."""
+
+    address: str
+    how: Literal["ping", "ssh"]
+    is_alive: bool
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFate:
+    """A guest of the node, what is left of each of its disks, and where its configuration goes; neither: undecided."""
+
+    guest: Guest
+    disks: tuple[tuple[str, Fate], ...]
+    to: str = ""
+    is_archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """What is to be done and what was proved; ``objections`` must be none for it to be done."""
+
+    target: Target
+    lead: str
+    guests: tuple[GuestFate, ...]
+    leftovers: Leftovers
+    storages: tuple[StorageChange, ...] = ()
+    signs: tuple[Sign, ...] = ()
+    objections: tuple[str, ...] = ()
+    has_directory: bool = False
+
+    @property
+    def runbooks(self) -> tuple[str, ...]:
+        """The runbooks that do it, in their order; none: there is nothing to do."""
+        member = self.target.kind is Kind.MEMBER
+        cleaning = member or not self.leftovers.is_clean or bool(self.storages)
+        wanted = {
+            "retired-node": member,
+            "ghost-node": member or self.has_directory,
+            "removed-node-leftovers": cleaning,
+        }
+        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+
+def lead_of(facts: ClusterFacts) -> NodeFacts:
+    """The node whose word counts; ``PreflightError`` when the host is in no cluster or nothing is quorate."""
+    asked = facts.node(facts.asked) or next(iter(facts.nodes), None)
+    if asked is not None and asked.pve_conf is None and asked.local_conf is None:
+        raise PreflightError(
+            f"Unable to judge nodes on {asked.name}: it is in no cluster",
+            details="On a single node every name but its own is absent from corosync; that proves nothing.",
+            resolution="A directory in /etc/pve/nodes there may be this machine under an older name: look into it.",
+        )
+    if facts.lead is None:
+        raise PreflightError(
+            "Unable to forget a node: no node that answers is quorate",
+            details="Without quorum nothing in /etc/pve can be changed.",
+            resolution="Bring the other nodes back, or read: provision runbook show lost-quorum",
+        )
+    return facts.lead
+
+
+def target_of(facts: ClusterFacts, name: str, leftovers: Leftovers, forgotten: Collection[str] = ()) -> Target:
+    """The node of that name and its kind; ``forgotten``: names of nodes that we have forgotten before.
+
+    ``InputError``: an address, or a name that nobody knows (the known ones are listed). ``PreflightError``: the lead
+    itself, or the lists contradict each other.
+    """
+    lead = lead_of(facts)
+    with suppress(ValueError):
+        ipaddress.ip_address(name.strip("[]"))
+        raise InputError(
+            f"Unable to forget {name}: that is an address",
+            details="An address may belong to another node by now.",
+            resolution=f"Name the node: {', '.join(known_names(facts, leftovers))}",
+        )
+    if name == lead.name:
+        raise PreflightError(
+            f"Unable to forget {name}: it is the node that would do it",
+            resolution="Ask another node of the cluster, if this one is really to go: it has to be off then.",
+        )
+    member = lead.pve_conf.member(name) if lead.pve_conf else None
+    peer = next((one for one in lead.pmxcfs.peers if one.name == name), None) if lead.pmxcfs else None
+    if (member is None) != (peer is None):
+        raise _contradiction(name, in_list=member is not None)
+    if member is not None:
+        return Target(name, Kind.MEMBER, member.addresses, member.nodeid)
+    if name in lead.guests:
+        return Target(name, Kind.GHOST)
+    if name in leftovers.owners or leftovers.host_names or name in forgotten:
+        return Target(name, Kind.REMOVED)
+    known = ", ".join(known_names(facts, leftovers))
+    raise InputError(
+        f"Unable to find node {name}",
+        details=f"Nothing there names it. Known are: {known}",
+        resolution="Name one of them.",
+    )
+
+
+def known_names(facts: ClusterFacts, leftovers: Leftovers) -> tuple[str, ...]:
+    """Members, directories in ``/etc/pve/nodes``, and owners of keys."""
+    lead = facts.lead
+    if lead is None:
+        return tuple(one.name for one in facts.nodes)
+    members = {one.name for one in lead.pve_conf.members} if lead.pve_conf else set()
+    return tuple(sorted(members | set(lead.guests) | leftovers.owners))
+
+
+def _contradiction(name: str, *, in_list: bool) -> PreflightError:
+    which = (
+        "corosync.conf names it and .members does not" if in_list else ".members names it and corosync.conf does not"
+    )
+    return PreflightError(
+        f"Unable to tell whether {name} is a member: {which}",
+        details="It is a member for one part of the cluster's software and a ghost for the other.",
+        resolution="Wait a minute if a node was just added or removed, then run: provision cluster check",
+    )
+
+
+def fates_of(guests: Sequence[Guest], storages: Sequence[Storage], wish: Wish) -> tuple[GuestFate, ...]:
+    """What becomes of each guest: its disks by what ``storage.cfg`` says, its configuration by what was decided."""
+    shared = {one.name: one.is_shared for one in storages}
+    return tuple(
+        GuestFate(
+            one,
+            tuple((volume, _fate(volume, shared)) for volume in one.volumes),
+            wish.move_guests_to,
+            wish.archive_guests,
+        )
+        for one in sorted(guests, key=lambda guest: guest.vmid)
+    )
+
+
+def _fate(volume: str, shared: dict[str, bool]) -> Fate:
+    storage = volume.partition(":")[0]
+    if volume.startswith("/"):  # a device or folder of the node's own
+        return Fate.LOCAL
+    if storage not in shared:
+        return Fate.UNKNOWN
+    return Fate.SHARED if shared[storage] else Fate.LOCAL
+
+
+def member_of(facts: ClusterFacts, name: str) -> Member | None:
+    """The member of that name in the lead's list, or None."""
+    lead = facts.lead
+    return lead.pve_conf.member(name) if lead and lead.pve_conf else None

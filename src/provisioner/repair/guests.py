@@ -1,0 +1,92 @@
+"""The guests that a stale node has, against those that the cluster has: what a rejoin would lose. Pure.
+
+After a rejoin the cluster's ``/etc/pve`` counts: a configuration that only the node has is gone, its disks are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from provisioner.repair.facts import Guest, NodeFacts
+
+
+class Fate(StrEnum):
+    """What becomes of a guest that the node has."""
+
+    KEPT = "kept"
+    CHANGED = "changed"
+    """The cluster has its configuration, too, and another one: the cluster's counts."""
+    MOVED = "moved"
+    """The same guest is on another node now."""
+    LOST = "lost"
+    """Only the node has its configuration."""
+    CONFLICT = "conflict"
+    """The cluster has another guest with this VMID on another node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A guest of the node, and where the cluster has its VMID (empty: nowhere)."""
+
+    guest: Guest
+    fate: Fate
+    owner: str = ""
+
+
+def judge_guests(own: Iterable[Guest], lead: NodeFacts, node: str) -> tuple[Judged, ...]:
+    """Every guest of ``node`` (as it has them itself) with what a rejoin would do to it, by VMID."""
+    by_id: Mapping[int, Guest] = {one.vmid: one for guests in lead.guests.values() for one in guests}
+    return tuple(_judged(one, lead, by_id, node) for one in sorted(set(own), key=lambda one: (one.vmid, one.kind)))
+
+
+def refused(judged: Iterable[Judged], given_up: Collection[int]) -> tuple[Judged, ...]:
+    """Those for which a rejoin is refused, unless the user has given the node's configuration of them up."""
+    bad = (Fate.LOST, Fate.CONFLICT)
+    return tuple(one for one in judged if one.fate in bad and one.guest.vmid not in given_up)
+
+
+def guest_words(judged: Judged) -> str:
+    """One guest and its fate, in a line."""
+    guest = judged.guest
+    who = f"{guest.vmid} ({guest.kind}{f' {guest.name}' if guest.name else ''})"
+    return {
+        Fate.KEPT: f"{who}: the cluster has it on this node, too",
+        Fate.CHANGED: f"{who}: the cluster's configuration of it differs, and will be the one that counts",
+        Fate.MOVED: f"{who}: the same guest is on {judged.owner} now; its configuration there counts",
+        Fate.LOST: f"{who}: only this node has its configuration",
+        Fate.CONFLICT: f"{who}: the cluster has another guest with this VMID on {judged.owner}",
+    }[judged.fate]
+
+
+def recovery_words(judged: Judged, node: str, lead: str) -> str:
+    """What to do about a guest for which a rejoin is refused, in commands; VMIDs are numbers, names are names."""
+    guest = judged.guest
+    folder = "lxc" if guest.kind == "lxc" else "qemu-server"
+    file = f"/etc/pve/nodes/{node}/{folder}/{guest.vmid}.conf"
+    if judged.fate is Fate.LOST:
+        return f"{guest.vmid}: to keep it, give the cluster its configuration. On {lead}: scp root@{node}:{file} {file}"
+    disks = ", ".join(guest.volumes) or "none"
+    return (
+        f"{guest.vmid}: to keep it, give it a free VMID (on {lead}: pvesh get /cluster/nextid). Rename its disks on "
+        f"{node} ({disks}), write its configuration with their new names to /etc/pve/nodes/{node}/{folder}/NEW.conf on "
+        f"{lead}, and give the old one up: --give-up {guest.vmid}"
+    )
+
+
+def _judged(guest: Guest, lead: NodeFacts, by_id: Mapping[int, Guest], node: str) -> Judged:
+    owner = lead.vmlist.get(guest.vmid, "")
+    there = by_id.get(guest.vmid)
+    if not owner:
+        return Judged(guest, Fate.LOST)
+    if owner == node:
+        is_same = there is not None and there.kind == guest.kind and there.digest == guest.digest
+        return Judged(guest, Fate.KEPT if is_same else Fate.CHANGED, owner)
+    is_moved = there is not None and _is_same_guest(guest, there)
+    return Judged(guest, Fate.MOVED if is_moved else Fate.CONFLICT, owner)
+
+
+def _is_same_guest(one: Guest, other: Guest) -> bool:
+    """By kind and name and disks: its other settings may have changed since it moved."""
+    return (one.kind, one.name, sorted(one.volumes)) == (other.kind, other.name, sorted(other.volumes))

@@ -1,0 +1,108 @@
+"""Whether a part of a cluster may decide alone: what speaks against it, and how many votes it is to expect; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from provisioner.errors import InputError, PreflightError
+from provisioner.repair.facts import ClusterFacts, CorosyncConf, NodeFacts
+from provisioner.repair.forgetting import Sign
+
+
+@dataclass(frozen=True, slots=True)
+class Regaining:
+    """What is to be done on ``host``: expect ``votes`` votes; ``off_ids``: the nodes that are said to be off.
+
+    ``is_needed``: it has no quorum now. ``objections`` must be none for it to be done.
+    """
+
+    host: str
+    cluster: str
+    votes: int
+    off: tuple[str, ...]
+    off_ids: tuple[int, ...]
+    is_needed: bool
+    objections: tuple[str, ...] = ()
+
+
+def asked_node(facts: ClusterFacts) -> NodeFacts:
+    """The node that was asked; ``PreflightError`` when it is in no cluster."""
+    asked = facts.node(facts.asked) or next(iter(facts.nodes), None)
+    if asked is None or _conf(asked) is None:
+        name = asked.name if asked else facts.asked
+        raise PreflightError(
+            f"Unable to judge the quorum of {name}: it is in no cluster",
+            details="A single node needs no votes but its own.",
+            resolution="Name a node of a cluster: --host root@ADDRESS",
+        )
+    return asked
+
+
+def absent_members(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:
+    """The members that are not in the asked node's part of the cluster → their addresses."""
+    asked = asked_node(facts)
+    return {
+        one.name: one.addresses
+        for one in _list(asked).members
+        if one.name != asked.name and one.nodeid not in _present(asked)
+    }
+
+
+def make_regaining(facts: ClusterFacts, off: Sequence[str], signs: Sequence[Sign] = ()) -> Regaining:
+    """What having the asked node's part decide alone means; ``InputError`` for a name that is no member."""
+    asked = asked_node(facts)
+    conf = _list(asked)
+    ids = {one.name: one.nodeid for one in conf.members}
+    if unknown := [name for name in off if name not in ids]:
+        raise InputError(
+            f"Unable to find node {unknown[0]}",
+            details=f"The members are: {', '.join(ids)}",
+            resolution="Name with --off each member that is off.",
+        )
+    present = _present(asked)
+    return Regaining(
+        host=asked.name,
+        cluster=conf.cluster,
+        votes=sum(one.votes for one in conf.members if one.nodeid in present),
+        off=tuple(off),
+        off_ids=tuple(ids[name] for name in off),
+        is_needed=asked.quorum is None or not asked.quorum.is_quorate,
+        objections=tuple(_objections(facts, asked, off, signs)),
+    )
+
+
+def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs: Sequence[Sign]) -> Iterator[str]:
+    if asked.quorum is None:
+        yield f"corosync does not answer on {asked.name}. Start it first: systemctl start corosync"
+        return
+    absent = absent_members(facts)
+    for name in off:
+        if name not in absent:
+            yield f"{name} is not off: it is in one part of the cluster with {asked.name}, or is {asked.name}."
+    for name, addresses in absent.items():
+        if facts.node(name) is not None:
+            yield f"{name} is running: it answers by ssh. Mend its link to {asked.name}, or shut it down."
+        elif name not in off:
+            yield f"{name} may be running, cut off from here. When you have seen that it is off, say so: --off {name}"
+        tried = [sign for sign in signs if sign.address in addresses]
+        for sign in tried:
+            if sign.is_alive:
+                yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
+        if not tried and facts.node(name) is None:
+            yield f"Nobody has tried whether {name} answers at {', '.join(addresses)}."
+
+
+def _present(node: NodeFacts) -> frozenset[int]:
+    return frozenset({*node.joined, *(node.quorum.present if node.quorum else ())})
+
+
+def _list(node: NodeFacts) -> CorosyncConf:
+    conf = _conf(node)
+    assert conf is not None  # noqa: S101 - asked_node refuses a node without one
+    return conf
+
+
+def _conf(node: NodeFacts) -> CorosyncConf | None:
+    """Without quorum pmxcfs's copy may not be readable; corosync's own is what it runs with."""
+    return node.local_conf or node.pve_conf

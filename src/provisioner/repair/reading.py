@@ -1,0 +1,151 @@
+"""What ``data/cluster/look.sh`` wrote on one node → ``NodeFacts``; pure.
+
+A part that cannot be read is None or empty, and ``unread`` says so: nobody may take it for good. An answer that is cut
+off is no answer: ``UnreadableError``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from provisioner.repair.answers import ABSENT, TIMED_OUT, Answer, UnreadableError, answers
+from provisioner.repair.corosync_conf import read_corosync_conf
+from provisioner.repair.corosync_log import read_log
+from provisioner.repair.corosync_tools import Runtime, own_id, read_links, read_quorum, read_runtime
+from provisioner.repair.facts import CorosyncConf, NodeFacts
+from provisioner.repair.ha import read_ha
+from provisioner.repair.pmxcfs_files import (
+    is_open,
+    read_guests,
+    read_keys,
+    read_known_hosts,
+    read_members,
+    read_references,
+    read_storages,
+    read_vmlist,
+)
+
+Part = TypeVar("Part")
+AUTHKEY = "/etc/corosync/authkey"
+PVE_CONF = "/etc/pve/corosync.conf"
+LOCAL_CONF = "/etc/corosync/corosync.conf"
+_ABSENT_FILE = "No such file or directory"
+
+
+def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts:
+    """The node that answered at ``address``; ``UnreadableError`` when the answer is cut off or has no host name."""
+    seen = _Seen(answers(text))
+    name = seen["hostname"].text.strip().partition(".")[0]
+    if not name:
+        raise UnreadableError("Unable to read what the node says of itself", details="It has no name.")
+    known = NodeFacts(name, address, clock_offset_s=clock_offset_s)
+    if seen["proxmox"].code and seen["proxmox"].code not in TIMED_OUT:
+        return replace(known, is_proxmox=False)
+    known = replace(
+        known,
+        version=seen["version"].text.strip() if not seen["version"].code else "",
+        addresses=tuple(re.findall(r"inet6? ([0-9a-f.:]+)/", seen["addresses"].text)),
+        units=_units(seen["units"]),
+    )
+    known = _with_pmxcfs(_with_corosync(known, seen), seen)
+    late = {name: one.why for name, one in seen.answers.items() if one.code in TIMED_OUT}
+    return replace(known, unread={**late, **seen.unread})
+
+
+def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
+    """What corosync's tools, its files and its log say."""
+    digests = _digests(seen["digests"], seen["pve-digest"])
+    runtime = seen.part("cmap", lambda one: read_runtime(_required(one, known.units))) or Runtime()
+    return replace(
+        known,
+        pve_conf=seen.part("pve-conf", lambda one: _conf(one, digests.get(PVE_CONF, ""))),
+        local_conf=seen.part("local-conf", lambda one: _conf(one, digests.get(LOCAL_CONF, ""))),
+        key_digest=digests.get(AUTHKEY, ""),
+        running_version=runtime.version,
+        running=runtime.members,
+        joined=runtime.joined,
+        departed=runtime.departed,
+        heard=runtime.heard,
+        quorum=seen.part("quorum", lambda one: read_quorum(_required(one, known.units, 2))),
+        links=read_links(seen["links"]),
+        signatures=read_log(_own_log(seen["journal"].lines, own_id(seen["quorum"]))),
+    )
+
+
+def _with_pmxcfs(known: NodeFacts, seen: _Seen) -> NodeFacts:
+    """What stands in ``/etc/pve``."""
+    pmxcfs = seen.part("members", lambda one: read_members(_required(one).text))
+    storages = seen.part("storage", lambda one: read_storages(_matched(one).lines)) or ()
+    guests = seen.part("guests", lambda one: read_guests(_required(seen["folders"]).lines, _required(one).lines))
+    return replace(
+        known,
+        pmxcfs=pmxcfs,
+        guests=guests or {},
+        vmlist=seen.part("vmlist", lambda one: read_vmlist(_required(one).text)) or {},
+        storages=storages,
+        ha=seen.part("ha", lambda one: read_ha(_required(one).lines)),
+        keys=read_keys(seen["keys"].lines),
+        known_hosts=read_known_hosts(seen["known-hosts"].lines if not seen["known-hosts"].code else ()),
+        references=read_references(storages, seen["ha-config"].lines, seen["replication"].lines),
+        is_writable=is_open(seen["mode"], pmxcfs, known.units.get("pve-cluster", "")),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The sections, and the reasons why some could not be read."""
+
+    answers: Mapping[str, Answer]
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Answer:
+        return self.answers.get(name, ABSENT)
+
+    def part(self, name: str, read: Callable[[Answer], Part]) -> Part | None:
+        """What ``read`` makes of the section; None with the reason noted when it cannot."""
+        try:
+            return read(self[name])
+        except UnreadableError as error:
+            self.unread[name] = error.details or error.message
+            return None
+
+
+def _required(answer: Answer, units: Mapping[str, str] | None = None, also: int = 0) -> Answer:
+    """The section, as one that has to be there: a tool of a corosync that is dead has nothing to say, and may."""
+    is_excused = units is not None and units.get("corosync") in ("inactive", "failed", "not-found")
+    if answer.code not in (0, also) and not (is_excused and answer.code == 1):
+        raise UnreadableError("Unable to read it", details=answer.why)
+    return answer
+
+
+def _matched(answer: Answer) -> Answer:
+    """What ``grep`` found, be it nothing."""
+    return answer if answer.code == 1 or _ABSENT_FILE in answer.text else _required(answer)
+
+
+def _conf(answer: Answer, digest: str) -> CorosyncConf | None:
+    if answer.code and _ABSENT_FILE in answer.text:
+        return None  # an unclustered node has none
+    return read_corosync_conf(_required(answer).text, digest)
+
+
+def _digests(*found: Answer) -> Mapping[str, str]:
+    rows = re.findall(r"^([0-9a-f]{64})\s+(\S+)$", "\n".join(one.text for one in found), re.MULTILINE)
+    return {path: digest for digest, path in rows}
+
+
+def _units(answer: Answer) -> Mapping[str, str]:
+    blocks = [dict(re.findall(r"^(\w+)=(.*)$", one, re.MULTILINE)) for one in answer.text.split("\n\n")]
+    return {
+        one["Id"].removesuffix(".service"): "not-found" if one.get("LoadState") == "not-found" else one["ActiveState"]
+        for one in blocks
+        if "Id" in one and "ActiveState" in one
+    }
+
+
+def _own_log(lines: tuple[str, ...], nodeid: int | None) -> list[str]:
+    """Without what corosync says of its own links: it counts itself among the hosts."""
+    return [line for line in lines if f"host: host: {nodeid} has no active links" not in line]

@@ -1,0 +1,179 @@
+"""What must be proved before a node is brought back into its cluster: each proof with what was seen. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from provisioner.repair.cluster_conditions import CLOCK_SKEW_LIMIT_S
+from provisioner.repair.facts import ClusterFacts, CorosyncConf, Guest, NodeFacts
+from provisioner.repair.guests import Fate, Judged, guest_words, judge_guests, recovery_words, refused
+from provisioner.repair.naming import quorum_words
+from provisioner.repair.readiness import Readiness
+from provisioner.repair.record import Record
+from provisioner.repair.rejoining import Kind, RejoinPlan, lead_address
+
+RECORDS = "~/.local/state/provisioner/clusters"
+"""Where repairs are kept unless XDG_STATE_HOME says otherwise, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One thing that was looked at: ``seen`` is the evidence, ``advice`` what to do when it does not hold."""
+
+    what: str
+    holds: bool
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that a rejoin is judged by.
+
+    ``saved``: the node's guests by an unfinished run's backup. ``open_runs``: unfinished repairs on other nodes.
+    ``ready``: None for the light repair, which needs none of it. ``given_up``: VMIDs that the user gives up.
+    """
+
+    facts: ClusterFacts
+    node: NodeFacts
+    lead: NodeFacts
+    conf: CorosyncConf
+    plan: RejoinPlan
+    ready: Readiness | None = None
+    saved: tuple[Guest, ...] = ()
+    open_runs: tuple[Record, ...] = ()
+    given_up: frozenset[int] = field(default_factory=frozenset)
+
+
+def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
+    """Every proof, in the order in which people would ask; a rejoin is refused when one does not hold."""
+    proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
+    if seen.plan.kind is Kind.LIGHT:
+        proofs.append(_hears(seen))
+    if seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
+        proofs += [_addresses(seen), _majority(seen), *_readiness(seen, seen.ready or Readiness())]
+    return tuple(one for one in proofs if one is not None)
+
+
+def _quorum(seen: Situation) -> Proof:
+    quorate = bool(seen.lead.quorum and seen.lead.quorum.is_quorate)
+    advice = "See: provision runbook show lost-quorum"
+    return Proof("quorum", quorate, f"{seen.lead.name}: {quorum_words(seen.lead)}", advice)
+
+
+def _agreement(seen: Situation) -> Proof:
+    quorate = [one for one in seen.facts.nodes if one.quorum and one.quorum.is_quorate and one.name != seen.node.name]
+    versions = {one.name: one.running_version for one in quorate}
+    words = ", ".join(f"{name} {version}" for name, version in versions.items())
+    holds = set(versions.values()) == {seen.conf.version}
+    advice = "A change is on its way, or it went wrong. Wait a little, then: provision cluster check"
+    return Proof("one list among the others", holds, f"version {seen.conf.version}; running: {words}", advice)
+
+
+def _ha(seen: Situation) -> Proof:
+    ha = seen.lead.ha
+    if ha is None:
+        why = seen.lead.unread.get("ha", "it was not told")
+        return Proof("HA is idle", False, f"not known: {why}", f"On {seen.lead.name}: ha-manager status")
+    words = "; ".join(ha.lines) or "no service is managed"
+    advice = "Wait until HA has nothing to start, move or fence: ha-manager status"
+    return Proof("HA is idle", ha.is_idle, words, advice)
+
+
+def _guests(seen: Situation) -> Proof:
+    node, lead = seen.node, seen.lead
+    asked = (lead,) if seen.saved else (lead, node)
+    unread = [f"{one.name}: {one.unread[part]}" for one in asked for part in ("guests", "vmlist") if part in one.unread]
+    if unread:
+        return Proof("no guest is lost", False, f"not known: {'; '.join(unread)}", "Repair pmxcfs there first.")
+    judged = judge_guests((*node.guests.get(node.name, ()), *seen.saved), lead, node.name)
+    bad = refused(judged, seen.given_up)
+    source = "its own /etc/pve and the backup" if seen.saved else "its own /etc/pve"
+    told = [guest_words(one) for one in (bad or judged) if bad or one.fate is not Fate.KEPT]
+    counted = f"{len(judged)} in {source}, compared with the cluster's .vmlist"
+    advice = [recovery_words(one, node.name, lead.name) for one in bad]
+    advice += [f"To lose the node's configurations of them (the backup keeps them): {_give_up(bad)}"] if bad else []
+    return Proof("no guest is lost", not bad, "\n".join([counted, *told]), "\n".join(advice))
+
+
+def _give_up(bad: Sequence[Judged]) -> str:
+    return " ".join(f"--give-up {one.guest.vmid}" for one in bad)
+
+
+def _pmxcfs(seen: Situation) -> Proof | None:
+    state = seen.node.units.get("pve-cluster", "not-found")
+    if seen.plan.resumes and seen.plan.kind is Kind.FORCED:
+        return None  # the run that was left may have stopped it; it is started then
+    advice = f"On {seen.node.name}: systemctl restart pve-cluster; journalctl -u pve-cluster says why it ended."
+    return Proof("pmxcfs runs on the node", state == "active", f"pve-cluster.service is {state}", advice)
+
+
+def _clock(seen: Situation) -> Proof:
+    skew = abs(seen.node.clock_offset_s - seen.lead.clock_offset_s)
+    words = f"{skew:.1f} s apart from {seen.lead.name}"
+    return Proof("the clocks agree", skew <= CLOCK_SKEW_LIMIT_S, words, f"On {seen.node.name}: chronyc makestep")
+
+
+def _alone(seen: Situation) -> Proof:
+    others = sorted({one.node for one in seen.open_runs})
+    words = f"{', '.join(others)}: unfinished" if others else "none of another node is unfinished"
+    first = "; ".join(f"provision cluster rejoin {name}" for name in others)
+    advice = f"One after the other. First: {first}. Where that is given up, move its record away: {RECORDS}"
+    return Proof("no other repair", not others, words, advice)
+
+
+def _hears(seen: Situation) -> Proof | None:
+    """A node that runs with the current list and still has not joined does not hear the others."""
+    node = seen.node
+    is_current = node.running_version == seen.conf.version and not seen.plan.resumes
+    if not is_current or not node.links or any(one.is_connected for one in node.links):
+        return None
+    words = f"its corosync runs with version {node.running_version} and has no link to any other node"
+    advice = "This is no matter of its list. Look at network, switch and firewall: corosync-cfgtool -s, UDP 5405."
+    return Proof("it could hear the others", False, words, advice)
+
+
+def _addresses(seen: Situation) -> Proof:
+    addresses = seen.plan.entry.addresses if seen.plan.entry else ()
+    others = [one for one in seen.conf.members if one.name != seen.node.name]
+    taken = [f"{address} is {one.name}'s" for one in others for address in addresses if address in one.addresses]
+    links = len(others[0].addresses) if others else 1
+    words = ", ".join(f"link{number} {address}" for number, address in enumerate(addresses)) or "none that it has"
+    if taken:
+        return Proof("its addresses are its own", False, "; ".join(taken), "Give the node another address.")
+    advice = f"The cluster has {links} link(s). Give the node the addresses that its /etc/corosync/corosync.conf says."
+    return Proof("an address for each link", bool(addresses) and len(addresses) == links, words, advice)
+
+
+def _majority(seen: Situation) -> Proof:
+    """Whether the others would still be quorate with the node in the list and not there: the join takes a while."""
+    quorum, entry = seen.lead.quorum, seen.plan.entry
+    there = quorum.total if quorum else 0
+    votes = sum(one.votes for one in seen.conf.members if one.name != seen.node.name) + (entry.votes if entry else 0)
+    needed = votes // 2 + 1
+    words = f"{there} votes without it, {needed} of {votes} needed while it joins"
+    if len(seen.conf.members) == 1:
+        alone = f"{words}: {seen.lead.name} is alone, and has no quorum until the node has joined"
+        return Proof("the others keep quorum", True, alone)
+    present = quorum.present if quorum else {}
+    absent = [one.name for one in seen.conf.members if one.nodeid not in present and one.name != seen.node.name]
+    advice = "Bring back first, or forget if it is gone for good: " + ", ".join(absent)
+    return Proof("the others keep quorum", there >= needed, words, advice)
+
+
+def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
+    node, lead = seen.node.name, seen.lead
+    missing = ", ".join(ready.missing)
+    back = ready.ssh_back.splitlines()[-1:] or ["it logs in without a question"]
+    keys = "\n".join(ready.fingerprints)
+    advice = (
+        f"pvecm add asks nobody. On {node}: ssh-copy-id root@{lead_address(lead, seen.conf)} puts its key there, and "
+        f"asks about the lead's host key. {lead.name} itself says of its keys:\n{keys}"
+    )
+    return [
+        Proof(f"ssh from {node} to {lead.name}", not ready.ssh, ready.ssh or "it logs in without a question", advice),
+        Proof(f"ssh from {lead.name} to {node}", True, f"{back[0]} (the join renews keys and host keys)"),
+        Proof("programs", not missing, f"missing: {missing}" if missing else "rsync, too", f"Install {missing}."),
+        Proof("working directory", True, "pvecm is run from /tmp, not from /etc/pve"),
+    ]

@@ -1,0 +1,176 @@
+"""Which repair brings a stale node back: the light one, which loses nothing, or the forced rejoin. Pure.
+
+The light one (its list replaced, corosync restarted) suffices where the node is still in the cluster's list as it is:
+by name, id and addresses, with the same key. Whether others have moved does not matter: the new list says where to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Any
+
+from provisioner.repair.facts import CorosyncConf, Member, NodeFacts
+from provisioner.repair.record import Record
+
+
+class Kind(StrEnum):
+    """What has to be done; the value is the runbook's id."""
+
+    NOTHING = "nothing"
+    LIGHT = "stale-corosync-behind"
+    FORCED = "stale-corosync-rejoin"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The node's place in the cluster's list after a forced rejoin; ``nodeid`` None: the lowest free one.
+
+    ``replaces``: the cluster knows the node by another address, and no running corosync can be told a new one of a
+    member: it has to be taken out of the list first.
+    """
+
+    nodeid: int | None
+    votes: int
+    addresses: tuple[str, ...]
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinPlan:
+    """What will be done with ``node``, and why: ``reasons`` are sentences.
+
+    ``version`` and ``digest`` are the lead's list's; ``entry`` is there for a forced rejoin. ``resumes``: an earlier
+    run of the same repair did not come to its end. ``is_joined``: it got as far as to bring the node in; only what
+    comes after that is left to do.
+    """
+
+    kind: Kind
+    node: str
+    lead: str
+    cluster: str
+    version: int
+    digest: str
+    reasons: tuple[str, ...]
+    entry: Entry | None = None
+    resumes: bool = False
+    is_joined: bool = False
+
+
+def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> RejoinPlan:
+    """The plan for ``node``, by the list ``conf`` of the quorate ``lead``; ``left`` is an unfinished run on it."""
+    is_joined, differs = is_healthy(node, lead, conf), differences(node, lead, conf)
+    kind, reasons = Kind.FORCED, differs
+    if left is not None and left.runbook in (Kind.LIGHT, Kind.FORCED) and (is_joined or left.has_begun("join")):
+        kind, reasons = Kind(left.runbook), (f"The repair of {left.began} did not come to its end.", *differs)
+    elif is_joined:
+        kind, reasons = Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
+    elif not differs:
+        kind, reasons = Kind.LIGHT, _behind(node, conf)
+    return RejoinPlan(
+        kind=kind,
+        node=node.name,
+        lead=lead.name,
+        cluster=conf.cluster,
+        version=conf.version,
+        digest=conf.digest,
+        reasons=reasons,
+        entry=entry_of(node, conf, left) if kind is Kind.FORCED else None,
+        resumes=left is not None and left.runbook == kind,
+        is_joined=is_joined and kind is not Kind.NOTHING,
+    )
+
+
+def is_healthy(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
+    """Whether the node is joined, quorate, up to date and can write: what a repair has to bring about."""
+    member = conf.member(node.name)
+    return bool(
+        member
+        and member.nodeid in lead.joined
+        and node.quorum
+        and node.quorum.is_quorate
+        and node.running_version == lead.running_version == conf.version
+        and node.is_writable
+    )
+
+
+def differences(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
+    """In what the node is another one than the cluster knows: why the light repair would not do; none when it does."""
+    member, own = conf.member(node.name), own_entry(node)
+    found = []
+    if node.local_conf is None or own is None:
+        found.append("It has no list with itself in it (/etc/corosync/corosync.conf).")
+    elif node.local_conf.cluster != conf.cluster:
+        found.append(f"Its list is that of another cluster, {node.local_conf.cluster}.")
+    if not node.key_digest or node.key_digest != lead.key_digest:
+        found.append("Its key is not the cluster's (/etc/corosync/authkey).")
+    if member is None:
+        found.append("The cluster's list does not have it any more.")
+        if own and (other := next((one for one in conf.members if one.nodeid == own.nodeid), None)):
+            found.append(f"Its id {own.nodeid} belongs to {other.name} now.")
+        return tuple(found)
+    if own and own.nodeid != member.nodeid:
+        found.append(f"Its id is {own.nodeid}, in the cluster's list {member.nodeid}.")
+    if not has_addresses(node, member):
+        there, here = ", ".join(member.addresses), ", ".join(own.addresses if own else node.addresses)
+        found.append(f"The cluster's list has it at {there}, and it is at {here}.")
+    return tuple(found)
+
+
+def entry_of(node: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> Entry:
+    """The node's place in the list: its votes and its id are kept, unless another node has that id now."""
+    member, own = conf.member(node.name), own_entry(node)
+    if member is not None:
+        fits = has_addresses(node, member)
+        addresses = member.addresses if fits else _own_addresses(node, own)
+        return Entry(member.nodeid, member.votes, addresses, replaces=not fits)
+    decided: Mapping[str, Any] = left.plan if left is not None else {}
+    nodeid = decided.get("nodeid") or (own.nodeid if own else None)
+    votes = decided.get("votes", own.votes if own else 1)
+    is_taken = any(one.nodeid == nodeid for one in conf.members)
+    return Entry(None if is_taken else nodeid, votes, _own_addresses(node, own))
+
+
+def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
+    """Where the other nodes reach the lead: pmxcfs's word, else its first link; we may reach it by another way."""
+    peers = lead.pmxcfs.peers if lead.pmxcfs else ()
+    by_pmxcfs = next((one.address for one in peers if one.name == lead.name and one.address), "")
+    member = conf.member(lead.name)
+    return by_pmxcfs or (member.addresses[0] if member and member.addresses else lead.address)
+
+
+def own_entry(node: NodeFacts) -> Member | None:
+    """The node as its own list has it, or None."""
+    return node.local_conf.member(node.name) if node.local_conf else None
+
+
+def has_addresses(node: NodeFacts, member: Member) -> bool:
+    """Whether the node is where ``member`` says; where that is a name its own list has to say the same."""
+    own = own_entry(node)
+    if own is not None and own.addresses == member.addresses and not any(_is_address(one) for one in own.addresses):
+        return True
+    return bool(member.addresses) and all(one in node.addresses for one in member.addresses)
+
+
+def _own_addresses(node: NodeFacts, own: Member | None) -> tuple[str, ...]:
+    if own is not None and has_addresses(node, own):
+        return own.addresses
+    return (node.address,) if node.address in node.addresses else ()
+
+
+def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
+    here = node.local_conf.version if node.local_conf else 0
+    same = "Key, id and addresses are the cluster's."
+    if node.local_conf and node.local_conf.digest == conf.digest:
+        return (f"Its list is current (version {here}), but its corosync does not take part.", same)
+    return (f"Its list is version {here}, the cluster's {conf.version}.", same)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""The cluster as the node sees it whose word counts: against what the others are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from provisioner.repair.facts import ClusterFacts, Member, NodeFacts, Quorum
+
+DEAD = ("inactive", "failed", "not-found", "deactivating")
+
+
+def is_running(node: NodeFacts) -> bool:
+    """Whether its corosync runs and answers."""
+    return node.units.get("corosync", "") not in DEAD and node.quorum is not None
+
+
+def is_clustered(node: NodeFacts) -> bool:
+    """Whether it is or was in a cluster: it has a list, in any of the three places, or pmxcfs knows others."""
+    has_peers = node.pmxcfs is not None and bool(node.pmxcfs.peers)
+    return bool(node.running or node.local_conf or node.pve_conf or has_peers)
+
+
+def members_of(node: NodeFacts) -> tuple[Member, ...]:
+    """The nodelist that it goes by: that of its running corosync, else the file from which that would start."""
+    if node.running:
+        return node.running
+    conf = node.local_conf or node.pve_conf
+    return conf.members if conf else ()
+
+
+def version_of(node: NodeFacts) -> int | None:
+    """The version of that list."""
+    if node.running_version is not None:
+        return node.running_version
+    conf = node.local_conf or node.pve_conf
+    return conf.version if conf else None
+
+
+def member_in(members: tuple[Member, ...], name: str) -> Member | None:
+    """The member of that name, or None."""
+    return next((one for one in members if one.name == name), None)
+
+
+def versions_text(node: NodeFacts) -> str:
+    """The three copies of the version in a line."""
+    copies = {
+        "running": node.running_version,
+        "/etc/corosync": node.local_conf.version if node.local_conf else None,
+        "/etc/pve": node.pve_conf.version if node.pve_conf else None,
+    }
+    return "config_version: " + ", ".join(f"{'none' if one is None else one} {where}" for where, one in copies.items())
+
+
+@dataclass(frozen=True)
+class View:
+    """``reference``: the lead, else (``has_quorum`` is False) the node with the newest list; None: nobody has a list.
+
+    ``last_versions``: what the user says of nodes that are off, by name ("" for any).
+    """
+
+    facts: ClusterFacts
+    last_versions: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def reference(self) -> NodeFacts | None:
+        """The node whose list the others are compared with."""
+        listed = [one for one in self.facts.nodes if members_of(one) and version_of(one) is not None]
+        newest = max(listed, key=lambda one: (version_of(one) or 0, one.name == self.facts.asked), default=None)
+        return self.facts.lead or newest
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether the reference's word counts."""
+        return self.facts.lead is not None
+
+    @property
+    def quorum(self) -> Quorum | None:
+        """The reference's partition."""
+        return self.reference.quorum if self.reference else None
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """The reference's list."""
+        return members_of(self.reference) if self.reference else ()
+
+    @property
+    def version(self) -> int:
+        """Its version; 0 where there is no list."""
+        return (version_of(self.reference) if self.reference else None) or 0
+
+    @cached_property
+    def clustered(self) -> tuple[NodeFacts, ...]:
+        """The nodes that answered and are or were in a cluster."""
+        return tuple(one for one in self.facts.nodes if one.is_proxmox and is_clustered(one))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is nobody to compare the reference with."""
+        return len(self.clustered) < 2  # noqa: PLR2004 - one and another
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name; that of the asked node where it is in none."""
+        confs = (self.reference.local_conf, self.reference.pve_conf) if self.reference else ()
+        return next((conf.cluster for conf in confs if conf and conf.cluster), self.facts.asked)
+
+    @property
+    def reference_name(self) -> str:
+        """Its name; empty where there is none."""
+        return self.reference.name if self.reference else ""
+
+    @property
+    def list_text(self) -> str:
+        """The list in a line, as evidence."""
+        members = ", ".join(f"{one.name} (id {one.nodeid}, {' '.join(one.addresses)})" for one in self.members)
+        return f"{self.reference_name}: config_version {self.version}: {members}"
+
+    def member(self, name: str) -> Member | None:
+        """The member of that name in the reference's list."""
+        return member_in(self.members, name)
+
+    def is_present(self, nodeid: int) -> bool:
+        """Whether the reference's partition has that node."""
+        return self.quorum is not None and nodeid in self.quorum.present
+
+    def is_joined(self, node: NodeFacts) -> bool:
+        """Whether ``node`` itself and the reference agree that it is in the partition."""
+        member = self.member(node.name)
+        return member is not None and self.is_present(member.nodeid) and is_running(node)

@@ -1,0 +1,59 @@
+"""The verbs ``runbook list`` and ``runbook show``: a page for people, the same for programs, and exit codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.catalog.runbooks import known_runbooks
+from provisioner.cli.runbook_runs import RUNS
+from tests.unit.cli.conftest import World
+
+
+def test_the_list_names_every_runbook_with_what_it_is_for(world: World) -> None:
+    answer = world.command("runbook", "list")
+    assert answer.code == 0
+    listed = {line.split()[0] for line in answer.out.splitlines()[1:] if line and not line.startswith("One of")}
+    assert listed == set(known_runbooks())
+    (result,) = world.command("runbook", "list", "--json").of("result")
+    assert [one["id"] for one in result["runbooks"]] == list(known_runbooks())
+
+
+@pytest.mark.parametrize("name", known_runbooks())
+def test_a_page_tells_everything_and_programs_get_the_same(world: World, name: str) -> None:
+    answer = world.command("runbook", "show", name)
+    (result,) = world.command("runbook", "show", name, "--json").of("result")
+    told = " ".join(answer.out.split())
+    page = result["runbook"]
+    assert answer.code == 0
+    assert max(len(line) for line in answer.out.splitlines()) <= 120
+    for text in (page["title"], page["symptom"], page["danger"], page["undo"], page["after"]):
+        assert " ".join(text.split()) in told
+    for number, step in enumerate(page["steps"], 1):
+        kind = "changes" if step["changes"] else "looks"
+        assert f"{number}. {step['id']} ({kind}): {' '.join(step['does'].split())}" in told
+    for sentence in page["preconditions"]:
+        assert " ".join(sentence.split()) in told
+
+
+def test_an_unknown_page_is_wrong_usage_and_says_which_there_are(world: World) -> None:
+    answer = world.command("runbook", "show", "stale")
+    assert answer.code == 64
+    assert "ghost-node" in answer.err
+    assert "See: provision runbook list" in answer.err
+
+
+@pytest.mark.parametrize("name", ["ghost-node", "power-on-check", "retired-node", "removed-node-leftovers"])
+def test_a_runbook_for_a_node_wants_its_name(world: World, name: str) -> None:
+    answer = world.command("runbook", "run", name, "--host", "root@192.0.2.1")
+    assert answer.code == 64
+    assert f"Unable to run {name}: no node is named" in answer.err
+
+
+def test_every_runbook_can_be_run() -> None:
+    assert set(RUNS) == set(known_runbooks())
+
+
+def test_a_host_that_nobody_knows_is_wrong_usage(world: World) -> None:
+    answer = world.command("runbook", "run", "lost-quorum", "--host", "box")
+    assert answer.code == 64
+    assert "Unable to find host box" in answer.err

@@ -1,0 +1,131 @@
+"""Who is asked: from one node on, by all lists, at all addresses; who does not answer is silent with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from provisioner.cluster import gather as gathering
+from provisioner.cluster.gather import clock_offset, gather
+from provisioner.cluster.reaching import Reach
+from provisioner.errors import PreflightError, UnavailableError
+from provisioner.events import Event
+from provisioner.repair.facts import CorosyncConf, Member, NodeFacts, Signatures
+from tests.cluster_facts import cluster, members, node
+
+World = dict[str, NodeFacts]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Address → what answers there; nobody elsewhere."""
+    there: World = {one.address: one for one in cluster().nodes}
+
+    def look(reached: Reach, _emit: Callable[[Event], None]) -> NodeFacts:
+        if reached.destination.host not in there:
+            raise UnavailableError(f"Unable to reach {reached.destination} by ssh", details="ssh: timed out")
+        return there[reached.destination.host]
+
+    monkeypatch.setattr(gathering, "look", look)
+    return there
+
+
+def test_clock_is_compared_by_the_call_that_was_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call takes 8 s of which the node saw the beginning only, the second one 0.2 s."""
+    now = [1000.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    delays = iter([8.0, 0.2])
+
+    def ask() -> bytes:
+        said = now[0] + 60.1
+        now[0] += next(delays)
+        return f"{said:.9f}\n".encode()
+
+    assert clock_offset(ask) == pytest.approx(60.0)
+
+
+def test_all_members_are_found_from_any_of_them(world: World) -> None:
+    for address in world:
+        found = gather(Reach("x", f"root@{address}"))
+        assert [one.name for one in found.nodes] == ["pve1", "pve2", "pve3"]
+        assert found.silent == ()
+
+
+def test_who_does_not_answer_is_silent_with_the_reason(world: World) -> None:
+    del world["10.0.0.3"]
+    (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
+    assert (silent.name, silent.address) == ("pve3", "10.0.0.3")
+    assert silent.why == "Unable to reach root@10.0.0.3 by ssh: ssh: timed out"
+
+
+def test_what_was_said_of_a_silent_node_is_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went off a moment ago: its peers saw it as joined when they were asked, and have noticed since."""
+    del world["10.0.0.3"]
+    first, later = gathering.look, {one.address: one for one in cluster(off=("pve3",)).nodes}
+    asked = set[str]()
+
+    def look(reached: Reach, emit: Callable[[Event], None]) -> NodeFacts:
+        host = reached.destination.host
+        found = later[host] if host in asked else first(reached, emit)
+        asked.add(host)
+        return found
+
+    monkeypatch.setattr(gathering, "look", look)
+    found = gather(Reach("x", "root@10.0.0.1"))
+    assert [one.quorum and dict(one.quorum.present) for one in found.nodes] == [{1: 1, 2: 1}, {1: 1, 2: 1}]
+
+
+def test_asked_host_that_does_not_answer_is_an_error(world: World) -> None:
+    world.clear()
+    with pytest.raises(UnavailableError):
+        gather(Reach("x", "root@10.0.0.1"))
+
+
+def test_asked_host_that_is_no_proxmox_is_refused(world: World) -> None:
+    world["10.0.0.1"] = NodeFacts("web", "10.0.0.1", is_proxmox=False)
+    with pytest.raises(PreflightError, match="is no Proxmox VE host"):
+        gather(Reach("x", "root@10.0.0.1"))
+
+
+def test_second_address_is_tried(world: World) -> None:
+    of = (*members(2), Member("pve3", 3, 1, ("10.5.0.3", "10.0.0.3")))
+    world["10.0.0.1"] = node("pve1", of)
+    assert [one.name for one in gather(Reach("x", "root@10.0.0.1")).nodes] == ["pve1", "pve2", "pve3"]
+
+
+def test_stale_node_leads_to_the_cluster_by_whose_packets_it_rejects(world: World) -> None:
+    old = tuple(replace(one, addresses=(f"10.9.0.{one.nodeid}",)) if one.nodeid < 3 else one for one in members(3))
+    log = Signatures(rejected={"10.0.0.1": 5})
+    world["10.0.0.3"] = node("pve3", old, ["pve3"], signatures=log)
+    found = gather(Reach("x", "root@10.0.0.3"))
+    assert [one.name for one in found.nodes] == ["pve1", "pve2", "pve3"]
+
+
+def test_address_that_is_another_machine_now_is_told(world: World) -> None:
+    world["10.0.0.3"] = NodeFacts("web", "10.0.0.3", is_proxmox=False)
+    (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
+    assert (silent.name, silent.why) == ("pve3", "at 10.0.0.3 is web, no Proxmox VE host")
+
+
+def test_node_of_another_cluster_is_not_counted(world: World) -> None:
+    conf = CorosyncConf("office", 3, members(3))
+    world["10.0.0.3"] = replace(world["10.0.0.3"], local_conf=conf)
+    found = gather(Reach("x", "root@10.0.0.1"))
+    assert [one.name for one in found.nodes] == ["pve1", "pve2"]
+    assert "of the cluster office" in found.silent[0].why
+
+
+def test_heard_node_that_left_and_is_silent_is_kept_by_its_address(world: World) -> None:
+    world["10.0.0.1"] = replace(world["10.0.0.1"], departed={4: 5}, heard={4: "10.0.0.4"})
+    found = gather(Reach("x", "root@10.0.0.1"))
+    assert [(one.name, one.address) for one in found.silent] == [("", "10.0.0.4")]
+
+
+def test_a_list_that_names_ever_more_nodes_comes_to_an_end(world: World) -> None:
+    for number in range(1, 60):
+        of = tuple(Member(f"pve{one}", one, 1, (f"10.0.0.{one}",)) for one in (number, number + 1))
+        world[f"10.0.0.{number}"] = node(f"pve{number}", of)
+    assert 1 < len(gather(Reach("x", "root@10.0.0.1")).nodes) < 60
