@@ -1,0 +1,61 @@
+"""``provision cluster`` as users run it, on the corosync lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.lab.corosync.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a verb answered: its exit code, its ``result`` line and its last diagnostic (empty where there is none)."""
+
+    code: int
+    result: Mapping[str, Any]
+    diagnostic: Mapping[str, Any]
+    raw: str
+
+    @property
+    def conditions(self) -> list[tuple[str, str]]:
+        """Condition and node of each diagnosis."""
+        return [(one["condition"], one["node"]) for one in self.result["diagnoses"]]
+
+    def of(self, condition: str) -> Mapping[str, Any]:
+        """The diagnosis of that condition."""
+        return next(one for one in self.result["diagnoses"] if one["condition"] == condition)
+
+
+def provision(environment: Mapping[str, str], *words: str, cwd: str = "/") -> subprocess.CompletedProcess[str]:
+    """Run it as a program."""
+    call = [sys.executable, "-m", "provisioner", *words]
+    env = {**os.environ, **environment}
+    return subprocess.run(call, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env, cwd=cwd, check=False)
+
+
+def check(cluster: Cluster, name: str, *words: str, config: Path | None = None) -> Said:
+    """``cluster check`` of a node, by its address; ``config``: another file for ssh."""
+    environment = {**cluster.environment, **({"PROVISION_SSH_CONFIG": str(config)} if config else {})}
+    return said(provision(environment, "cluster", "check", f"root@{cluster.node(name).address}", *words, "--json"))
+
+
+def said(done: subprocess.CompletedProcess[str]) -> Said:
+    """The stream, taken apart."""
+    lines = stream_of(done)
+    results = [one for one in lines if one["type"] == "result"]
+    diagnostics = [one for one in lines if one["type"] == "diagnostic"]
+    return Said(done.returncode, (results or [{}])[-1], (diagnostics or [{}])[-1], done.stdout + done.stderr)
+
+
+def stream_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """The lines of the stream, which came to its end."""
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[-1]["type"] == "summary", done.stdout + done.stderr
+    return lines

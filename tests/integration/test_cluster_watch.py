@@ -1,0 +1,51 @@
+"""``provision cluster watch`` on real corosync: a line for each change, fit for a timer."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster_box import provision, stream_of
+from tests.lab.corosync.cluster import Cluster
+
+pytestmark = [pytest.mark.incus, pytest.mark.corosync]
+
+Change = tuple[str, str, bool]
+
+
+def once(cluster: Cluster, state: Path, name: str = "pve1") -> tuple[int, list[Change]]:
+    environment = {**cluster.environment, "XDG_STATE_HOME": str(state)}
+    words = ("cluster", "watch", f"root@{cluster.node(name).address}", "--once", "--json")
+    done: subprocess.CompletedProcess[str] = provision(environment, *words)
+    lines = stream_of(done)
+    return done.returncode, [(one["kind"], one["node"], one["is_worse"]) for one in lines if one["type"] == "change"]
+
+
+def test_timer_is_told_of_a_lost_node_and_of_its_return(cluster: Cluster, tmp_path: Path) -> None:
+    assert once(cluster, tmp_path) == (0, [])
+    assert once(cluster, tmp_path) == (0, [])
+    cluster.node("pve3").run("systemctl stop corosync")
+    code, changes = once(cluster, tmp_path)
+    assert code == 3
+    assert ("membership", "pve3", True) in changes
+    assert once(cluster, tmp_path) == (0, [])
+    cluster.node("pve3").run("systemctl start corosync pve-cluster")
+    cluster.node("pve1").wait("all joined", lambda: cluster.node("pve1").is_quorate(3))
+    cluster.node("pve3").wait("quorate", lambda: cluster.node("pve3").is_quorate(3))
+    code, changes = once(cluster, tmp_path)
+    assert code == 0
+    assert ("membership", "pve3", False) in changes
+
+
+@pytest.mark.slow
+def test_rejected_packets_and_the_new_version_are_told(cluster: Cluster, tmp_path: Path) -> None:
+    assert once(cluster, tmp_path) == (0, [])
+    cluster.make_stale("pve3", "readdr")
+    code, changes = once(cluster, tmp_path)
+    assert code == 3
+    assert ("version", "", False) in changes
+    assert ("version", "pve3", True) in changes
+    assert ("rejected", "pve1", True) in changes
+    assert ("rejected", "pve2", True) in changes
