@@ -1,0 +1,112 @@
+"""Runs Kokoro-FastAPI where another program could take its place, its card or its time without a word.
+
+``launch.py --host ADDRESS --port NUMBER --max-input BYTES [--cuda]``, in the checkout, with upstream's settings in the
+environment. Exits with 78 for what another attempt does not mend.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, NoReturn
+
+APPLICATION = "api.src.main"
+CONFIGURATION = 78
+"""EX_CONFIG of sysexits.h; systemd starts a unit that ends so no further time."""
+TOO_LARGE = 413
+LEAVING_S = 10
+THROWN_AWAY = 64 * 2**20
+"""Bytes of a refused request that are read all the same: who still writes when the connection ends sees no answer."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+def main(words: Sequence[str]) -> None:
+    """Serve until systemd ends it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--max-input", type=int, required=True)
+    parser.add_argument("--cuda", action="store_true")
+    asked = parser.parse_args(words)
+    listener = listening(asked.host, asked.port)
+    import torch
+
+    if asked.cuda and not torch.cuda.is_available():
+        refuse("torch finds no card of nvidia. Run nvidia-smi here; a driver of 580 or newer is needed")
+    import importlib
+
+    import uvicorn
+
+    application = importlib.import_module(APPLICATION).app
+    config = uvicorn.Config(Limited(application, asked.max_input), timeout_graceful_shutdown=LEAVING_S)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """The port, taken before anything large is loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        refuse(f"port {port} of {host} cannot be had ({error.strerror})")
+    return listener
+
+
+def refuse(reason: str) -> NoReturn:
+    """End for good."""
+    sys.stderr.write(f"Unable to start Kokoro: {reason}.\n")
+    sys.exit(CONFIGURATION)
+
+
+class Limited:
+    """An application that gets no request of more than so many bytes: a text is prepared as a whole."""
+
+    def __init__(self, application: Application, most: int) -> None:
+        self._application, self._most = application, most
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it; one that does not say how long it is ends when it is too long."""
+        if scope["type"] != "http":
+            return await self._application(scope, receive, send)
+        said = int(dict(scope["headers"]).get(b"content-length", b"0"))
+        if said > self._most:
+            more = said <= THROWN_AWAY
+            while more:
+                more = bool((await receive()).get("more_body"))
+            return await self._refuse(send)
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            return message if received <= self._most else {"type": "http.disconnect"}
+
+        return await self._application(scope, counted, send)
+
+    async def _refuse(self, send: Send) -> None:
+        detail = {
+            "error": "input_too_long",
+            "message": f"A request may have {self._most} bytes. Send the text in parts.",
+        }
+        body = json.dumps({"detail": detail}).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

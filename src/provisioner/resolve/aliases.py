@@ -1,0 +1,71 @@
+"""Aliases of a gateway: lists of engine names, or mappings that say more; aliases of aliases replaced. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Aliases = Mapping[str, Any]
+"""What the file says of each: a list of names, or a mapping of ``engines`` and how they are asked."""
+
+ENGINES = "engines"
+TOO_LONG = "context_window_fallbacks"
+LIMITS = ("timeout", "stream_timeout", "retries")
+
+
+def engines_in(aliases: Aliases, alias: str) -> list[str]:
+    """The names that the alias lists, as they are written."""
+    written = aliases[alias]
+    return list(written[ENGINES] if isinstance(written, Mapping) else written)
+
+
+def written_names(aliases: Aliases, alias: str) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every name that the alias says, each with its place below it."""
+    written = aliases[alias]
+    if not isinstance(written, Mapping):
+        yield from (((index,), name) for index, name in enumerate(written))
+        return
+    for word in (ENGINES, TOO_LONG):
+        yield from (((word, index), name) for index, name in enumerate(written.get(word) or ()))
+
+
+def alias_loop(aliases: Aliases, start: str) -> tuple[str, ...]:
+    """The way from ``start`` back to itself through aliases of aliases; empty when there is none."""
+    ways: list[tuple[str, ...]] = [(start,)]
+    while ways:
+        way = ways.pop()
+        for name in engines_in(aliases, way[-1]) if way[-1] in aliases else ():
+            if name == start:
+                return (*way, name)
+            if name in aliases and name not in way:
+                ways.append((*way, name))
+    return ()
+
+
+def flatten(aliases: Aliases, alias: str) -> tuple[str, ...]:
+    """The engine names behind an alias, aliases of aliases replaced by theirs, each name once, in order."""
+    return _flat(aliases, engines_in(aliases, alias))
+
+
+def for_too_long(aliases: Aliases, alias: str) -> tuple[str, ...]:
+    """The engines that the file names for what is too long for those of the alias; empty where it names none."""
+    written = aliases[alias]
+    return _flat(aliases, (written.get(TOO_LONG) or ()) if isinstance(written, Mapping) else ())
+
+
+def alias_settings(aliases: Aliases) -> list[dict[str, Any]]:
+    """What is said of aliases beside their engines: ``alias`` and the words that were written; nothing of others."""
+    settings = []
+    for alias, written in aliases.items():
+        said = {word: written.get(word) for word in LIMITS} if isinstance(written, Mapping) else {}
+        said[TOO_LONG] = list(for_too_long(aliases, alias)) or None
+        if said := {word: value for word, value in said.items() if value is not None}:
+            settings.append({"alias": alias, **said})
+    return settings
+
+
+def _flat(aliases: Aliases, listed: Any) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for name in listed:
+        names.update(dict.fromkeys(flatten(aliases, name) if name in aliases else (name,)))
+    return tuple(names)

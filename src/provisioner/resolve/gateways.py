@@ -1,0 +1,85 @@
+"""What a gateway's options say against the rest of the file: names of engines, hosts, numbers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.catalog import Catalog
+from provisioner.resolve.aliases import TOO_LONG, Aliases, alias_loop, written_names
+from provisioner.resolve.engines import engines_of, find_engines, services_of
+from provisioner.resolve.hosts import host_of
+from provisioner.spec import Spec
+from provisioner.spec.suggestion import did_you_mean
+from provisioner.state import Problem
+
+ROLE = "litellm"
+LEAST = {"request_timeout": 1, "stream_timeout": 1, "num_retries": 0, "allowed_fails": 0, "cooldown_time": 1}
+"""LiteLLM takes 0 for "not said" where 1 is the least, and its own default then: 6000 s, 5 s."""
+
+Path = tuple[str | int, ...]
+
+
+def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Each name in an alias is an engine, an upstream or another alias; aliases never run in a circle."""
+    engines = engines_of(spec, catalog)
+    known = {name for engine in engines for name in (*engine.models, engine.address)} | set(spec.upstreams)
+    several = {engine.address: engine.models for engine in engines if len(engine.models) > 1}
+    for path, aliases in _alias_tables(spec, catalog):
+        for alias in aliases:
+            yield from _own_name(aliases, alias, known, (*path, alias))
+            for place, name in written_names(aliases, alias):
+                if name in several:
+                    hint = f"Write one of them: {', '.join(several[name])}"
+                    yield Problem((*path, alias, *place), f"{name} serves several models", hint)
+                if name not in known and name not in aliases:
+                    yield _unknown(spec, name, known | set(aliases), (*path, alias, *place))
+
+
+def same_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A gateway and its engines share a host: names of containers are known only there."""
+    engines = engines_of(spec, catalog)
+    for path, aliases in _alias_tables(spec, catalog):
+        here = host_of(spec, spec.containers[str(path[1])])
+        for alias in aliases:
+            for place, name in written_names(aliases, alias):
+                for engine in find_engines(engines, name):
+                    there = host_of(spec, spec.containers[engine.container])
+                    if here and there and here != there:
+                        message = f"{engine.address} is on host {there}, the gateway on {here}"
+                        yield Problem((*path, alias, *place), message, "Put both on one host.")
+
+
+def gateway_numbers(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """No time limit of nothing, and no negative number, which LiteLLM would take for none."""
+    for container, service, _ in services_of(spec, catalog):
+        for option, least in LEAST.items() if service.role == ROLE else ():
+            value = service.options.get(option)
+            if value is not None and value < least:
+                path = ("containers", container, "services", service.role, option)
+                yield Problem(path, f"{value} is too small", f"Write {least} or more.")
+
+
+def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:
+    loop = alias_loop(aliases, alias)
+    if loop:
+        yield Problem(path, f"the alias leads back to itself: {' → '.join(loop)}")
+    if alias in known:
+        yield Problem(path, f'"{alias}" is the name of an engine already', "Choose another alias.")
+    for place, name in written_names(aliases, alias):
+        if name == alias and place[0] == TOO_LONG:
+            yield Problem((*path, *place), "the alias names itself", "Name who reads more than its engines do.")
+
+
+def _unknown(spec: Spec, name: str, known: set[str], path: Path) -> Problem:
+    if name in spec.models:
+        return Problem(path, f'no service serves model "{name}"', "Give it to an engine, such as llama_cpp.")
+    hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file."
+    return Problem(path, f'no engine, upstream or alias "{name}" in this file', hint)
+
+
+def _alias_tables(spec: Spec, catalog: Catalog) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    for container, service, page in services_of(spec, catalog):
+        for option, reference in page.references.items():
+            if reference.kind == "aliases":
+                yield ("containers", container, "services", service.role, option), service.options.get(option, {})

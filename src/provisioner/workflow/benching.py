@@ -1,0 +1,94 @@
+"""The verb ``bench``: has the services of a lab that speak say the same texts, and takes the time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from provisioner.bench import Ask, Bench, Run, Series, asks, run_of
+from provisioner.errors import InputError, ProvisionError
+from provisioner.events import ApplyProgress, Event
+from provisioner.lab import Lab
+from provisioner.providers.base import Provider
+from provisioner.resolve.engines import port_of, services_of
+from provisioner.resolve.speech import PROTOCOL
+
+SPEAKER = "/usr/local/lib/kokoro/speak.py"
+"""Where role ``kokoro`` puts the program that its proof uses."""
+ANSWER_TIMEOUT_S, LOOK_TIMEOUT_S = 3600, 30.0
+DEVICE = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value \"$0\")/environ | sed -n 's/^USE_GPU=//p'"
+VRAM = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A service of the file that speaks."""
+
+    container: str
+    role: str
+    unit: str
+    port: int
+    voices: tuple[str, ...]
+
+
+def speakers_of(lab: Lab, names: Sequence[str]) -> tuple[Speaker, ...]:
+    """Those in the containers of these names, all where there are none; raises ``InputError`` where nobody speaks."""
+    found = []
+    for name, service, page in services_of(lab.spec, lab.catalog):
+        if page.protocol == PROTOCOL and (not names or name in names):
+            first = service.options.get("default_voice", page.options["default_voice"].default)
+            voices = tuple(dict.fromkeys([str(first), *service.options.get("voices", ())]))
+            found.append(Speaker(name, service.role, page.unit or "", port_of(service, page) or 0, voices))
+    silent = [name for name in names if name not in {one.container for one in found}]
+    if silent or not found:
+        raise InputError(
+            f"Unable to measure {', '.join(silent) or lab.name}: no service there speaks",
+            resolution="Add a service that does, such as kokoro, or name a container that has one.",
+        )
+    return tuple(found)
+
+
+def measure(speaker: Speaker, provider: Provider, *, runs: int, long: int, emit: Callable[[Event], None]) -> Bench:
+    """Have it speak, one text after the other; raises ``ProvisionError`` with what was wrong with an answer."""
+    series = []
+    for ask in asks(speaker.voices, long):
+        made: list[Run] = []
+        for number in range(1, runs + 1):
+            text = f"the {ask.text} text, {ask.format}, {ask.voice}: {number} of {runs}"
+            emit(ApplyProgress(speaker.container, text, goes_on=bool(made)))
+            made.append(run_of(_spoken(speaker, provider, ask)))
+        series.append(Series(ask, tuple(made)))
+    uses_card = _said(provider, speaker, ("sh", "-c", DEVICE, speaker.unit)) == "true"
+    shown = _said(provider, speaker, ("systemctl", "show", "--property=MemoryCurrent", "--value", speaker.unit))
+    memory = _said(provider, speaker, VRAM) if uses_card else ""
+    return Bench(
+        speaker.container,
+        "gpu" if uses_card else "cpu",
+        tuple(series),
+        int(shown) if shown.isdecimal() else None,
+        int(memory) * _MIB if memory.isdecimal() else None,
+    )
+
+
+def _spoken(speaker: Speaker, provider: Provider, ask: Ask) -> dict[str, object]:
+    fields = {"port": speaker.port, "input": ask.words, "voice": ask.voice, "format": ask.format}
+    asked = {**fields, "stream": True, "keep_chunks": True, "timeout_s": ANSWER_TIMEOUT_S}
+    done = provider.execute(
+        speaker.container, ["python3", SPEAKER], stdin=json.dumps(asked).encode(), timeout_s=ANSWER_TIMEOUT_S
+    )
+    answer = json.loads(done.stdout) if done.returncode == 0 else {"problem": done.stderr.decode(errors="replace")}
+    if answer["problem"]:
+        raise ProvisionError(
+            f"Unable to measure {speaker.container}/{speaker.role}: it does not speak",
+            details=str(answer["problem"]),
+            resolution=f"Run: provision verify {speaker.container}   or look at: provision logs {speaker.container}",
+        )
+    return dict(answer)
+
+
+def _said(provider: Provider, speaker: Speaker, command: Sequence[str]) -> str:
+    """What a command says there, nothing where it cannot be run."""
+    done = provider.execute(speaker.container, command, timeout_s=LOOK_TIMEOUT_S)
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""

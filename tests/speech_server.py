@@ -1,0 +1,76 @@
+"""A server of ``/v1/audio/speech`` that says what it is told: tones for speech, pieces at their times, every wrong."""
+
+from __future__ import annotations
+
+import array
+import json
+import math
+import struct
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+RATE = 24000
+OPEN_ENDED = 0xFFFFFFFF
+
+
+def tone(seconds: float, rate: int = RATE, height: int = 8000) -> bytes:
+    """Samples of 16 bits."""
+    return array.array("h", (int(height * math.sin(at / 9)) for at in range(int(seconds * rate)))).tobytes()
+
+
+def wav(data: bytes, rate: int = RATE, *, size: int | None = None, channels: int = 1, bits: int = 16) -> bytes:
+    """A WAV file of these samples; ``size`` is what its header says of them."""
+    size = len(data) if size is None else size
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, channels, rate, rate * 2, 2, bits)
+    note = struct.pack("<4sI4s", b"LIST", 3, b"abc\0")
+    return struct.pack("<4sI4s", b"RIFF", 0, b"WAVE") + form + note + struct.pack("<4sI", b"data", size) + data
+
+
+@dataclass
+class Speech:
+    """What is answered: pieces, each with the seconds before it; ``cut`` ends the answer without its end."""
+
+    pieces: Sequence[tuple[float, bytes]] = ()
+    status: int = 200
+    cut: bool = False
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    port: int = 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    held: Speech
+
+    def do_POST(self) -> None:
+        self.held.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.held.status)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for wait, piece in self.held.pieces:
+            time.sleep(wait)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        if not self.held.cut:
+            self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def speaking(speech: Speech) -> Iterator[Speech]:
+    """Run it; ``port`` says where."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"held": speech})) as server:
+        speech.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield speech
+        finally:
+            server.shutdown()
+            thread.join()

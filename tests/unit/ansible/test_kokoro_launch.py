@@ -1,0 +1,127 @@
+"""The launcher of role ``kokoro``: when it does not start, and which requests it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[3] / "roles/kokoro/programs/launch.py"
+TORCH = "class cuda:\n    def is_available():\n        return False\n"
+
+
+def load() -> ModuleType:
+    """The program as a module."""
+    spec = importlib.util.spec_from_file_location("kokoro_launch", PROGRAM)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+launch = load()
+
+
+def start(folder: Path, port: int, *words: str) -> subprocess.CompletedProcess[str]:
+    """Start it where torch is a stand-in that finds no card, and where there is no server."""
+    (folder / "torch.py").write_text(TORCH, encoding="utf-8")
+    command = [sys.executable, str(PROGRAM), "--host", "127.0.0.1", "--port", str(port), "--max-input", "9", *words]
+    return subprocess.run(
+        command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_port_that_is_taken_ends_it_for_good(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = start(tmp_path, port)
+    assert done.returncode == 78
+    assert done.stderr == f"Unable to start Kokoro: port {port} of 127.0.0.1 cannot be had (Address already in use).\n"
+
+
+def test_without_the_card_that_is_asked_for_it_ends_for_good(tmp_path: Path) -> None:
+    done = start(tmp_path, 0, "--cuda")
+    assert done.returncode == 78
+    assert "torch finds no card of nvidia" in done.stderr
+
+
+def answered(body: bytes, *, length: int | None, most: int = 10) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What an application got that reads all of a request, sent in two pieces, and what was sent back."""
+    got: list[dict[str, Any]] = []
+    sent: list[dict[str, Any]] = []
+    pieces = [{"type": "http.request", "body": part, "more_body": part == body[:4]} for part in (body[:4], body[4:])]
+
+    async def application(_scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            got.append(await receive())
+            if got[-1]["type"] == "http.disconnect" or not got[-1]["more_body"]:
+                break
+        await send({"type": "http.response.start", "status": 200})
+
+    async def receive() -> dict[str, Any]:
+        return pieces.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [] if length is None else [(b"content-length", str(length).encode())]
+    asyncio.run(launch.Limited(application, most)({"type": "http", "headers": headers}, receive, send))
+    return got, sent
+
+
+def test_a_request_that_is_short_enough_goes_through() -> None:
+    got, sent = answered(b"0123456789", length=10)
+    assert b"".join(one["body"] for one in got) == b"0123456789"
+    assert sent[0]["status"] == 200
+
+
+@pytest.mark.parametrize("length", [11, launch.THROWN_AWAY + 1])
+def test_a_longer_one_is_refused_and_goes_no_further(length: int) -> None:
+    got, sent = answered(b"0123456789a", length=length)
+    assert got == []
+    assert sent[0]["status"] == 413
+    assert json.loads(sent[1]["body"])["detail"]["message"] == "A request may have 10 bytes. Send the text in parts."
+
+
+def test_who_still_writes_hears_the_refusal() -> None:
+    """A connection that ends with something unread is reset, and the answer is lost on its way."""
+    pieces = [{"type": "http.request", "body": b"x" * 9, "more_body": one < 3} for one in range(4)]
+
+    async def receive() -> dict[str, Any]:
+        return pieces.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        assert pieces == []
+        assert message.get("status", 413) == 413
+
+    asyncio.run(launch.Limited(None, 10)({"type": "http", "headers": [(b"content-length", b"36")]}, receive, send))
+
+
+def test_one_that_hides_its_length_is_ended() -> None:
+    got, _ = answered(b"0123456789a", length=None)
+    assert [one["type"] for one in got] == ["http.request", "http.disconnect"]
+
+
+def test_what_is_no_request_goes_through() -> None:
+    seen = []
+
+    async def application(scope: Any, _receive: Any, _send: Any) -> None:
+        seen.append(scope["type"])
+
+    asyncio.run(launch.Limited(application, 1)({"type": "lifespan"}, None, None))
+    assert seen == ["lifespan"]
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_both_kinds_of_addresses_are_listened_on(host: str, family: int) -> None:
+    with launch.listening(host, 0) as listener:
+        assert listener.family == family

@@ -1,0 +1,130 @@
+"""Speech in a lab's file: what its container's card decides, how a gateway offers it, and what clients are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.report.client import Gateway, Served, Speech, client_text
+from provisioner.report.gateway import Mouth, entrance_of, mouth_of
+from provisioner.resolve import desired_fleet, problems
+from provisioner.resolve.engine_cards import card_problems, with_cards
+from provisioner.resolve.speech import speakers
+from provisioner.spec import Spec, parse_spec
+from provisioner.state import Secret
+from tests.unit.test_resolve_cards import AMD, NVIDIA
+
+CATALOG = load_catalog()
+UPSTREAM = {"far": {"model": "openai/far", "base_url": "http://far.example/v1"}}
+
+
+def lab(*, gateway: dict[str, Any] | None = None, gpu: object = None, **options: Any) -> Spec:
+    """A file with a service that speaks, and perhaps a gateway with these aliases."""
+    containers: dict[str, Any] = {"voice": {"services": {"kokoro": options}, **({"gpu": gpu} if gpu else {})}}
+    if gateway is not None:
+        key = Secret("litellm_key", "sk-x")
+        containers["door"] = {"services": {"litellm": {"master_key": key, "aliases": gateway}}}
+    content = {"name": "lab", "upstreams": UPSTREAM, "containers": containers}
+    parsed = parse_spec(content, CATALOG)
+    assert parsed.problems == ()
+    assert parsed.spec is not None
+    assert problems(parsed.spec, CATALOG) == []
+    return parsed.spec
+
+
+def variables(spec: Spec, role: str, cards: Any = None) -> Any:
+    """What the role is told."""
+    fleet = desired_fleet(spec, CATALOG, {}, cards=cards)
+    return next(one for place in fleet.instances for one in place.services if one.role == role)
+
+
+def test_without_a_card_torch_is_that_for_the_cpu() -> None:
+    assert variables(lab(), "kokoro").variables["kokoro_torch"] == "cpu"
+
+
+@pytest.mark.parametrize(("device", "torch"), [("auto", "cuda"), ("nvidia", "cuda"), ("cpu", "cpu")])
+def test_a_card_of_nvidia_decides_which_torch(device: str, torch: str) -> None:
+    spec = lab(gpu="any", device=device)
+    assert variables(spec, "kokoro", {"voice": NVIDIA}).variables["kokoro_torch"] == torch
+    assert list(card_problems(with_cards(spec, {"voice": NVIDIA}), CATALOG, {"voice": NVIDIA})) == []
+
+
+def test_another_card_leaves_it_to_the_cpu() -> None:
+    spec = lab(gpu="any")
+    assert variables(spec, "kokoro", {"voice": AMD}).variables["kokoro_torch"] == "cpu"
+    assert list(card_problems(with_cards(spec, {"voice": AMD}), CATALOG, {"voice": AMD})) == []
+
+
+def test_nobody_asks_for_a_card_and_gets_the_cpu() -> None:
+    assert [one.message for one in card_problems(lab(device="nvidia"), CATALOG, {})] == [
+        "its container has no card of nvidia"
+    ]
+    spec = lab(gpu="any", device="nvidia")
+    found = card_problems(with_cards(spec, {"voice": AMD}), CATALOG, {"voice": AMD})
+    assert [one.message for one in found] == [f"{AMD.title} is not one of nvidia"]
+
+
+def test_two_devices_are_two_artifacts() -> None:
+    volumes = [
+        desired_fleet(lab(gpu="any"), CATALOG, {}, cards=cards).artifacts[0].volume for cards in ({}, {"voice": NVIDIA})
+    ]
+    assert len(set(volumes)) == 2
+
+
+def test_a_gateway_offers_speech_and_waits_for_it() -> None:
+    service = variables(lab(gateway={"fast": ["far"]}, default_voice="af_sky"), "litellm")
+    entry = {"name": "tts", "model": "openai/kokoro", "api_base": "http://voice.incus:8880/v1", "voice": "af_sky"}
+    assert service.variables["litellm_speech"] == [entry]
+    assert "voice/kokoro" in service.needs
+
+
+def test_the_name_of_an_alias_stays_the_alias() -> None:
+    spec = lab(gateway={"tts": ["far"]})
+    assert [one["name"] for one in speakers(spec, CATALOG, "door").values()] == ["tts-voice"]
+
+
+def mouth(spec: Spec) -> Mouth:
+    """Where clients have texts spoken."""
+    found = mouth_of(spec, CATALOG, entrance_of(spec, CATALOG, {}))
+    assert found
+    return found
+
+
+def test_clients_speak_through_the_gateway_else_with_the_service_itself() -> None:
+    through = mouth(lab(gateway={"fast": ["far"]}))
+    assert (through.entrance.address, through.model, through.voice) == ("door:4000", "tts", "af_heart")
+    assert through.entrance.key_variable == "PROVISION_SECRET_LITELLM_KEY"
+    alone = mouth(lab(default_voice="af_bella(2)+af_sky(1)"))
+    assert (alone.entrance.address, alone.model, alone.voice) == ("voice:8880", "kokoro", "af_bella(2)+af_sky(1)")
+    assert alone.entrance.key_variable == ""
+
+
+SPEECH = Speech("http://box:4000/v1", "LITELLM_KEY", "tts", "af_sky")
+
+
+def test_openai_is_told_the_voice() -> None:
+    gateway = Gateway("lab", SPEECH.url, "LITELLM_KEY", {"fast": Served()}, SPEECH)
+    assert client_text("openai", gateway).splitlines()[-3] == "# speech: model tts, voice af_sky"
+    elsewhere = Gateway("lab", "http://box:8080/v1", "", {"fast": Served()}, SPEECH)
+    assert "# speech: model tts, voice af_sky, at http://box:4000/v1" in client_text("openai", elsewhere)
+    alone = Gateway("lab", SPEECH.url, "", {}, SPEECH)
+    assert client_text("openai", alone).splitlines()[0] == "# speech: model tts, voice af_sky"
+
+
+def test_open_webui_is_told_where_speech_is() -> None:
+    gateway = Gateway("lab", SPEECH.url, "LITELLM_KEY", {"fast": Served()}, SPEECH)
+    lines = client_text("openwebui", gateway).splitlines()
+    assert lines[0] == "ENABLE_OPENAI_API=True"
+    assert lines[3:] == [
+        "AUDIO_TTS_ENGINE=openai",
+        "AUDIO_TTS_OPENAI_API_BASE_URL=http://box:4000/v1",
+        "AUDIO_TTS_OPENAI_API_KEY=${LITELLM_KEY}",
+        "AUDIO_TTS_MODEL=tts",
+        "AUDIO_TTS_VOICE=af_sky",
+        "AUDIO_TTS_SPLIT_ON=punctuation",
+        "ENABLE_PERSISTENT_CONFIG=False",
+    ]
+    alone = Gateway("lab", SPEECH.url, "", {}, SPEECH)
+    assert client_text("openwebui", alone).splitlines()[0] == "AUDIO_TTS_ENGINE=openai"
