@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from provisioner.cli.effects import SSH_CONFIG, providers_of
+from provisioner.cli.effects import providers_of
+from provisioner.cluster.reaching import SSH_CONFIG
 from provisioner.lab import open_lab
 from tests.lab.incus import Lab
 from tests.lab.pve import Double, double

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 def ansible_environment(root: Path) -> dict[str, str]:
@@ -19,3 +24,21 @@ def ansible_environment(root: Path) -> dict[str, str]:
         "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
         "ANSIBLE_PIPELINING": "1",
     }
+
+
+def run_tasks(root: Path, folder: Path, tasks: Iterable[Mapping[str, Any]]) -> str:
+    """Run tasks on this machine, which know ``folder``; what Ansible printed."""
+    here = {"hosts": "localhost", "connection": "local", "vars": {"ansible_python_interpreter": sys.executable}}
+    play = [{**here, "gather_facts": False, "tasks": list(tasks)}]
+    (folder / "play.yml").write_text(yaml.safe_dump(play, sort_keys=False), encoding="utf-8")
+    done = subprocess.run(
+        ["ansible-playbook", "play.yml", "-i", "localhost,", "-e", f"folder={folder}"],
+        cwd=folder,
+        env={**os.environ, **ansible_environment(root)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout

@@ -86,6 +86,15 @@ def render_builders(
     return _layout({"builders": {"hosts": hosts}}, templates)
 
 
+def render_nodes(groups: Mapping[str, Mapping[str, Mapping[str, Any]]], templates: Path) -> str:
+    """YAML text: each group with its hosts and their variables; for nodes that a repair works on."""
+    marked = {
+        group: {"hosts": {name: _marked(variables) for name, variables in hosts.items()}}
+        for group, hosts in groups.items()
+    }
+    return _layout(marked, templates)
+
+
 def _service_variables(service: Service) -> Any:
     return _marked(dict(service.variables))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner import paths
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.errors import InputError
+from provisioner.errors import InputError, PreflightError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
@@ -21,7 +21,8 @@ from provisioner.resolve import desired_fleet, host_of, problems
 from provisioner.resolve.cards import given
 from provisioner.resolve.engine_cards import card_problems, with_cards
 from provisioner.resolve.engine_options import option_problems, option_warnings
-from provisioner.resolve.engines import models_of, services_of
+from provisioner.resolve.engines import has_stacks, models_of, services_of
+from provisioner.resolve.hosts import LOCAL_HOST
 from provisioner.spec import Model, Spec
 from provisioner.state import Fleet, Problem
 
@@ -52,22 +53,58 @@ class Lab:
         """``.provision/`` beside the file."""
         return paths.lab_folder(self.loaded.path)
 
-    def fleet(self, architectures: Mapping[str, str] | None = None, cards: Mapping[str, Card] | None = None) -> Fleet:
+    def fleet(
+        self,
+        architectures: Mapping[str, str] | None = None,
+        cards: Mapping[str, Card] | None = None,
+        *,
+        needs_wheels: bool = True,
+    ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
         ``cards`` are those that its containers get; without them no container has one, as it is where nobody looked.
+        Raises ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
         """
-        return desired_fleet(self.spec, self.catalog, self.models().files, architectures, cards)
+        spec = self.installed() if needs_wheels else self.spec
+        if foreign := self._stacks_elsewhere({}, architectures or {}):
+            raise PreflightError(
+                "Unable to use a stack", details="\n".join(self.loaded.rendered(one) for one in foreign)
+            )
+        return desired_fleet(spec, self.catalog, self.models().files, architectures, cards)
+
+    def installed(self) -> Spec:
+        """The file's content with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
+        if not has_stacks(self.spec, self.catalog):
+            return self.spec
+        from provisioner.stack_pins import installed  # nothing that a lab without stacks needs
+        from provisioner.stacks.known import stacks_of
+
+        return installed(self.spec, self.catalog, self.lock_file, stacks_of(self.loaded.path))
 
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""
         found, refused = given(self.spec, there)
         refused += card_problems(with_cards(self.spec, found), self.catalog, found)
+        refused += self._stacks_elsewhere(found, {})
         why: dict[str, str] = {}
         for one in refused:
             name = str(one.path[1])
             why[name] = "\n".join(filter(None, (why.get(name), self.loaded.rendered(one))))
         return {name: card for name, card in found.items() if name not in why}, why
+
+    def _stacks_elsewhere(self, cards: Mapping[str, Card], architectures: Mapping[str, str]) -> list[Problem]:
+        """Stacks that do not run with these cards (by container), or on hosts of these architectures (by host)."""
+        if not has_stacks(self.spec, self.catalog):
+            return []
+        from provisioner.resolve.stacks import host_problems, stack_uses
+        from provisioner.stacks.known import stacks_of
+
+        there = {
+            name: architectures.get(host_of(self.spec, container) or LOCAL_HOST, "")
+            for name, container in self.spec.containers.items()
+        }
+        uses = stack_uses(self.spec, self.catalog)
+        return list(host_problems(uses, stacks_of(self.loaded.path), cards, there))
 
     def models(self) -> Found:
         """The files behind the models that services use; found once, so that a run makes and pins what it planned."""
@@ -144,7 +181,8 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: boo
         found, broken = read_headers(spec.models)
         headers.update(found | (_cached(path, spec.models) if needs_secrets else {}))
         options = option_problems(spec, catalog, headers)
-        return [*problems(spec, catalog), *missing_files(spec.models), *broken, *options]
+        stacks = _stack_problems(spec, catalog, path)
+        return [*problems(spec, catalog), *stacks, *missing_files(spec.models), *broken, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs_secrets=needs_secrets, rules=rules)
     warnings = (*loaded.warnings, *option_warnings(loaded.spec, catalog, headers))
@@ -154,3 +192,12 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: boo
 def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
     has_pins = any(model.source.startswith("hf:") for model in models.values())
     return cached_headers(models, read_pins(lock_file(path)) if has_pins else {})
+
+
+def _stack_problems(spec: Spec, catalog: Catalog, path: Path) -> Iterable[Problem]:
+    if not has_stacks(spec, catalog):
+        return ()
+    from provisioner.resolve.stacks import stack_problems, stack_uses
+    from provisioner.stacks.known import stacks_of
+
+    return stack_problems(stack_uses(spec, catalog), stacks_of(path))

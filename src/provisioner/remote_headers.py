@@ -19,12 +19,15 @@ from provisioner.gguf import GgufError, Header
 from provisioner.lockfile import Pin
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
+from provisioner.spec.sources import is_folder
 
 
 def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, Header]:
     """The heads of models elsewhere that were read once; nobody is asked."""
     found: dict[str, Header] = {}
     for name, model in models.items():
+        if is_folder(model.source):  # has no head of GGUF
+            continue
         pin = pins.get(name)
         pinned = pin.sha256 if pin and pin.source == model.source else None
         digest = pinned if model.source.startswith("hf:") else model.sha256
@@ -37,7 +40,7 @@ def fetch_headers(models: Mapping[str, Model], files: Mapping[str, ModelFile]) -
     """The heads of the files that are at an address, all asked for at once, and a note for each that cannot be had."""
     headers: dict[str, Header] = {}
     notes: list[str] = []
-    wanted = [name for name, file in files.items() if "://" in file.path]
+    wanted = [name for name, file in files.items() if "://" in file.path and not file.is_folder]
     if not wanted:
         return headers, notes
     with ThreadPoolExecutor(len(wanted)) as pool:

@@ -7,18 +7,16 @@ from typing import Any
 
 from provisioner.catalog import Catalog, Option, Reference, ServiceType
 from provisioner.spec import Spec
+from provisioner.spec.aliases import AliasOptions
 from provisioner.spec.options import SERVICE_ADDRESS, file_options
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best
 _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _REFERENCES: dict[str, dict[str, Any]] = {
     "model": {"type": "string"},
+    "stack": {"type": "string"},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
-    "aliases": {
-        "type": "object",
-        "additionalProperties": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-    },
 }
 _HIDDEN_NOTE = "A secret: write `!secret NAME`."
 _EXPOSE = {"enum": ["host", "lan"], "default": "host", "description": "Who reaches the service"}
@@ -82,11 +80,19 @@ def _mapping(options: Iterable[Option], service: ServiceType | None = None) -> d
 
 
 def _described(option: Option, reference: Reference | None) -> dict[str, Any]:
-    schema = dict(_REFERENCES[reference.kind]) if reference else _typed(option)
+    schema = _reference(reference.kind) if reference else _typed(option)
     schema["description"] = f"{option.description} {_HIDDEN_NOTE}".strip() if option.secret else option.description
     if option.default not in (None, "", [], {}) and not option.secret and not reference:
         schema["default"] = option.default
     return schema
+
+
+def _reference(kind: str) -> dict[str, Any]:
+    if kind == "aliases":
+        names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+        alias = {"anyOf": [names, _simple(AliasOptions.model_json_schema())]}
+        return {"type": "object", "additionalProperties": alias}
+    return dict(_REFERENCES[kind])
 
 
 def _typed(option: Option) -> dict[str, Any]:

@@ -244,9 +244,11 @@ def test_another_model_takes_the_place_of_the_old_one(lab: DriftLab) -> None:
     lab.answers()
 
 
-def test_an_engine_with_another_address_is_reached_by_its_name(lab: DriftLab) -> None:
-    old = lab.address(ENGINE)
-    new = old.rpartition(".")[0] + ".251"
+def test_an_engine_with_another_address_is_reached_by_its_name(lab: DriftLab, incus_lab: Incus) -> None:
+    leases = json.loads(lab.incus("query", f"/1.0/networks/{incus_lab.bridge}/leases"))
+    network = lab.address(ENGINE).rpartition(".")[0]
+    candidates = (f"{network}.{number}" for number in range(251, 1, -1))
+    new = next(one for one in candidates if one not in {lease["address"] for lease in leases})
     lab.incus("config", "device", "override", ENGINE, "eth0", f"ipv4.address={new}")
     lab.incus("restart", "--force", ENGINE)
     assert lab.settled() == {}

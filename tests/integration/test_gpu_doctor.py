@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from provisioner.gpus.inside import SCRIPT, Inside, inside_in
+from provisioner.gpus.inside import SCRIPT, Inside, Torch, inside_in
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.incus import ROOT
@@ -52,6 +52,17 @@ def test_a_container_without_a_card_says_so(provider: IncusProvider, container: 
     found = look(provider, container)
     assert (found.module, found.libraries, found.toolkits) == ("", (), ())
     assert found.glibc == "2.36"
+
+
+@pytest.mark.parametrize("cuda", ["'13.0'", "None"])
+def test_a_torch_says_for_which_cuda_it_is(provider: IncusProvider, container: str, cuda: str) -> None:
+    """By the file that torch's wheels bring; the lines are those of torch 2.13."""
+    folder = "/opt/torch_stack/current/lib/python3.11/site-packages/torch"
+    provider.execute(container, ["mkdir", "-p", folder])
+    content = f"from typing import Optional\n\n__version__ = '2.13.0+x'\ndebug = False\ncuda: Optional[str] = {cuda}\n"
+    provider.push(container, content.encode(), f"{folder}/version.py", mode=0o644)
+    (found,) = look(provider, container).torches
+    assert found == Torch("2.13.0+x", cuda.strip("'") if cuda != "None" else "", "/opt/torch_stack/current")
 
 
 def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvider) -> None:

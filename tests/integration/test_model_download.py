@@ -20,11 +20,15 @@ from provisioner.artifacts import ensure_artifacts
 from provisioner.errors import PlaybookError
 from provisioner.events import ApplyProgress, Event
 from provisioner.inventory import render_builders
+from provisioner.model_files.folders import folder_file
 from provisioner.paths import inventory_templates
 from provisioner.providers.incus import IncusProvider
+from provisioner.resolve.artifacts import given_path, stored
 from provisioner.runner import run_playbook
+from provisioner.spec import Model
 from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, Status
 from tests.file_server import FileServer, Page, Seen, serving
+from tests.folder_files import CONFIG, config, taken, write_folder
 from tests.lab.incus import Lab
 
 CONTENT = os.urandom(24 << 20)
@@ -165,6 +169,39 @@ def test_a_model_of_several_files_is_stored_and_proved(
             run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part}).raise_for_failure(part)
         with pytest.raises(PlaybookError, match="expected the manifest"):
             run(str(PLAY), inventory_of(less, one, provider), variables={"part": "main"}).raise_for_failure("main")
+
+
+@pytest.mark.parametrize("is_download", [True, False])
+def test_a_folder_is_stored_and_proved(
+    provider: IncusProvider, server: FileServer, tmp_path: Path, *, is_download: bool
+) -> None:
+    files = {CONFIG: config("exl3"), "chat_template.jinja": b"", "model.safetensors": CONTENT[: 1 << 20]}
+    folder = write_folder(tmp_path / "small", {**files, "README.md": b"left"})
+    server.cuts, server.pace_s = [], 0.0
+    file = folder_file(Model(source=f"dir:{folder}", format="exl3"))
+    if is_download:
+        place = server.address.rpartition("/")[0]
+        server.pages |= {f"/models/{name}": partial(whole, content) for name, content in files.items()}
+        there = tuple(replace(one, file=f"{place}/{one.filename}") for one in file.rest)
+        file = replace(file, path=f"{place}/{CONFIG}", rest=there)
+    artifact = stored(f"h7{secrets.token_hex(3)}", file, "box", "debian/12")
+    lab = f"h7{secrets.token_hex(3)}"
+    run = partial(run_playbook, folder=tmp_path / "lab")
+    one = Instance(f"{lab}-one", "box", lab, "debian/12", devices=(mounted(artifact),))
+    with ExitStack() as undo:
+        undo.callback(provider.delete_volume, artifact.volume)
+        ensure_artifacts([artifact], {"box": provider}, lab, run_playbook=run, emit=lambda _: None, cache=tmp_path)
+        undo.callback(provider.delete, one)
+        provider.create(one)
+        provider.start(one)
+        provider.wait_until_ready(one)
+        seen = provider.execute(one.name, ["sh", "-c", f"cd {artifact.path} && cat MANIFEST.sha256 && ls -A"])
+        lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}" for name in taken(files)]
+        names = ["MANIFEST.sha256", "chat_template.jinja", CONFIG, "model.safetensors"]
+        assert seen.stdout.decode().splitlines() == [*lines, *names]
+        assert given_path(artifact.name.removeprefix("model-"), file) == artifact.path
+        for part in ("main", "verify"):
+            run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part}).raise_for_failure(part)
 
 
 def split_artifact(place: str, names: list[str], digests: list[str]) -> Artifact:

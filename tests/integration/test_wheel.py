@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner import paths
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +65,7 @@ def test_the_wheel_holds_every_role_playbook_and_template(wheel: Path) -> None:
     present = {f"provisioner/share/{name}" for name in tracked_files(ROOT, *FOLDERS)}
     assert present <= names
     assert "provisioner/share/playbooks/site.yml" in names
+    assert "provisioner/share/playbooks/repair/ghost-node.yml" in names
 
 
 def test_the_wheel_holds_our_plugins_and_nothing_of_the_tests(wheel: Path) -> None:
@@ -91,6 +93,8 @@ def test_it_runs_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     assert "llama_cpp" in json.dumps(schema)
     shutil.copy(ROOT / "examples/quickstart.yml", tmp_path)
     _output(provision, "validate", "quickstart.yml", cwd=tmp_path)
+    listed = json.loads(_output(provision, "runbook", "list", "--json", cwd=tmp_path).splitlines()[1])
+    assert {one["id"] for one in listed["runbooks"]} == {one.stem for one in (paths.data() / "runbooks").glob("*.yml")}
 
 
 def test_the_catalog_of_the_wheel_is_that_of_the_checkout(installed: Path, tmp_path: Path) -> None:

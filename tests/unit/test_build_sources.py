@@ -21,8 +21,8 @@ def test_a_build_with_variables_of_its_own_uses_no_others(role: Path) -> None:
     texts = [page.read_text(encoding="utf-8") for page in sorted(role.glob("tasks/build*.yml"))]
     texts.append((role / "vars/build.yml").read_text(encoding="utf-8"))
     used = {name for text in texts for name in re.findall(rf"\b__{role.name}_\w+", text)}
-    registered = {name for text in texts for name in re.findall(r"register: (\w+)", text)}
-    assert used <= set(yaml.safe_load(texts[-1])) | registered
+    made = {name for text in texts for name in re.findall(r"(?:register|loop_var): (\w+)", text)}
+    assert used <= set(yaml.safe_load(texts[-1])) | made
     assert "ansible.builtin.template" not in "".join(texts)
 
 

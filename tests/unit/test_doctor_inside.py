@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.doctor.inside import inside_diagnoses
-from provisioner.gpus.inside import Access, Inside, Toolkit, User
+from provisioner.gpus.inside import Access, Inside, Toolkit, Torch, User
 from provisioner.gpus.look import cards_in
 from tests.unit.gpus.test_cards import AMD, ONE, nodes
 
@@ -92,3 +92,23 @@ def test_compilers(toolkit: Toolkit, glibc: str, gcc: str, words: str) -> None:
     found = findings(replace(WELL, toolkits=(toolkit,), glibc=glibc, gcc=gcc))
     assert list(found) == (["compiler"] if words else [])
     assert words in found.get("compiler", "")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "module", "words"),
+    [
+        ("13.0", "580.95.05", ""),
+        ("12.8", "535.183.01", ""),
+        ("13.0", "575.64.03", "needs driver 580.65.06 or newer; the host runs 575.64.03"),
+        ("12.8", "470.256.02", "needs driver 525.60.13 or newer"),
+        ("13.0", "", ""),
+        ("99.1", "580.95.05", ""),
+        ("", "580.95.05", "was built without CUDA"),
+    ],
+)
+def test_a_torch_has_to_be_for_a_cuda_that_the_driver_runs(cuda: str, module: str, words: str) -> None:
+    seen = replace(WELL, module=module, torches=(Torch("2.11.0", cuda, "/opt/torch_stack/current"),))
+    libraries = seen.libraries if module in ("", WELL.module) else (("libcuda", module), ("libnvidia-ml", module))
+    found = findings(replace(seen, libraries=libraries))
+    assert bool(found) is bool(words)
+    assert words in found.get("torch", "") or not words

@@ -168,13 +168,21 @@ def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
             "services": {
                 "litellm": {
                     "master_key": Secret("gate", "sk-gate"),
-                    "aliases": {"eyes": ["m"], "both": ["m", "n"], "cloud": ["m", "up"], "way": ["both"]},
+                    "aliases": {
+                        "eyes": ["m"],
+                        "both": ["m", "n"],
+                        "cloud": ["m", "up"],
+                        "way": ["both"],
+                        "long": {"engines": ["both"], "context_window_fallbacks": ["m"]},
+                        "longest": {"engines": ["n"], "timeout": 3, "context_window_fallbacks": ["up"]},
+                        "wrong": {"engines": ["m"], "context_window_fallbacks": ["n"]},
+                    },
                 }
             }
         },
     }
     models = {name: {"source": "builtin:tiny"} for name in ("m", "n", "eye")}
-    upstreams = {"up": {"model": "openai/large"}}
+    upstreams = {"up": {"model": "openai/large", "base_url": "http://box/v1"}}
     parsed = parse_spec(
         {"name": "lab", "models": models, "upstreams": upstreams, "containers": engines}, load_catalog()
     )
@@ -186,6 +194,9 @@ def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
         "both": Served(2048),
         "cloud": Served(),
         "way": Served(2048),
+        "long": Served(8192),
+        "longest": Served(),
+        "wrong": Served(8192, vision=True),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -121,3 +122,47 @@ def test_further_files_that_are_no_list_are_refused(tmp_path: Path) -> None:
     lock.write_text(GOOD + "    rest: 7\n")
     with pytest.raises(InputError, match="Unable to use"):
         read_pins(lock)
+
+
+WORDS = ("config.json", "model.safetensors", "tokenizer.json")
+FILES = tuple(ModelPart(name, f"{number}" * 64, number) for number, name in enumerate(WORDS, 1))
+FOLDER = Pin("hf:acme/Small-exl3@4.00bpw", "1e10" * 10, FILES[0].file, FILES[0].sha256, 1, FILES[1:], "exl3")
+
+
+def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    write_pins(lock, {"small": PIN, "folder": FOLDER})
+    assert read_pins(lock) == {"small": PIN, "folder": FOLDER}
+    assert lock.read_text().count("method: exl3") == 1
+    assert [one.file for one in FOLDER.files] == list(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"rest": FILES[2:]}, "there is no *.safetensors in it"),
+        ({"rest": (FILES[2], FILES[1])}, "has files that no model has, or no method"),
+        ({"rest": (*FILES[1:], FILES[2])}, "has files that no model has, or no method"),
+        ({"rest": (*FILES[1:], replace(FILES[2], file="weights.bin"))}, "has files that no model has"),
+        ({"rest": (replace(FILES[1], file="sub/model.safetensors"), FILES[2])}, "cannot be the name of a model's file"),
+        ({"rest": (replace(FILES[1], file="../model.safetensors"), FILES[2])}, "there is no *.safetensors in it"),
+        ({"file": "model.gguf"}, "there is no config.json in it"),
+        ({"method": ""}, "or no method"),
+        ({"method": "a b"}, "or no method"),
+        ({"source": "hf:acme/Small-GGUF:Q8_0"}, "config.json is no model's file"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_refused(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
+    lock = tmp_path / "homelab.lock"
+    write_pins(lock, {"folder": replace(FOLDER, **changed)})
+    with pytest.raises(InputError) as caught:
+        read_pins(lock)
+    assert words in caught.value.details
+
+
+def test_a_method_is_text_and_a_gguf_has_none(tmp_path: Path) -> None:
+    lock = tmp_path / "homelab.lock"
+    for line in ("method: 7", "method: exl3"):
+        lock.write_text(GOOD + f"    {line}\n")
+        with pytest.raises(InputError, match="Unable to use"):
+            read_pins(lock)

@@ -18,6 +18,7 @@ from provisioner.report.graph.routes import Rectangle, route
 from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
 from provisioner.report.graph.words import ASCII
 from provisioner.spec import Spec
+from provisioner.state import Secret
 
 CATALOG = load_catalog(Path(__file__).parent / "fixtures" / "catalog")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,7 +34,12 @@ def service(role: str, expose: str = "host", **options: Any) -> dict[str, Any]:
 
 
 MODELS = {name: {"source": "builtin:tiny"} for name in ("qwen", "coder", "small")}
-UPSTREAMS = {"cloud": {"model": "openrouter/vendor/a-model-with-a-name-that-goes-on-and-on-and-on"}}
+UPSTREAMS = {
+    "cloud": {
+        "model": "openrouter/vendor/a-model-with-a-name-that-goes-on-and-on-and-on",
+        "api_key": Secret("cloud", "key"),
+    }
+}
 GATEWAY = service(
     "litellm", "lan", aliases={"fast": ["qwen", "small"], "code": ["coder", "cloud"], "all": ["fast", "code"]}
 )
@@ -138,6 +144,18 @@ def test_an_alias_names_its_model_of_several() -> None:
     assert "fast → llama/llama_cpp (qwen)" in lines
     assert "any  → llama/llama_cpp (coder), else llama/llama_cpp (qwen)" in lines
     assert graph_svg(made)
+
+
+def test_an_alias_that_says_more_has_the_same_lines_and_those_to_whoever_reads_more() -> None:
+    said = {"engines": ["qwen", "cloud"], "timeout": 3, "context_window_fallbacks": ["small", "cloud"]}
+    containers = {
+        "llama": {"services": service("llama_cpp", models=["qwen", "small"])},
+        "gateway": {"services": service("litellm", aliases={"fast": said})},
+    }
+    written = {"name": "homelab", "models": MODELS, "upstreams": UPSTREAMS, "containers": containers}
+    made = topology(Spec.model_validate(written), load_catalog())
+    edges = [(one.target, one.rank, one.model) for one in made.edges if one.alias == "fast"]
+    assert edges == [("llama/llama_cpp", 1, "qwen"), ("upstream:cloud", 2, ""), ("llama/llama_cpp", 3, "small")]
 
 
 def test_the_text_can_do_without_unicode() -> None:

@@ -141,3 +141,36 @@ def test_what_a_module_measured_comes_with_its_task() -> None:
     hidden = task_event({"event": "runner_on_ok", "event_data": {**data, "res": {"censored": "x"}}})
     assert hidden is not None
     assert hidden.facts == {}
+
+
+def test_what_commands_said_is_told_but_not_of_a_task_with_a_secret(tmp_path: Path) -> None:
+    playbook = _playbook(
+        tmp_path,
+        """
+    - name: Say something
+      ansible.builtin.command: {argv: [sh, -c, "echo out; echo err >&2; exit 3"]}
+      register: said
+      changed_when: false
+      failed_when: said.rc != 3
+    - name: Say twice
+      ansible.builtin.command: {argv: [echo, "{{ item }}"]}
+      loop: [a, b]
+      changed_when: false
+    - name: Hide it
+      ansible.builtin.command: {argv: [echo, "{{ token }}"]}
+      changed_when: false
+      no_log: true
+    - name: No command
+      ansible.builtin.stat: {path: /}
+""",
+    )
+    events: list[TaskEvent] = []
+    secrets = [Secret("it's", CANARY)]
+    run_playbook(playbook, INVENTORY, folder=tmp_path / "lab", secrets=secrets, on_task=events.append)
+    told = {one.task: one.commands for one in events if one.status == "ok"}
+    (said,) = told["Say something"]
+    assert (said.argv[0], said.code, said.output) == ("sh", 3, "out\nerr")
+    assert said.elapsed_s > 0
+    assert [(one.argv, one.output) for one in told["Say twice"]] == [(("echo", "a"), "a"), (("echo", "b"), "b")]
+    assert told["Hide it"] == ()
+    assert told["No command"] == ()

@@ -40,13 +40,17 @@ def read(text: str) -> Any:
     return shown(parse_document(text.encode()).data)
 
 
-@pytest.mark.parametrize("name", ["design-page", "minimal", "gpu-forms", "sizes", "engine", "merge-key-and-alias"])
+@pytest.mark.parametrize(
+    "name", ["design-page", "minimal", "gpu-forms", "sizes", "engine", "merge-key-and-alias", "upstreams"]
+)
 def test_what_the_loader_reads_is_valid(name: str, validator: jsonschema.Draft7Validator) -> None:
     case = yaml.safe_load((CASES / f"{name}.yml").read_text())
     assert [error.message for error in validator.iter_errors(read(case["file"]))] == []
 
 
 REFUSED = [
+    "aliases-that-cannot-be",
+    "upstreams-that-cannot-be",
     "unknown-keys",
     "unknown-service",
     "wrong-units",

@@ -58,7 +58,7 @@ name: lab
 hosts:
   pve: { proxmox: "https://pve:8006", user: root@pam, token: { id: ci, secret: !secret pve-token } }
 upstreams:
-  cloud: { model: a/b, api_key: !secret cloud }
+  cloud: { model: openrouter/a/b, api_key: !secret cloud }
 containers:
   a: { services: { llama_cpp: { model: m, api_key: !secret shared } } }
   b: { services: { litellm: { master_key: !secret shared, aliases: { x: [cloud] } } } }

@@ -17,6 +17,8 @@ import pytest
 import yaml
 from testinfra.host import Host
 
+from provisioner.spec.upstreams import PROVIDERS
+
 SCENARIO = Path(__file__).resolve().parents[1]
 MANIFEST = "/opt/litellm/MANIFEST.sha256"
 STATE = "/var/lib/litellm"
@@ -34,7 +36,10 @@ VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf
 KEY: str = VARS["litellm_master_key"]
 ENGINES: dict[str, Any] = {engine["name"]: engine for engine in VARS["litellm_engines"]}
 SECRETS = [KEY, *(engine["api_key"] for engine in ENGINES.values() if "api_key" in engine)]
-PORTS = {"first": 9001, "second": 9002, "paid": 9003}
+PORTS = {"first": 9001, "second": 9002, "paid": 9003, "third": 9004}
+LIMITS: dict[str, dict[str, Any]] = {one["alias"]: one for one in VARS["litellm_alias_settings"]}
+QUICK_S: float = LIMITS["quick"]["timeout"]
+COOLDOWN_S: int = VARS["litellm_cooldown_time"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class Answer:
     status: int
     body: Any
     fallbacks: int
+    engine: str
+    """The place in the alias and the name of the engine that answered; empty where no alias was asked."""
+    took_s: float
 
     @property
     def said(self) -> str:
@@ -57,12 +65,16 @@ def http(url: str, body: bytes | None = None, key: str | None = None, method: st
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data=body, headers=headers, method=method)  # noqa: S310  # http to a container
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    began = time.monotonic()
     try:
         with opener.open(request, timeout=60) as answer:
             fallbacks = int(answer.headers.get("x-litellm-attempted-fallbacks", 0))
-            return Answer(answer.status, json.load(answer), fallbacks)
+            _, _, engine = str(answer.headers.get("x-litellm-model-id", "")).partition(".")
+            is_json = answer.headers.get_content_type() == "application/json"
+            said = json.load(answer) if is_json else answer.read().decode()
+            return Answer(answer.status, said, fallbacks, engine, time.monotonic() - began)
     except urllib.error.HTTPError as error:
-        return Answer(error.code, json.load(error), 0)
+        return Answer(error.code, json.load(error), 0, "", time.monotonic() - began)
 
 
 @dataclass(frozen=True)
@@ -76,19 +88,23 @@ class Lab:
         """The list of models."""
         return http(f"http://{self.address}:4000/v1/models", key=key)
 
-    def ask(self, model: str) -> Answer:
-        """A completion through the gateway."""
-        question = {"model": model, "messages": [{"role": "user", "content": "hi"}]}
+    def ask(self, model: str, *, stream: bool = False) -> Answer:
+        """A completion through the gateway; the body of a streamed one is its text."""
+        question = {"model": model, "messages": [{"role": "user", "content": "hi"}], "stream": stream}
         return http(f"http://{self.address}:4000/v1/chat/completions", json.dumps(question).encode(), KEY)
 
     def tell(self, engine: str, mode: str) -> None:
-        """Make the engine answer, fail, hang, refuse or say nothing."""
+        """Make the engine answer, or fail in one of the ways of files/engine.py."""
         http(f"http://{self.address}:{PORTS[engine]}/mode", mode.encode(), method="PUT")
 
     def seen(self, engine: str) -> dict[str, Any]:
-        """How often the engine was asked, and with which key."""
+        """How often the engine was asked, and the path, key and fields of the last request."""
         found: dict[str, Any] = http(f"http://{self.address}:{PORTS[engine]}/seen").body
         return found
+
+    def asked(self, *engines: str) -> list[int]:
+        """How often each of the engines was asked."""
+        return [int(self.seen(engine)["asked"]) for engine in engines]
 
     def pid(self) -> str:
         """The gateway's main process."""
@@ -105,10 +121,10 @@ def healthy(lab: Lab) -> Iterator[Lab]:
     """The lab with engines that answer again when the test is over, and no alias that still avoids its primary."""
     yield lab
     lab.host.check_output("systemctl start engine@9001 engine@9002")
-    for engine in ("first", "second"):
+    for engine in ("first", "second", "third", "paid"):
         wait_until(lambda engine=engine: engine_answers(lab, engine))
         lab.tell(engine, "answer")
-    wait_until(lambda: lab.ask("fast").fallbacks == 0, timeout_s=45)
+    wait_until(lambda: all(asks_its_first(lab, alias) for alias in VARS["litellm_aliases"]), timeout_s=45)
 
 
 @pytest.fixture
@@ -117,6 +133,11 @@ def stopped(lab: Lab) -> Iterator[Lab]:
     lab.host.check_output("systemctl stop litellm.service")
     yield lab
     lab.host.check_output("systemctl start litellm.service")
+
+
+def asks_its_first(lab: Lab, alias: str) -> bool:
+    """Whether the alias does not leave its first engine alone."""
+    return lab.ask(alias).engine.startswith("1.")
 
 
 def engine_answers(lab: Lab, engine: str) -> bool:
@@ -187,15 +208,22 @@ def test_no_key_is_in_the_configuration_or_the_journal(host: Host) -> None:
     journal = host.check_output(f"journalctl --no-pager _SYSTEMD_INVOCATION_ID={invocation}")
     assert "Application startup complete" in journal
     text = journal + host.check_output("cat /etc/litellm/config.yaml /etc/systemd/system/litellm.service")
-    assert_no_secret(text)
+    argv = host.check_output("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "/etc/litellm/config.yaml" in argv
+    assert_no_secret(text + argv)
 
 
 def test_names_arrive_as_they_are(lab: Lab) -> None:
     config = yaml.safe_load(lab.host.file("/etc/litellm/config.yaml").content_string)
     names = [entry["model_name"] for entry in config["model_list"]]
-    assert names == [*VARS["litellm_aliases"], *ENGINES]
-    assert config["router_settings"]["fallbacks"] == [{"fast": ["second"]}, {"cloud": ["second"]}]
+    assert list(dict.fromkeys(names)) == [*VARS["litellm_aliases"], *ENGINES]
     assert {entry["id"] for entry in lab.models(KEY).body["data"]} == set(names)
+
+
+def test_every_provider_that_a_file_can_name_is_one_of_litellms(host: Host) -> None:
+    program = "import litellm; print(*(getattr(one, 'value', one) for one in litellm.provider_list))"
+    python = f'LITELLM_LOCAL_MODEL_COST_MAP=True /opt/litellm/venv/bin/python -B -c "{program}"'
+    assert set(host.check_output(python).split()) >= PROVIDERS
 
 
 # What it does.
@@ -212,6 +240,125 @@ def test_an_alias_asks_its_primary(lab: Lab) -> None:
     for alias, engines in VARS["litellm_aliases"].items():
         answer = lab.ask(alias)
         assert (answer.status, answer.said, answer.fallbacks) == (200, f"port {PORTS[engines[0]]}", 0)
+        assert answer.engine == f"1.1/{engines[0]}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "path", "key"),
+    [
+        ("nemotron", "/v1/chat/completions", "canary-openrouter"),
+        ("claude", "/v1/messages", "canary-anthropic"),
+        ("ollama_box", "/api/chat", ""),
+    ],
+)
+def test_an_upstream_is_asked_in_its_providers_words_with_its_key(lab: Lab, engine: str, path: str, key: str) -> None:
+    answer = lab.ask(engine)
+    assert (answer.status, answer.said) == (200, "port 9003")
+    seen = lab.seen("paid")
+    assert (seen["path"], seen["key"]) == (path, key)
+
+
+def test_what_the_gateway_keeps_to_itself_does_not_reach_the_engine(lab: Lab) -> None:
+    assert lab.ask("quick").said == "port 9001"
+    assert set(lab.seen("first")["fields"]) <= {"model", "messages", "stream"}
+
+
+def test_each_engine_of_an_alias_is_asked_in_its_turn(healthy: Lab) -> None:
+    healthy.tell("first", "fail")
+    healthy.tell("second", "refuse")
+    before = healthy.asked("first", "second", "third")
+    answer = healthy.ask("chain")
+    assert (answer.said, answer.engine) == ("port 9004", "3.1/third")
+    assert answer.fallbacks >= 1
+    assert healthy.asked("first", "second", "third") == [times + 1 for times in before]
+
+
+def test_the_last_engine_of_an_alias_is_always_asked(healthy: Lab) -> None:
+    for engine in ("first", "second", "third"):
+        healthy.tell(engine, "fail")
+    for _ in range(ALLOWED_FAILS + 3):
+        asked = healthy.asked("third")[0]
+        assert healthy.ask("chain").status == 500
+        assert healthy.asked("third")[0] > asked
+    healthy.tell("third", "answer")
+    assert healthy.ask("chain").said == "port 9004"
+
+
+def test_an_alias_has_time_limits_of_its_own_and_leaves_alone_whoever_breaks_them(healthy: Lab) -> None:
+    for engine in ("first", "second"):
+        healthy.tell(engine, "hang")
+    answer = healthy.ask("quick")
+    assert answer.engine == "3.1/third"
+    assert 2 * QUICK_S <= answer.took_s < 2 * TIMEOUT_S
+    first, second = healthy.asked("first", "second")
+    assert healthy.ask("quick").engine == "3.1/third"
+    assert healthy.asked("first", "second") == [first, second + 1], "the first is left alone, the second asked first"
+    assert healthy.ask("quick").took_s < QUICK_S
+    assert healthy.asked("first", "second") == [first, second + 1]
+
+
+def test_a_first_byte_that_is_late_is_waited_for_as_long_as_the_alias_says(healthy: Lab) -> None:
+    healthy.tell("first", "late 2.5")
+    for stream in (False, True):
+        answer = healthy.ask("fast", stream=stream)
+        assert answer.engine == "1.1/first"
+        assert answer.took_s >= 2.5
+    answer = healthy.ask("quick", stream=True)
+    assert answer.engine == "2.1/second"
+    assert answer.took_s >= QUICK_S
+
+
+def test_a_slow_stream_is_let_be_as_long_as_each_part_is_in_time(healthy: Lab) -> None:
+    healthy.tell("first", "drip")
+    answer = healthy.ask("quick", stream=True)
+    assert answer.took_s > QUICK_S
+    assert [f"9001-{part} " in answer.body for part in range(4)] == [True] * 4
+
+
+def test_a_stream_that_stops_in_the_middle_ends_in_an_error_and_in_no_other_engines_words(healthy: Lab) -> None:
+    healthy.tell("first", "stall")
+    answer = healthy.ask("quick", stream=True)
+    assert QUICK_S <= answer.took_s < 2 * TIMEOUT_S
+    assert "9001-1 " in answer.body
+    assert '"error"' in answer.body
+    assert "[DONE]" not in answer.body
+    assert "9002" not in answer.body
+
+
+def test_retries_ask_the_same_engine_again_before_the_next(healthy: Lab) -> None:
+    healthy.tell("first", "fail")
+    before = healthy.asked("first", "second")
+    assert healthy.ask("again").engine == "2.1/second"
+    retries = LIMITS["again"]["retries"]
+    assert healthy.asked("first", "second") == [before[0] + 1 + retries, before[1] + 1]
+
+
+def test_who_says_when_to_ask_again_is_left_alone_until_then(healthy: Lab) -> None:
+    healthy.tell("first", "limit")
+    assert healthy.ask("chain").engine == "2.1/second"
+    began = time.monotonic()
+    asked = healthy.asked("first")
+    assert healthy.ask("chain").engine == "2.1/second"
+    assert healthy.asked("first") == asked, "one 429 is enough, whatever allowed_fails is"
+    healthy.tell("first", "answer")
+    wait_until(lambda: asks_its_first(healthy, "chain"))
+    assert 1 < time.monotonic() - began < COOLDOWN_S, "its Retry-After of 2 seconds counts, not the cooldown time"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_too_long_goes_to_whoever_is_named_for_it(healthy: Lab, stream: bool) -> None:
+    healthy.tell("first", "long")
+    second = healthy.asked("second")
+    answer = healthy.ask("long", stream=stream)
+    assert (answer.status, answer.fallbacks) == (200, 1)
+    assert "9004" in json.dumps(answer.body)
+    assert healthy.asked("second") == second, "it is not asked what it could not read either"
+    assert "9002" in json.dumps(healthy.ask("fast", stream=stream).body), "nobody is named: the next engine"
+    assert asks_its_first(healthy, "odd: 'one' \"two\" # three") is False
+    refused = healthy.ask("odd: 'one' \"two\" # three", stream=stream)
+    assert refused.status == 400
+    assert "context" in refused.body["error"]["message"], "without a fallback the client is told why"
+    assert healthy.ask("first").status == 400
 
 
 def test_the_second_engine_answers_while_the_first_is_stopped_and_verify_says_so(healthy: Lab) -> None:
@@ -222,6 +369,7 @@ def test_the_second_engine_answers_while_the_first_is_stopped_and_verify_says_so
     assert proof.returncode != 0
     assert "does not answer through the gateway" in proof.stdout
     assert "fast: status 500" in proof.stdout
+    assert "third: " not in proof.stdout
     assert "single: status" not in proof.stdout
     assert_no_secret(proof.stdout)
 
@@ -270,6 +418,27 @@ def test_verify_fails_when_an_engine_does_not_answer(
     assert healthy.seen("paid")["asked"] == paid
 
 
+def test_verify_fails_while_an_alias_leaves_its_first_engine_alone(healthy: Lab) -> None:
+    healthy.tell("first", "limit")
+    assert healthy.ask("fast").engine == "2.1/second"
+    healthy.tell("first", "refuse")
+    proof = playbook("verify_alone.yml")
+    assert proof.returncode != 0
+    assert "fast: status 401" in proof.stdout, "a fallback's answer is none of the first engine's"
+    assert_no_secret(proof.stdout)
+
+
+def test_verify_pays_for_no_answer_and_says_so(lab: Lab) -> None:
+    paid = lab.asked("paid")
+    proof = playbook("verify_alone.yml")
+    assert proof.returncode == 0, proof.stdout
+    assert lab.asked("paid") == paid
+    said = " ".join(proof.stdout.split())
+    assert "Not asked for a completion" in said
+    assert all(name in said for name in ("paid", "nemotron", "claude", "ollama_box"))
+    assert_no_secret(proof.stdout)
+
+
 def test_verify_fails_when_the_gateway_runs_with_another_key_and_converge_mends_it(lab: Lab) -> None:
     lab.host.check_output("sed -i s/^LITELLM_MASTER_KEY=.*/LITELLM_MASTER_KEY=sk-other/ /etc/litellm/secrets.env")
     lab.host.check_output("systemctl restart litellm.service")
@@ -303,7 +472,7 @@ def test_verify_fails_when_the_unit_is_stopped_and_a_check_leaves_it_alone(stopp
     assert "Unable to use litellm.service: it is inactive" in proof.stdout
     check = playbook("converge.yml", "--check", "--diff", *variables(litellm_cooldown_time=7))
     assert check.returncode == 0, check.stdout
-    assert "+    cooldown_time: 7" in check.stdout
+    assert "+  cooldown_time: 7" in check.stdout
     assert not stopped.host.service("litellm").is_running
 
 
@@ -320,3 +489,10 @@ def test_what_types_cannot_say_is_refused(values: dict[str, Any], complaint: str
     assert refused.returncode != 0
     assert complaint in " ".join(refused.stdout.split())
     assert "canary" not in refused.stdout
+
+
+def test_no_failure_wrote_a_key_into_the_journal(host: Host) -> None:
+    """The last test: engines have failed in every way by now, and one of them repeated the key that it refused."""
+    journal = host.check_output("journalctl --no-pager --unit litellm.service")
+    assert '"POST /v1/chat/completions HTTP/1.1" 401' in journal
+    assert_no_secret(journal)

@@ -67,7 +67,7 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
 def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:
     page = pages["service"]
     references = {name: _reference(one) for name, one in (page.get("references") or {}).items()}
-    engines = {one.engines_to for one in references.values() if one.engines_to}
+    filled = {name for one in references.values() for name in (one.engines_to, one.settings_to) if name}
     service = ServiceType(
         role=role,
         title=page["title"],
@@ -78,7 +78,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         protocol=page.get("protocol"),
         options=_options(pages["options"], f"{role}_"),
         references=references,
-        internal=frozenset(page.get("internal", ())) | engines,
+        internal=frozenset(page.get("internal", ())) | filled,
         artifact=artifact,
         defaults=_defaults(page.get("defaults") or {}),
         secret_prefixes={name: one.get("prefix", "") for name, one in (page.get("secrets") or {}).items()},
@@ -86,6 +86,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         stampable=page["stampable"] is True,
         unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
         upkeep=_upkeep(pages["upkeep"]),
+        requirements=tuple(page.get("requirements", ())),
         implied=page.get("implied", False),
     )
     _check_names(service)
@@ -97,7 +98,8 @@ def _check_names(service: ServiceType) -> None:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
     artifact_options = service.artifact.options if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
-    other = tuple(one.instead_of for one in service.references.values() if one.instead_of)
+    words = (("instead_of", "folder_to", "packages_to", "settings_to"), service.references.values())
+    other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
     for name in (*service.references, *other, *service.internal, *service.secret_prefixes, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
@@ -109,10 +111,10 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "models", "aliases", "service"):
+    if page["kind"] not in ("model", "models", "aliases", "service", "stack"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
-    words = (page.get(word) for word in ("name_to", "engines_to", "instead_of"))
-    return Reference(page["kind"], tuple(page.get("formats", ())), *words)
+    words = ("name_to", "engines_to", "instead_of", "folder_to", "packages_to", "settings_to")
+    return Reference(page["kind"], tuple(page.get("formats", ())), *(page.get(word) for word in words))
 
 
 def _defaults(page: Mapping[str, Any]) -> Defaults:

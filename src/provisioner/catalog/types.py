@@ -27,13 +27,21 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces."""
+    """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces.
 
-    kind: Literal["model", "models", "aliases", "service"]
+    ``folder_to``: the option that gets the folder of all models, which the service finds by their names; a ``stack`` is
+    one of wheels, and ``packages_to`` the option that gets them. ``engines_to`` gets the engines that aliases name, and
+    ``settings_to`` what is said of aliases beside them.
+    """
+
+    kind: Literal["model", "models", "aliases", "service", "stack"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     engines_to: str | None = None
     instead_of: str | None = None
+    folder_to: str | None = None
+    packages_to: str | None = None
+    settings_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,8 @@ class ServiceType:
     stampable: bool
     unstampable_reason: str
     upkeep: Upkeep = field(default_factory=Upkeep)
+    requirements: tuple[str, ...] = ()
+    """What is installed beside its stack of wheels, in lines of requirements."""
     implied: bool = False
     """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
 

@@ -27,11 +27,13 @@ VERBS = {
     "graph": ("provisioner.cli.graph", "Draw what is connected with what, as text or as a picture."),
     "import": ("provisioner.cli.importing", "Print an existing container as a block of the file, to be adopted."),
     "eject": ("provisioner.cli.eject", "Write plain Ansible that configures the lab without provision."),
+    "lock": ("provisioner.cli.locking", "Note which files and wheels the file's models and stacks are."),
     "fit": ("provisioner.cli.fit", "Add up what the engines need on a card, term by term."),
     "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
+    "bench": ("provisioner.cli.bench", "Take the time that services need to speak."),
     "down": ("provisioner.cli.ending", "Stop the containers; their data is kept, up starts them again."),
     "destroy": ("provisioner.cli.ending", "Delete the containers and what is in them."),
     "snapshot": ("provisioner.cli.keeping", "Keep the state of the containers as it is now."),
@@ -41,6 +43,12 @@ VERBS = {
     "exec": ("provisioner.cli.inside", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
     "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),
+    "stacks": (
+        "provisioner.cli.stacks",
+        "Print the wheel stacks that are known; judge or lock wheels.",
+    ),
+    "cluster": ("provisioner.cli.cluster", "Say how a Proxmox VE cluster is, and mend it."),
+    "runbook": ("provisioner.cli.runbook", "Print the repairs that there are, and run one."),
     "doctor": ("provisioner.cli.doctor", "Say what is in the way of the lab on its hosts, and what to do."),
 }
 EPILOG = """\b

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provisioner.cluster.reaching import SSH_CONFIG
 from provisioner.errors import PreflightError
 from provisioner.lab import Lab
 from provisioner.providers import provider_for
@@ -15,9 +16,6 @@ from provisioner.spec import ProxmoxHost
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.access import Access
-
-SSH_CONFIG = "PROVISION_SSH_CONFIG"
-"""Names the file that ssh reads instead of the user's own configuration."""
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:

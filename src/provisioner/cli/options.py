@@ -123,13 +123,21 @@ def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return [*(CompletionItem(f"{name}/") for name in names), *_complete_file(ctx, param, incomplete)]
 
 
+def complete_host_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The file's hosts, then files."""
+    names = [one for one in _keys_of(_file_of(ctx), "hosts") if one.startswith(incomplete)]
+    return [*(CompletionItem(name) for name in names), *_complete_file(ctx, param, incomplete)]
+
+
 def complete_folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Folders, and files."""
     return [CompletionItem(incomplete, type="dir"), CompletionItem(incomplete, type="file")]
 
 
 def _file_of(ctx: click.Context) -> Path:
-    arguments, files = ctx.params.get("arguments") or (), ctx.params.get("files") or ()
+    arguments = ctx.params.get("arguments") or ctx.params.get("words") or ()
+    files = ctx.params.get("files") or ctx.params.get("file") or ()
+    files = (str(files),) if isinstance(files, str | Path) else files
     return Path([*files, *(one for one in arguments if one.endswith(FILE_SUFFIXES)), DEFAULT_FILE][0])
 
 

@@ -32,6 +32,8 @@ DOING = {
     "rollback": "rolling back",
     "clone": "cloning",
     "adopt": "adopting",
+    "rejoin": "bringing back",
+    "restore": "restoring",
 }
 
 

@@ -10,8 +10,8 @@ from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.lab import Lab
-from provisioner.report.client import CLIENTS, Gateway, client_text
-from provisioner.report.gateway import Entrance, entrance_of
+from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
+from provisioner.report.gateway import Entrance, Mouth, entrance_of, mouth_of
 
 DOCUMENTATION_ADDRESS = "192.0.2.1"  # RFC 5737: routed like any other, belongs to nobody
 
@@ -35,20 +35,33 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
-    value = fleet_value(lab.fleet()) if expanded else file_value(lab.spec, lab.catalog, lab.fleet())
+    fleet = lab.fleet(needs_wheels=False)
+    value = fleet_value(fleet) if expanded else file_value(lab.spec, lab.catalog, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:
     entrance = entrance_of(lab.spec, lab.catalog, lab.headers)
-    if entrance is None:
+    mouth = mouth_of(lab.spec, lab.catalog, entrance)
+    first = entrance or (mouth.entrance if mouth else None)
+    if first is None:
         raise InputError(
             f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
-            resolution="Add a gateway, such as litellm, or an engine, such as llama_cpp.",
+            resolution="Add a gateway, such as litellm, an engine, such as llama_cpp, or speech, such as kokoro.",
         )
+    url = _url(session, lab, first)
+    speech = _speech(session, lab, mouth, url if mouth.entrance == first else "") if mouth else None
+    return Gateway(lab.name, url, first.key_variable, first.models, speech)
+
+
+def _speech(session: Session, lab: Lab, mouth: Mouth, url: str) -> Speech:
+    return Speech(url or _url(session, lab, mouth.entrance), mouth.entrance.key_variable, mouth.model, mouth.voice)
+
+
+def _url(session: Session, lab: Lab, entrance: Entrance) -> str:
     address = (_own_address() if entrance.is_on_lan else None) or _observed_address(session, lab, entrance)
-    return Gateway(lab.name, f"http://{address}:{entrance.port}/v1", entrance.key_variable, entrance.models)
+    return f"http://{address}:{entrance.port}/v1"
 
 
 def _observed_address(session: Session, lab: Lab, entrance: Entrance) -> str:

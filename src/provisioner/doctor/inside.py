@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from provisioner.cuda.glibc import PI, RSQRT, version_of
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.gpus.cards import Card
-from provisioner.gpus.inside import Inside, Toolkit
+from provisioner.gpus.inside import Inside, Toolkit, Torch
+from provisioner.stacks.objections import DRIVERS
 
 RESTART = "Restart it: provision verify --after-reboot {container}"
 LIBRARY = "libcuda"
@@ -29,6 +30,9 @@ def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator
         yield "libraries", _libraries(seen, seen.module or module)
     for toolkit in seen.toolkits:
         yield "compiler", _compiler(toolkit, seen)
+    if card.vendor == "nvidia":
+        for torch in seen.torches:
+            yield "torch", _torch(torch, seen.module or module)
 
 
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
@@ -84,3 +88,21 @@ def _compiler(toolkit: Toolkit, seen: Inside) -> Verdict:
         problem = f"{name} and glibc {seen.glibc} declare the same functions in two ways, unless its headers are mended"
         return Verdict("", problem, f"There: provision cuda check {toolkit.folder}")
     return Verdict(f"{name} goes with glibc {seen.glibc or 'unknown'}" + (f" and GCC {seen.gcc}" if seen.gcc else ""))
+
+
+def _torch(torch: Torch, module: str) -> Verdict:
+    """Whether a torch can compute on the card with the driver that the host runs."""
+    name = f"torch {torch.version} in {torch.folder}"
+    if not torch.cuda:
+        return Verdict(
+            "", f"{name} was built without CUDA: it computes on the CPU", "Take a stack of: provision stacks"
+        )
+    floor = DRIVERS.get(int(torch.cuda.partition(".")[0])) if torch.cuda[0].isdigit() else None
+    if floor and module and _numbers(module) < _numbers(floor):
+        problem = f"{name} is for CUDA {torch.cuda}, which needs driver {floor} or newer; the host runs {module}"
+        return Verdict("", problem, "Upgrade the host's driver, or take a stack for an older CUDA: provision stacks")
+    return Verdict(f"{name} is for CUDA {torch.cuda}" + (f", which driver {module} runs" if module and floor else ""))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in re.findall(r"\d+", version))

@@ -28,6 +28,11 @@ for header in /usr/local/cuda*/include /opt/cuda*/include /usr/include; do
   limit=$(sed -n 's/^#if *__GNUC__ *> *\([0-9]*\).*/\1/p' "$header/crt/host_config.h" 2>/dev/null | head -n 1)
   say toolkit "$release $limit $(readlink -f "$header")"
 done
+for site in /opt/*/current/lib/python3* /opt/*/venv/lib/python3* /opt/*/.venv/lib/python3*; do
+  file=$site/site-packages/torch/version.py
+  [ -r "$file" ] && say torch "$(sed -n "s/^__version__ = '\(.*\)'.*/\1/p" "$file") $(sed -n \
+    "s/^cuda[^=]*= '\(.*\)'.*/\1/p" "$file") ${site%/lib/*}"
+done
 for unit in "$@"; do
   user=$(systemctl show --property User --value "$unit")
   groups=$(systemctl show --property Group,SupplementaryGroups --value "$unit")
@@ -84,6 +89,15 @@ class Toolkit:
 
 
 @dataclass(frozen=True, slots=True)
+class Torch:
+    """A torch: its version, the CUDA that it was built for ("": for none), and its venv."""
+
+    version: str
+    cuda: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Inside:
     """What a container said; ``libraries`` are versions by "libcuda" and "libnvidia-ml", ``stubs`` such without one."""
 
@@ -95,6 +109,7 @@ class Inside:
     gcc: str = ""
     toolkits: tuple[Toolkit, ...] = ()
     users: tuple[User, ...] = ()
+    torches: tuple[Torch, ...] = ()
 
     def versions(self, library: str) -> tuple[str, ...]:
         """The versions of one library that are there, each once."""
@@ -117,6 +132,7 @@ def inside_in(answer: str) -> Inside:
         gcc=_first(said.get("gcc", ())),
         toolkits=tuple(one for one in map(_toolkit, said.get("toolkit", ())) if one),
         users=tuple(one for one in map(_user, said.get("user", ())) if one),
+        torches=tuple(one for one in map(_torch, said.get("torch", ())) if one),
     )
 
 
@@ -144,3 +160,8 @@ def _toolkit(line: str) -> Toolkit | None:
     number = int(parts[0])
     limit = int(parts[1]) if len(parts) == _TOOLKIT_FIELDS and parts[1].isdigit() else None
     return Toolkit(f"{number // 1000}.{number % 1000 // 10}", limit, parts[-1])
+
+
+def _torch(line: str) -> Torch | None:
+    version, *cuda, folder = line.split() if len(line.split()) > 1 else ("", "")
+    return Torch(version, "".join(cuda), folder) if version else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from provisioner.catalog import Catalog
 from provisioner.errors import InputError
+from provisioner.loader.anchoring import anchored
 from provisioner.loader.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
 from provisioner.loader.loaded import Loaded, file_error, problem_line, problem_lines
 from provisioner.loader.secret_values import (
@@ -133,15 +134,4 @@ def _asked(missing: Iterable[SecretUse], command: list[str]) -> tuple[dict[str, 
 def _parsed(document: Document, values: Mapping[str, str], catalog: Catalog, path: Path) -> tuple[Spec | None, Parsed]:
     data: dict[str, Any] = filled(document.data, values)
     parsed = parse_spec(data, catalog)
-    return (_anchored(parsed.spec, path) if parsed.spec else None), parsed
-
-
-def _anchored(spec: Spec, path: Path) -> Spec:
-    """The spec with each ``file:`` of a model absolute: it was written relative to the lab's file."""
-    folder = path.resolve().parent
-    models = {
-        name: model.model_copy(update={"source": f"file:{folder / Path(model.source[5:]).expanduser()}"})
-        for name, model in spec.models.items()
-        if model.source.startswith("file:")
-    }
-    return spec.model_copy(update={"models": {**spec.models, **models}}) if models else spec
+    return (anchored(parsed.spec, path) if parsed.spec else None), parsed

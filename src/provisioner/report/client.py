@@ -26,13 +26,27 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
+class Speech:
+    """Where a lab speaks: the OpenAI URL for that, the variable that holds its key ("" for none), model and voice."""
+
+    url: str
+    key_variable: str
+    model: str
+    voice: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a lab answers: its OpenAI URL, the variable that holds its key ("" for none), its models by their names."""
+    """Where a lab answers: its OpenAI URL, the variable that holds its key ("" for none), its models by their names.
+
+    A lab that only speaks answers where it speaks, and has no models.
+    """
 
     lab: str
     url: str
     key_variable: str
     models: Mapping[str, Served] = field(default_factory=dict)
+    speech: Speech | None = None
 
 
 def client_text(client: str, gateway: Gateway) -> str:
@@ -68,6 +82,11 @@ def _openai(gateway: Gateway) -> str:
     lines = [f"# models: {', '.join(gateway.models) or 'ask /v1/models'}"]
     lines += [f"# {name}: {_in_words(served)}" for name, served in gateway.models.items()]
     key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
+    speech = gateway.speech
+    if speech:
+        where = "" if speech.url == gateway.url else f", at {speech.url}"
+        lines.append(f"# speech: model {speech.model}, voice {speech.voice}{where}")
+        lines = lines if gateway.models else lines[-1:]
     return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
 
 
@@ -80,15 +99,36 @@ def _in_words(served: Served) -> str:
 
 def _openwebui(gateway: Gateway) -> str:
     """Without ENABLE_PERSISTENT_CONFIG=False its database wins over these variables after the first start."""
-    key = f"${{{gateway.key_variable}}}" if gateway.key_variable else "none"
+    speech = gateway.speech
+    answers = [
+        "ENABLE_OPENAI_API=True",
+        f"OPENAI_API_BASE_URLS={gateway.url}",
+        f"OPENAI_API_KEYS={_webui_key(gateway.key_variable)}",
+    ]
+    only_speaks = speech is not None and not gateway.models and speech.url == gateway.url
     return "\n".join(
         [
-            "ENABLE_OPENAI_API=True",
-            f"OPENAI_API_BASE_URLS={gateway.url}",
-            f"OPENAI_API_KEYS={key}",
+            *([] if only_speaks else answers),
+            *(_webui_speech(speech) if speech else ()),
             "ENABLE_PERSISTENT_CONFIG=False",
         ]
     )
+
+
+def _webui_speech(speech: Speech) -> list[str]:
+    """It asks for each sentence alone, so that the first is heard early whatever the server does."""
+    return [
+        "AUDIO_TTS_ENGINE=openai",
+        f"AUDIO_TTS_OPENAI_API_BASE_URL={speech.url}",
+        f"AUDIO_TTS_OPENAI_API_KEY={_webui_key(speech.key_variable)}",
+        f"AUDIO_TTS_MODEL={speech.model}",
+        f"AUDIO_TTS_VOICE={speech.voice}",
+        "AUDIO_TTS_SPLIT_ON=punctuation",
+    ]
+
+
+def _webui_key(variable: str) -> str:
+    return f"${{{variable}}}" if variable else "none"
 
 
 _WRITERS: Mapping[str, Callable[[Gateway], str]] = {"opencode": _opencode, "openai": _openai, "openwebui": _openwebui}

@@ -9,8 +9,11 @@ from provisioner.catalog import Catalog, ServiceType
 from provisioner.gguf import Header
 from provisioner.loader import environment_name
 from provisioner.report.client import Served
+from provisioner.resolve.aliases import Aliases, flatten, for_too_long
 from provisioner.resolve.engine_options import request_context, takes_images
-from provisioner.resolve.engines import Engine, engines_of, find_engines, flatten, port_of, served_models, services_of
+from provisioner.resolve.engines import Engine, engines_of, find_engines, port_of, served_models, services_of
+from provisioner.resolve.speech import PROTOCOL as SPEECH
+from provisioner.resolve.speech import speakers
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Secret
 
@@ -58,6 +61,28 @@ def entrance_of(spec: Spec, catalog: Catalog, headers: Headers) -> Entrance | No
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Mouth:
+    """Where clients have texts spoken: through the lab's gateway, or by the service itself, which asks for no key."""
+
+    entrance: Entrance
+    model: str
+    voice: str
+
+
+def mouth_of(spec: Spec, catalog: Catalog, entrance: Entrance | None) -> Mouth | None:
+    """Who speaks for clients that talk to ``entrance``: that one where it offers speech, else the first that speaks."""
+    if entrance and any(one.options.get("aliases") for one in spec.containers[entrance.container].services.values()):
+        for offered in speakers(spec, catalog, entrance.container).values():
+            return Mouth(entrance, offered["name"], offered["voice"])
+    for container, service, page in services_of(spec, catalog):
+        if page.protocol == SPEECH:
+            voice = service.options.get("default_voice", page.options["default_voice"].default)
+            port = port_of(service, page) or 0
+            return Mouth(Entrance(container, port, service.expose == "lan", "", {}), service.role, str(voice))
+    return None
+
+
 def _key_variable(service: ServiceSpec, page: ServiceType) -> str:
     option = page.key_option or ""
     key = service.options.get(option)
@@ -79,8 +104,16 @@ def _models(
     for option, reference in page.references.items():
         if reference.kind == "aliases":
             aliases = service.options.get(option, {})
-            return {alias: _behind(spec, known, flatten(aliases, alias), headers) for alias in aliases}
+            return {alias: _alias(spec, known, aliases, alias, headers) for alias in aliases}
     return {}
+
+
+def _alias(spec: Spec, known: Sequence[Engine], aliases: Aliases, alias: str, headers: Headers) -> Served:
+    """What its engines hold, or those that are named for what is too long for them where they hold more."""
+    usual, rare = _behind(spec, known, flatten(aliases, alias), headers), for_too_long(aliases, alias)
+    most = _behind(spec, known, rare, headers).context if rare else usual.context
+    is_more = usual.context is not None and (most is None or most > usual.context)
+    return Served(most, usual.vision) if is_more else usual
 
 
 def _behind(spec: Spec, known: Sequence[Engine], names: Iterable[str], headers: Headers) -> Served:

@@ -24,6 +24,8 @@ _PAST = {
     "rollback": "rolled back",
     "clone": "cloned",
     "adopt": "adopted",
+    "rejoin": "rejoined",
+    "restore": "restored",
 }
 
 

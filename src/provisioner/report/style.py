@@ -39,6 +39,13 @@ def safe_line(value: object) -> str:
     return safe_text(value).replace("\n", "\\n")
 
 
+def markup_text(value: object) -> str:
+    """``value`` as text of a web page: no tag, no attribute and no control character comes out of it."""
+    from html import escape  # brings a table of all entities, and most verbs write no page
+
+    return escape(safe_text(value))
+
+
 def limit_text(size: int | None) -> str:
     """A size in the file's own words ("2GiB"), exact; "no limit" for None."""
     return "no limit" if size is None else size_text(size)

@@ -22,7 +22,7 @@ class ModelFile:
     """A model's file: where it is, what it is called in the container, and its content's sha256.
 
     ``path`` is a file of the controller or an address; ``access`` what only the download may know; ``rest`` the other
-    files of a model of several, which lie beside the first.
+    files of a model of several, which lie beside the first. ``is_folder``: engines read all of them by their names.
     """
 
     path: str
@@ -31,6 +31,7 @@ class ModelFile:
     size: int | None = None
     access: Secret | None = None
     rest: tuple[ModelPart, ...] = ()
+    is_folder: bool = False
 
 
 def built(
@@ -65,6 +66,12 @@ def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
     return Artifact(
         f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
     )
+
+
+def given_path(model: str, file: ModelFile) -> str:
+    """What an engine in the container is given: the model's first file, or the folder."""
+    folder = f"{MODELS_PATH}/{model}"
+    return folder if file.is_folder else f"{folder}/{file.filename}"
 
 
 def _rest(file: ModelFile) -> list[dict[str, Any]] | None:

@@ -1,14 +1,14 @@
-"""Who answers under which name: models, services and upstreams that an alias can list, and aliases of aliases."""
+"""Who answers under which name: models, services and upstreams that an alias can list."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.resolve.hosts import hostname
-from provisioner.spec import ServiceSpec, Spec
+from provisioner.spec import ServiceSpec, Spec, Upstream
 
 ENGINE_STAGE = "engine"
 ENGINE_PROTOCOL = "openai"
@@ -38,6 +38,15 @@ def services_of(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, ServiceSpec
     for name, container in spec.containers.items():
         for service in container.services.values():
             yield name, service, catalog.services[service.role]
+
+
+def has_stacks(spec: Spec, catalog: Catalog) -> bool:
+    """Whether a service is installed with a stack of wheels."""
+    return any(
+        one.kind == "stack" and option in service.options
+        for _, service, page in services_of(spec, catalog)
+        for option, one in page.references.items()
+    )
 
 
 def model_options(service: ServiceSpec, page: ServiceType) -> Iterator[tuple[str, int | None, str]]:
@@ -75,27 +84,6 @@ def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
     return tuple(engine for engine in engines if name in {*engine.models, engine.address})
 
 
-def alias_loop(aliases: Mapping[str, Sequence[str]], start: str) -> tuple[str, ...]:
-    """The way from ``start`` back to itself through aliases of aliases; empty when there is none."""
-    ways: list[tuple[str, ...]] = [(start,)]
-    while ways:
-        way = ways.pop()
-        for name in aliases.get(way[-1], ()):
-            if name == start:
-                return (*way, name)
-            if name in aliases and name not in way:
-                ways.append((*way, name))
-    return ()
-
-
-def flatten(aliases: Mapping[str, Sequence[str]], alias: str) -> tuple[str, ...]:
-    """The engine names behind an alias, aliases of aliases replaced by theirs, each name once, in order."""
-    names: dict[str, None] = {}
-    for name in aliases[alias]:
-        names.update(dict.fromkeys(flatten(aliases, name) if name in aliases else (name,)))
-    return tuple(names)
-
-
 def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[dict[str, Any]]:
     """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours."""
     engines = engines_of(spec, catalog)
@@ -103,10 +91,15 @@ def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[d
     for name in names:
         entries += [_own_entry(spec, name, engine) for engine in find_engines(engines, name)]
         if name in spec.upstreams:
-            upstream = spec.upstreams[name]
-            entry = {"name": name, "model": upstream.model, "api_base": upstream.base_url, "api_key": upstream.api_key}
-            entries.append({**{key: value for key, value in entry.items() if value is not None}, "local": False})
+            entries.append(_upstream_entry(name, spec.upstreams[name]))
     return entries
+
+
+def _upstream_entry(name: str, upstream: Upstream) -> dict[str, Any]:
+    # LiteLLM puts a path of its own behind the address.
+    address = upstream.base_url and upstream.base_url.rstrip("/")
+    entry = {"name": name, "model": upstream.model, "api_base": address, "api_key": upstream.api_key}
+    return {**{key: value for key, value in entry.items() if value is not None}, "local": False}
 
 
 def _own_entry(spec: Spec, name: str, engine: Engine) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
-from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, stored
+from provisioner.resolve.aliases import alias_settings, flatten, for_too_long
+from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, given_path, stored
 from provisioner.resolve.cards import USERSPACE, devices, lends, userspace, with_device_files
 from provisioner.resolve.engine_builds import VULKAN
 from provisioner.resolve.engine_cards import with_cards
@@ -17,18 +18,17 @@ from provisioner.resolve.engines import (
     engine_entries,
     engines_of,
     find_engines,
-    flatten,
     models_of,
     port_of,
 )
-from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of
+from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of, image_of
 from provisioner.resolve.proxmox import settings_of
+from provisioner.resolve.speech import speakers
 from provisioner.resolve.upkeep import managed_by
 from provisioner.spec import Container, Gpu, ProxmoxHost, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
-DEFAULT_IMAGE = "debian/12"
 DEFAULT_ARCHITECTURE = "x86_64"
 CONTEXT_OPTION = "context"
 """A model's own ``context`` is the default of an engine's option of that name."""
@@ -73,7 +73,7 @@ def images_by_host(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for name, container in spec.containers.items():
         host = _host(context, name)
-        found[host] = found.get(host, frozenset()) | {_image(context, container)}
+        found[host] = found.get(host, frozenset()) | {image_of(container, context.catalog)}
     return found
 
 
@@ -95,7 +95,7 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
         name=name,
         host=_host(context, name),
         lab=context.spec.name,
-        image=_image(context, container),
+        image=image_of(container, context.catalog),
         cpu=container.cpu or max((page.cpu for page in pages if page.cpu), default=None),
         memory=container.memory or sum(page.memory or 0 for page in pages) or None,
         disk=container.disk or max((page.disk for page in pages if page.disk), default=None),
@@ -106,11 +106,6 @@ def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> In
         settings=with_device_files(settings_of(host, container.proxmox), card) if isinstance(host, ProxmoxHost) else {},
         adopt=container.adopt,
     )
-
-
-def _image(context: _Context, container: Container) -> str:
-    pages = [context.catalog.services[role].defaults.image for role in container.services]
-    return container.image or next(iter(pages), DEFAULT_IMAGE)
 
 
 def _mount(artifact: Artifact) -> Device:
@@ -128,7 +123,7 @@ def _published(context: _Context, container: Container) -> Iterable[Device]:
 
 def _artifacts(context: _Context, name: str) -> list[Artifact]:
     made = []
-    host, image = _host(context, name), _image(context, context.spec.containers[name])
+    host, image = _host(context, name), image_of(context.spec.containers[name], context.catalog)
     architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
     for service in context.spec.containers[name].services.values():
         page = context.catalog.services[service.role]
@@ -170,6 +165,10 @@ def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceTy
             filled, found = _REFERENCES[reference.kind](context, service, page, option)
             options |= filled
             needs |= found
+    if "speech" in page.options:
+        speak = speakers(context.spec, context.catalog, name)
+        options["speech"] = list(speak.values())
+        needs |= set(speak)
     variables = {f"{page.role}_{option}": value for option, value in sorted(options.items())}
     return Service(
         role=page.role,
@@ -198,8 +197,10 @@ _Filled = tuple[dict[str, Any], set[str]]
 
 def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
     model = str(service.options[option])
+    folder_to, name_to = page.references[option].folder_to, page.references[option].name_to
+    if folder_to is not None:  # it finds its models by their names below one folder
+        return {option: model, folder_to: MODELS_PATH}, set()
     filled: dict[str, Any] = {option: _model_file(context, model)}
-    name_to = page.references[option].name_to
     if name_to is None:  # it helps the one that gives its name
         return filled, set()
     filled[name_to] = service.options.get(name_to, model)
@@ -220,18 +221,21 @@ def _fill_models(context: _Context, service: ServiceSpec, _page: ServiceType, op
 
 
 def _model_file(context: _Context, model: str) -> str:
-    return f"{MODELS_PATH}/{model}/{context.models[model].filename}"
+    return given_path(model, context.models[model])
 
 
 def _fill_aliases(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
     aliases = service.options[option]
     flat = {alias: list(flatten(aliases, alias)) for alias in aliases}
-    names = list(dict.fromkeys(name for engines in flat.values() for name in engines))
+    rare = [name for alias in aliases for name in for_too_long(aliases, alias)]
+    names = list(dict.fromkeys([*(name for engines in flat.values() for name in engines), *rare]))
     known = engines_of(context.spec, context.catalog)
     filled: dict[str, Any] = {option: flat}
-    engines_to = page.references[option].engines_to
+    engines_to, settings_to = page.references[option].engines_to, page.references[option].settings_to
     if engines_to:
         filled[engines_to] = engine_entries(context.spec, context.catalog, names)
+    if settings_to:
+        filled[settings_to] = alias_settings(aliases)
     return filled, {engine.address for name in names for engine in find_engines(known, name)}
 
 
@@ -242,4 +246,15 @@ def _fill_service(context: _Context, service: ServiceSpec, _page: ServiceType, o
     return {option: base_url(context.spec, container, other, context.catalog.services[role])}, {address}
 
 
-_REFERENCES = {"model": _fill_model, "models": _fill_models, "aliases": _fill_aliases, "service": _fill_service}
+def _fill_stack(_context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
+    """Its wheels were filled in before, by ``with_stacks``."""
+    return {option: service.options[option]}, set()
+
+
+_REFERENCES = {
+    "model": _fill_model,
+    "models": _fill_models,
+    "aliases": _fill_aliases,
+    "service": _fill_service,
+    "stack": _fill_stack,
+}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from provisioner.catalog import Catalog
 from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
 
+DEFAULT_IMAGE = "debian/12"
 LOCAL_HOST = "local"
 INCUS_DOMAIN = "incus"
 """The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
@@ -32,3 +34,9 @@ def hostname(spec: Spec, name: str) -> str:
         return f"{name}.{INCUS_DOMAIN}"
     address = container.proxmox.network.ip.partition("/")[0] if container.proxmox else ""
     return address if address and address[0].isdigit() else name
+
+
+def image_of(container: Container, catalog: Catalog) -> str:
+    """The image that a container is made of: the file's, else that of its first service's page."""
+    pages = (catalog.services[role].defaults.image for role in container.services)
+    return container.image or next(pages, DEFAULT_IMAGE)

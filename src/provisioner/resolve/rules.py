@@ -7,17 +7,11 @@ from difflib import get_close_matches
 
 from provisioner.catalog import Catalog
 from provisioner.resolve.engine_builds import engine_builds
-from provisioner.resolve.engines import (
-    alias_loop,
-    engines_of,
-    find_engines,
-    model_options,
-    port_of,
-    services_of,
-)
+from provisioner.resolve.engines import model_options, port_of, services_of
+from provisioner.resolve.gateways import alias_names, gateway_numbers, same_host
 from provisioner.resolve.hosts import host_of, hosts_of
+from provisioner.resolve.model_sources import model_formats, model_sources
 from provisioner.spec import ProxmoxHost, Spec
-from provisioner.spec.sources import filename_of, part_count
 from provisioner.state import Problem
 
 RESERVED_PREFIX = "provision-"
@@ -80,7 +74,7 @@ def model_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             formats = page.references[option].formats
             if name not in spec.models:
                 yield Problem(path, f'no model "{name}" in this file', _suggest(name, spec.models))
-            elif formats and spec.models[name].format not in formats:
+            elif formats and spec.models[name].format not in (None, *formats):
                 read = ", ".join(formats)
                 yield Problem(path, f'{page.title} reads {read}, and model "{name}" is {spec.models[name].format}')
 
@@ -103,21 +97,6 @@ def either_option(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem(path, f'"{name}" is named twice', "Leave one of them out.")
 
 
-def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
-    """What is downloaded from an address is one file, and its hash is known before."""
-    for name, model in spec.models.items():
-        if not model.source.startswith("https:"):
-            continue
-        if model.sha256 is None:
-            hint = "Its page may tell it; else download the file and run: sha256sum FILE"
-            yield Problem(("models", name, "source"), "what is downloaded from an address needs its sha256", hint)
-        if part_count(filename_of(model.source)) > 1:
-            hint = (
-                "Take it from its hub (hf:), or fetch all of its files into one folder and write file:PATH of the first"
-            )
-            yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
-
-
 def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """A service that another one names is in the file."""
     addresses = {f"{container}/{service.role}" for container, service, _ in services_of(spec, catalog)}
@@ -127,44 +106,6 @@ def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             if reference.kind == "service" and isinstance(name, str) and name not in addresses:
                 path = _service_path(container, service.role, option)
                 yield Problem(path, f'no service "{name}" in this file', _suggest(name, addresses))
-
-
-def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Each name in an alias is an engine, an upstream or another alias; aliases never run in a circle."""
-    engines = engines_of(spec, catalog)
-    known = {name for engine in engines for name in (*engine.models, engine.address)} | set(spec.upstreams)
-    several = {engine.address: engine.models for engine in engines if len(engine.models) > 1}
-    for path, aliases in _alias_tables(spec, catalog):
-        for alias, names in aliases.items():
-            loop = alias_loop(aliases, alias)
-            if loop:
-                yield Problem((*path, alias), f"the alias leads back to itself: {' → '.join(loop)}")
-            if alias in known:
-                yield Problem((*path, alias), f'"{alias}" is the name of an engine already', "Choose another alias.")
-            for index, name in enumerate(names):
-                if name in several:
-                    hint = f"Write one of them: {', '.join(several[name])}"
-                    yield Problem((*path, alias, index), f"{name} serves several models", hint)
-                if name not in known and name not in aliases:
-                    hint = _suggest(name, known | set(aliases))
-                    message = f'no engine, upstream or alias "{name}" in this file'
-                    if name in spec.models:
-                        message, hint = f'no service serves model "{name}"', "Give it to an engine, such as llama_cpp."
-                    yield Problem((*path, alias, index), message, hint)
-
-
-def same_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """A gateway and its engines share a host: names of containers are known only there."""
-    engines = engines_of(spec, catalog)
-    for path, aliases in _alias_tables(spec, catalog):
-        here = host_of(spec, spec.containers[str(path[1])])
-        for alias, names in aliases.items():
-            for index, name in enumerate(names):
-                for engine in find_engines(engines, name):
-                    there = host_of(spec, spec.containers[engine.container])
-                    if here and there and here != there:
-                        message = f"{engine.address} is on host {there}, the gateway on {here}"
-                        yield Problem((*path, alias, index), message, "Put both on one host.")
 
 
 def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
@@ -210,21 +151,16 @@ RULES: tuple[Rule, ...] = (
     model_references,
     either_option,
     model_sources,
+    model_formats,
     engine_builds,
     service_references,
     alias_names,
     same_host,
+    gateway_numbers,
     ports,
     lan_needs_key,
     key_prefixes,
 )
-
-
-def _alias_tables(spec: Spec, catalog: Catalog) -> Iterator[tuple[Path, Mapping[str, list[str]]]]:
-    for container, service, page in services_of(spec, catalog):
-        for option, reference in page.references.items():
-            if reference.kind == "aliases":
-                yield _service_path(container, service.role, option), service.options.get(option, {})
 
 
 def _service_path(container: str, role: str, *rest: str | int) -> Path:

@@ -10,10 +10,10 @@ from provisioner.spec.models import (
     SecretSource,
     ServiceSpec,
     Spec,
-    Upstream,
 )
 from provisioner.spec.parsing import Parsed, parse_spec
 from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost, Token
+from provisioner.spec.upstreams import Upstream
 from provisioner.spec.wording import KeyPath, path_text
 
 __all__ = [

@@ -9,11 +9,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from provisioner.spec.fields import (
     Count,
     Fingerprint,
-    HttpUrl,
     Image,
     Label,
     Name,
-    SecretValue,
     Sha256,
     Size,
     https_address,
@@ -22,7 +20,10 @@ from provisioner.spec.gpu import Gpu, gpu_words
 from provisioner.spec.part import Part
 from provisioner.spec.proxmox import ProxmoxContainer, ProxmoxHost
 from provisioner.spec.refusal import refusal
-from provisioner.spec.sources import SOURCE, model_source
+from provisioner.spec.sources import SOURCE, format_of_source, model_source
+from provisioner.spec.upstreams import Upstream
+
+Format = Literal["gguf", "exl3", "exl2", "awq", "gptq", "fp8", "safetensors"]
 
 
 def _incus(value: str) -> str:
@@ -52,24 +53,23 @@ class IncusHost(Part):
 
 
 class Model(Part):
-    """Weights: where they come from (``builtin:tiny``, ``file:``, ``hf:ORG/REPO:QUANT``, ``https:``) and their hash."""
+    """Weights: where they come from, their hash, and what engines must be able to read.
+
+    ``format`` is None only for folders: on this machine until the loader has looked, in a hub where no name tells it.
+    """
 
     source: Annotated[str, AfterValidator(model_source), WithJsonSchema({"type": "string", "pattern": SOURCE})]
+    format: Format | None = Field(default=None, description="Of a folder's weights, where it does not tell it itself")
     sha256: Sha256 | None = None
     context: Count | None = Field(default=None, description="Tokens of context that the model is used with")
 
-    @property
-    def format(self) -> str:
-        """What engines must be able to read; every source that is known today gives GGUF."""
-        return "gguf"
-
-
-class Upstream(Part):
-    """An engine that is not ours: in a cloud or elsewhere in the house."""
-
-    model: str = Field(min_length=1, description="Provider and model in LiteLLM's words: `openrouter/vendor/model`")
-    api_key: SecretValue | None = None
-    base_url: HttpUrl | None = None
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_format(cls, data: Any) -> Any:
+        source = data.get("source") if isinstance(data, dict) else None
+        if isinstance(source, str) and data.get("format") is None:
+            return {**data, "format": format_of_source(source)}
+        return data
 
 
 class ServiceSpec(Part):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from provisioner.catalog import Option, Reference, ServiceType
+from provisioner.spec.aliases import Alias
 from provisioner.state import Secret
 
 SERVICE_ADDRESS = r"^[^/\s]+/[^/\s]+$"
@@ -19,7 +20,8 @@ _REFERENCES: dict[str, Any] = {
     "model": str,
     "models": Annotated[list[str], Field(min_length=1)],
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
-    "aliases": dict[str, Annotated[list[str], Field(min_length=1)]],
+    "stack": str,
+    "aliases": dict[str, Alias],
 }
 
 

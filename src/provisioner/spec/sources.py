@@ -1,4 +1,4 @@
-"""Where a model's weights come from: ``builtin:``, ``file:``, ``hf:`` and ``https:``, and the names of their files."""
+"""Where a model's weights come from (``builtin: file: dir: hf: https:``), and the names of their files."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from provisioner.spec.folders import GGUF, format_by_name
 from provisioner.spec.refusal import refusal
 from provisioner.spec.suggestion import did_you_mean
 
 BUILTIN_MODELS = ("tiny",)
 TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """The variables in which the hub's own client looks for a token."""
-SOURCE = r"^(builtin:tiny|file:.+\.gguf|hf:[^/\s]+/[^/:\s]+:[^/:\s]+|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
+SOURCE = (
+    r"^(builtin:tiny|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
+    r"|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
+)
 _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
+_HUB_FOLDER = re.compile(
+    r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)@([A-Za-z0-9](?:[A-Za-z0-9._+-]|/(?=[A-Za-z0-9]))*)", re.ASCII
+)
 _URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
 MOST_PARTS = 1000
 """More than any model has: a name that says so is not believed."""
-_HINT = 'write "hf:ORG/REPO:QUANT", "https://HOST/PATH.gguf", "file:PATH.gguf" or "builtin:tiny"'
+_HINT = (
+    'write "hf:ORG/REPO:QUANT", "hf:ORG/REPO@REVISION", "https://HOST/PATH.gguf", "file:PATH.gguf", "dir:PATH" '
+    'or "builtin:tiny"'
+)
+_HUB_HINT = 'write "hf:ORG/REPO:QUANT", or "hf:ORG/REPO@REVISION" for a folder'
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +54,15 @@ def model_source(value: str) -> str:
         raise refusal("not a built-in model", did_you_mean(rest, BUILTIN_MODELS, always=True))
     if kind == "file" and not rest.endswith(".gguf"):
         raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
-    if kind == "hf" and not _HUB.fullmatch(value):
-        raise refusal("not a model of Hugging Face", 'write "hf:ORGANISATION/REPOSITORY:QUANTISATION"')
+    if kind == "dir" and not rest.strip():
+        raise refusal("not a folder", 'write "dir:PATH"')
+    if kind == "hf" and not (_HUB.fullmatch(value) or _HUB_FOLDER.fullmatch(value)):
+        raise refusal("not a model of Hugging Face", _HUB_HINT)
     if kind == "http":
         raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
     if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
         raise refusal("not the address of a model's file", 'write "https://HOST/PATH/NAME.gguf", without a user')
-    if kind not in ("builtin", "file", "hf", "https"):
+    if kind not in ("builtin", "file", "dir", "hf", "https"):
         raise refusal("not a source of a model", _HINT)
     return value
 
@@ -60,6 +73,26 @@ def hub_place(source: str) -> tuple[str, str]:
     if found is None:
         raise ValueError(source)
     return found[1], found[2]
+
+
+def hub_revision(source: str) -> tuple[str, str]:
+    """Repository and branch, tag or commit of an ``hf:`` source that is a folder."""
+    found = _HUB_FOLDER.fullmatch(source)
+    if found is None:
+        raise ValueError(source)
+    return found[1], found[2]
+
+
+def is_folder(source: str) -> bool:
+    """Whether the source gives a folder with many files of one model, not a GGUF."""
+    return source.startswith("dir:") or _HUB_FOLDER.fullmatch(source) is not None
+
+
+def format_of_source(source: str) -> str | None:
+    """The format that the source itself tells; None for a folder here, and for a repository that hides it."""
+    if source.startswith("dir:"):
+        return None
+    return format_by_name("@".join(hub_revision(source))) if is_folder(source) else GGUF
 
 
 def filename_of(url: str) -> str:

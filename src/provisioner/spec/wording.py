@@ -6,10 +6,11 @@ import json
 import re
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from provisioner.spec.aliases import FORMS
 from provisioner.spec.refusal import REFUSED
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem, Secret
@@ -26,6 +27,11 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "is_instance_of": "a secret",
+}
+_LIMITS = {
+    "less_than_equal": ("at most", "le"),
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
 }
 _WORDING = {
     "missing": ("required key is missing", ""),
@@ -69,7 +75,7 @@ def problems_of(
     """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
     problems = []
     for one in error.errors(include_url=False):
-        path = tuple(step for step in one["loc"] if step != "[key]")
+        path = tuple(step for step in one["loc"] if step not in ("[key]", *FORMS))
         message, hint = _wording(one["type"], one.get("ctx", {}), one["input"])
         if one["type"] == "missing":
             hint = hints.get(str(path[-1]), "")
@@ -88,10 +94,9 @@ def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str,
         return SECRET_REFUSED
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, got {kind_of(value)}", _type_hint(kind, value)
-    if kind == "less_than_equal":
-        return f"must be at most {context['le']}", ""
-    if kind == "greater_than_equal":
-        return f"must be at least {context['ge']}", ""
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"must be {words} {context[key]}".removesuffix(".0"), ""
     return _WORDING.get(kind, ("", ""))
 
 
@@ -122,6 +127,11 @@ def _annotation_at(model: type[BaseModel], path: KeyPath) -> Any:
             annotation = fields[str(step)].annotation if step in fields else None
         elif get_origin(annotation) in (dict, list):
             annotation = get_args(annotation)[-1]
+        annotation = _plain(annotation)
         if get_origin(annotation) in (Union, types.UnionType):
-            annotation = next((one for one in get_args(annotation) if one is not type(None)), None)
+            annotation = _plain(next((one for one in get_args(annotation) if one is not type(None)), None))
     return annotation
+
+
+def _plain(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

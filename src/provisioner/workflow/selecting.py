@@ -26,7 +26,7 @@ def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str
     """
     hosts = sorted(wanting(lab.spec))
     if not hosts:
-        return {}, {}
+        return lab.cards({})
     with ThreadPoolExecutor(len(hosts)) as pool:
         seen = pool.map(lambda host: providers[host].cards(), hosts)
         return lab.cards(dict(zip(hosts, seen, strict=True)))

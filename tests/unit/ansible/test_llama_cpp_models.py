@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.ansible_environment import ansible_environment
+from tests.ansible_environment import run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"alias": "small", "path": "/srv/models/small/small.gguf", "context": 512}
@@ -38,19 +34,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the role says to each case, nothing where it takes it; under "ini" the list of the first."""
     folder = tmp_path_factory.mktemp("play")
-    here = {"hosts": "localhost", "connection": "local", "vars": {"ansible_python_interpreter": sys.executable}}
-    play = {**here, "gather_facts": False, "tasks": list(_tasks())}
-    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    done = subprocess.run(
-        ["ansible-playbook", "play.yml", "-i", "localhost,", "-e", f"folder={folder}"],
-        cwd=folder,
-        env={**os.environ, **ansible_environment(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    run_tasks(ROOT, folder, _tasks())
     said: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
     return said | {"ini": (folder / "models.ini").read_text(encoding="utf-8")}
 

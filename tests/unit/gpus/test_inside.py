@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from provisioner.gpus.inside import SCRIPT, Access, Inside, Toolkit, User, inside_in
+from provisioner.gpus.inside import SCRIPT, Access, Inside, Toolkit, Torch, User, inside_in
 
 SAID = """\
 node\t/dev/nvidia0 666 65534 65534
@@ -22,6 +22,9 @@ toolkit\t12040  /usr/include
 toolkit\t  /usr/lib/broken
 user\tllama-server.service 998 998 104
 user\tghost.service -1
+torch\t2.11.0+cu130 13.0 /opt/torch_stack/current
+torch\t2.13.0+cpu  /opt/engine/venv
+torch\tbroken
 user\tbroken
 """
 
@@ -41,6 +44,10 @@ def test_all_of_it() -> None:
         gcc="14.2.0",
         toolkits=(Toolkit("13.0", 15, "/opt/cuda-13.0/include"), Toolkit("12.4", None, "/usr/include")),
         users=(User("llama-server.service", 998, frozenset({998, 104})),),
+        torches=(
+            Torch("2.11.0+cu130", "13.0", "/opt/torch_stack/current"),
+            Torch("2.13.0+cpu", "", "/opt/engine/venv"),
+        ),
     )
     assert inside_in("") == Inside()
 

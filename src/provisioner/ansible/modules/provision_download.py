@@ -26,13 +26,14 @@ module: provision_download
 short_description: Download one large file whose sha256 is known
 description:
   - Streams into C(.NAME.part) beside the file and goes on there after a cut, also in a later run. The file gets its
-    name when its sha256 is right; a part with a wrong one is removed.
+    name when its sha256 is right; a part with a wrong one is removed, or put aside.
   - Follows redirects, but never from https to http. A token goes only to the server that it is for.
 options:
   url: {type: str, required: true, description: [Where the file is, http or https.]}
   path: {type: path, required: true, description: [Where it shall be, in a folder that is there.]}
   sha256: {type: str, required: true, description: [What it must hash to.]}
   size: {type: int, description: [How many bytes it must have.]}
+  aside: {type: path, description: ["Folder in which a file with another sha256 is kept, under its name."]}
   access: {type: path, description: ["File of JSON: C(token) for the url's own server, C(proxies) by scheme."]}
   slice: {type: int, default: 0, description: ["Seconds after which it ends, I(finished) or not, to be called again."]}
   stall: {type: int, default: 30, description: [Seconds in which something has to come.]}
@@ -104,6 +105,7 @@ class Download:
     path: Path
     sha256: str
     size: int | None = None
+    aside: Path | None = None
     token: str | None = None
     slice_s: float = 0.0
     stall_s: float = 30.0
@@ -235,16 +237,22 @@ class Download:
     def _finish(self) -> None:
         found = sha256_of(self.part)
         if found != self.sha256:
-            size = self.received
-            self.drop()
-            raise RefusedError(
-                f"the sha256 of its {size} bytes is {found} and should be {self.sha256}; they were removed"
-            )
+            size, fate = self.received, self._refuse()
+            raise RefusedError(f"the sha256 of its {size} bytes is {found} and should be {self.sha256}; {fate}")
         with self.part.open("rb") as file:
             os.fsync(file.fileno())
         self.part.chmod(MODE)
         self.part.replace(self.path)
         self.note.unlink()
+
+    def _refuse(self) -> str:
+        """Put what is another file out of the way; what was done with it, in words."""
+        kept = self.aside / self.path.name if self.aside else None
+        if kept:
+            kept.parent.mkdir(mode=0o700, exist_ok=True)
+            self.part.replace(kept)
+        self.drop()
+        return f"they are kept as {kept}" if kept else "they were removed"
 
     def drop(self) -> None:
         """Forget what was received."""
@@ -298,10 +306,12 @@ def read_access(file: str | None) -> str | None:
 
 def main() -> None:
     """Have the file, or say how far it is."""
-    number = {"type": "int"}
     spec: dict[str, Any] = {name: {"type": "str", "required": True} for name in ("url", "sha256")}
-    spec |= {"path": {"type": "path", "required": True}, "access": {"type": "path"}, "size": number}
-    spec |= {name: {**number, "default": value} for name, value in (("slice", 0), ("stall", 30), ("patience", 300))}
+    spec |= {"path": {"type": "path", "required": True}, "size": {"type": "int"}}
+    spec |= {name: {"type": "path"} for name in ("access", "aside")}
+    spec |= {
+        name: {"type": "int", "default": value} for name, value in (("slice", 0), ("stall", 30), ("patience", 300))
+    }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     wanted = module.params
     url, path = urlsplit(wanted["url"]), Path(wanted["path"])
@@ -315,6 +325,7 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=True, finished=True, received=0, diff=diff)
     download = Download(wanted["url"], path, after, wanted["size"])
+    download.aside = Path(wanted["aside"]) if wanted["aside"] else None
     download.slice_s, download.stall_s, download.patience_s = wanted["slice"], wanted["stall"], wanted["patience"]
     try:
         download.token = read_access(wanted["access"])

@@ -50,6 +50,7 @@ class FakeProvider(Snapshots, Locks, Provider):
         ours = sorted((one for one in there if one.lab == lab), key=lambda one: one.name)
         state = HostState(
             self.host,
+            self.architecture,
             strangers=frozenset(one.name for one in there if one.lab != lab),
             images=frozenset(self.images),
             volumes=complete,

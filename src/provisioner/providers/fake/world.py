@@ -53,6 +53,7 @@ class World:
         self.images = set(images)
         self.room = room
         """How many containers the storage pool can hold."""
+        self.architecture = "x86_64"
         self.available = True
         self.never_ready: set[str] = set()
         """Names of containers that start and never come up."""

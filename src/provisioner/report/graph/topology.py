@@ -8,7 +8,8 @@ from typing import Literal
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.resolve import host_of, hosts_of
-from provisioner.resolve.engines import engines_of, find_engines, flatten, port_of, served_models
+from provisioner.resolve.aliases import flatten, for_too_long
+from provisioner.resolve.engines import engines_of, find_engines, port_of, served_models
 from provisioner.resolve.hosts import LOCAL_HOST
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
 
@@ -162,7 +163,8 @@ def _alias_edges(spec: Spec, catalog: Catalog, address: str, service: ServiceSpe
     for option in _options(catalog.services[service.role], "aliases"):
         aliases = service.options.get(option) or {}
         for alias in aliases:
-            for place, name in enumerate(flatten(aliases, alias), 1):
+            names = dict.fromkeys((*flatten(aliases, alias), *for_too_long(aliases, alias)))
+            for place, name in enumerate(names, 1):
                 line: Line = "first" if place == 1 else "fallback"
                 for engine in find_engines(engines, name):
                     yield Edge(address, engine.address, line, alias, place, engine.model_for(name))

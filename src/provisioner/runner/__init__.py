@@ -21,29 +21,14 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.errors import PlaybookError
+from provisioner.runner.events import TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
 from provisioner.state import Secret
 
+__all__ = ["PlaybookResult", "TaskEvent", "ansible_environment", "ansible_version", "run_playbook", "task_event"]
 KEPT_LOGS = 20
-LAST_WORDS = 3
 SECRETS_MEMORY = Path("/dev/shm")  # noqa: S108  # tmpfs on every Linux; the folder made in it is private
 CANCEL_POLL_S = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TaskEvent:
-    """What Ansible says of a task: ``status`` is start, ok, changed, failed, unreachable, skipped or retry.
-
-    ``facts`` are what a module of ours measured for the controller (``provision_facts`` in its result), by their names.
-    """
-
-    status: str
-    host: str
-    role: str
-    task: str
-    message: str = ""
-    elapsed_s: float = 0.0
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,53 +130,6 @@ def ansible_version() -> str:
     from importlib.metadata import version
 
     return version("ansible-core")
-
-
-STATUSES = {
-    "runner_on_start": "start",
-    "runner_on_ok": "ok",
-    "runner_on_failed": "failed",
-    "runner_on_unreachable": "unreachable",
-    "runner_on_skipped": "skipped",
-    "runner_retry": "retry",
-}
-
-
-def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
-    """An ansible-runner event as our own value; None for those that are not about a task on a host."""
-    status = STATUSES.get(str(event.get("event")))
-    data = event.get("event_data") or {}
-    if status is None or (status == "failed" and data.get("ignore_errors")):
-        return None
-    result: Mapping[str, Any] = data.get("res") or {}
-    if status == "ok" and result.get("changed"):
-        status = "changed"
-    return TaskEvent(
-        status=status,
-        host=str(data.get("host") or data.get("remote_addr") or "localhost"),
-        role=str(data.get("role") or ""),
-        task=str(data.get("task") or ""),
-        message=_words(status, result),
-        elapsed_s=float(data.get("duration") or 0.0),
-        facts=dict(result.get("provision_facts") or {}),
-    )
-
-
-def _words(status: str, result: Mapping[str, Any]) -> str:
-    if status == "retry" and not result.get("failed"):  # not a failure: the task is called again to go on
-        return str(result.get("msg") or "")
-    return _failure_words(result) if status in {"failed", "unreachable"} else ""
-
-
-def _failure_words(result: Mapping[str, Any]) -> str:
-    if result.get("censored") or result.get("_ansible_no_log"):
-        return "the task uses a secret, so what it said is hidden"
-    parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
-    # A module that could not even start says why here only: its container's disk is full, for instance.
-    parts.append("\n".join(str(result.get("module_stderr") or "").strip().splitlines()[-LAST_WORDS:]))
-    items = [item for item in result.get("results") or [] if isinstance(item, Mapping)]
-    parts += [_failure_words(item) for item in items if item.get("failed")]
-    return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"
 
 
 def _tail(log: Path | None, lines: int = 15) -> str:
