@@ -1,0 +1,60 @@
+"""What continuous integration does with a test that fails: once more, alone, and by name; twice is failed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ALWAYS = "def test_{n}():\n    assert False\n"
+ONCE = """
+from pathlib import Path
+
+def test_once():
+    met = Path(__file__).with_name("met")
+    first = not met.exists()
+    met.touch()
+    assert not first
+"""
+PASSES = "def test_passes():\n    print('again', file=open('passed', 'a'))\n"
+
+
+def run(folder: Path, tests: str, *, recipe: str = "@.venv/bin/pytest") -> subprocess.CompletedProcess[str]:
+    (folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
+    (folder / "Makefile").write_text(f"test:\n\t{recipe}\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (folder / "test_some.py").write_text(tests, encoding="utf-8")
+    (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
+    return subprocess.run(["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_what_fails_once_is_tried_alone_and_named(tmp_path: Path) -> None:
+    done = run(tmp_path, ONCE + PASSES)
+    assert done.returncode == 0
+    assert done.stdout.endswith("unsteady, failed once and passed alone:\ntest_some.py::test_once\n")
+    assert (tmp_path / "passed").read_text(encoding="utf-8").count("again") == 1
+
+
+def test_what_fails_twice_has_failed(tmp_path: Path) -> None:
+    done = run(tmp_path, ALWAYS.format(n=1) + PASSES)
+    assert done.returncode != 0
+    assert "tried once more, alone:\ntest_some.py::test_1\n" in done.stdout
+    assert "unsteady" not in done.stdout
+
+
+def test_many_failures_are_not_tried_again(tmp_path: Path) -> None:
+    done = run(tmp_path, "".join(ALWAYS.format(n=n) for n in range(6)))
+    assert done.returncode != 0
+    assert "more than 5 tests failed: none is tried again" in done.stdout
+
+
+@pytest.mark.parametrize("recipe", ["@false", "@kill -9 $$PPID"])
+def test_a_run_that_came_to_no_result_has_failed(tmp_path: Path, recipe: str) -> None:
+    done = run(tmp_path, PASSES, recipe=recipe)
+    assert done.returncode != 0
+    assert "once more" not in done.stdout
