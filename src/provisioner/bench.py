@@ -63,6 +63,11 @@ class Series:
         return median(run.last_s for run in self.runs)
 
     @property
+    def share(self) -> float:
+        """The part of the whole time after which something is heard."""
+        return self.first_s / self.total_s
+
+    @property
     def characters_per_s(self) -> float:
         """How fast the text was spoken."""
         return len(self.ask.words) / self.total_s
@@ -122,8 +127,7 @@ def verdict(benches: Sequence[Bench]) -> tuple[str, ...]:
 def _streams(bench: Bench) -> str:
     short = bench.of("short")
     assert short  # noqa: S101  # asked by the only caller
-    share = short.first_s / short.total_s
-    return f"{bench.container}: two sentences are heard after {share:.2f} of the time that all of them take."
+    return f"{bench.container}: two sentences are heard after {short.share:.2f} of the time that all of them take."
 
 
 def _compared(cpu: Bench, gpu: Bench) -> Sequence[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import click
 
-from provisioner.bench import LONGEST
+from provisioner.bench import LONGEST, Bench, asks
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.errors import ExitCode, InputError
 
 KINDS = ("tts",)
 
@@ -25,7 +28,13 @@ KINDS = ("tts",)
     metavar="CHARACTERS",
     help="Length of the long text; 0 leaves it out.",
 )
-def bench(session: Session, words: Words, *, kind: str, runs: int, long: int) -> int:
+@option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE",
+    help="Write a picture (SVG) of when the audio arrived, too.",
+)
+def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None) -> int:
     """Have services speak and take the time: first audio, all of it, characters in a second, memory.
 
     A short text of two sentences in three formats and by all voices of the file, and a long one; medians. With
@@ -35,11 +44,32 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int) ->
     from provisioner.report.bench import bench_content, bench_text
     from provisioner.workflow.benching import measure, speakers_of
 
+    if plot is not None:
+        _check_place(plot)
     lab = session.open_lab(words.existing(), needs_secrets=False)
     lab.check_targets(words.names)
     speakers = speakers_of(lab, words.names)
     containers = Containers(session, lab)
     there = {one: containers.running(one.container) for one in speakers}
-    found = [measure(one, there[one], runs=runs, long=long, emit=session.console.emit) for one in speakers]
-    session.console.result(bench_text(found), kind=kind, **bench_content(found))
+    emit = session.console.emit
+    found = [measure(one, there[one], asks(one.voices, long), runs=runs, emit=emit) for one in speakers]
+    written = {"file": str(plot)} if plot else {}
+    session.console.result(bench_text(found), kind=kind, **bench_content(found), **written)
+    if plot is not None:
+        _draw(plot, found)
     return ExitCode.DONE
+
+
+def _check_place(plot: Path) -> None:
+    """Raise ``InputError`` before minutes are spent on a picture that has no place."""
+    if not plot.absolute().parent.is_dir():
+        raise InputError(f"Unable to write {plot}: there is no such folder", resolution="Name another file.")
+
+
+def _draw(plot: Path, found: Sequence[Bench]) -> None:
+    from provisioner.report.bench_picture import bench_svg
+
+    try:
+        plot.write_text(bench_svg(found), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Unable to write {plot}", details=str(error), resolution="Name another file.") from error

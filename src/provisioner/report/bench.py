@@ -54,7 +54,7 @@ def _row(bench: Bench, one: Series) -> tuple[str, ...]:
         one.ask.voice,
         f"{one.first_s:.2f} s",
         f"{one.total_s:.2f} s",
-        f"{one.first_s / one.total_s:.2f}",
+        f"{one.share:.2f}",
         str(one.typical.bursts),
         f"{one.characters_per_s:.0f}",
     )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from provisioner.bench import Ask, Bench, Run, Series, asks, run_of
+from provisioner.bench import Ask, Bench, Run, Series, run_of
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import ApplyProgress, Event
 from provisioner.lab import Lab
@@ -50,10 +50,12 @@ def speakers_of(lab: Lab, names: Sequence[str]) -> tuple[Speaker, ...]:
     return tuple(found)
 
 
-def measure(speaker: Speaker, provider: Provider, *, runs: int, long: int, emit: Callable[[Event], None]) -> Bench:
+def measure(
+    speaker: Speaker, provider: Provider, asks: Sequence[Ask], *, runs: int, emit: Callable[[Event], None]
+) -> Bench:
     """Have it speak, one text after the other; raises ``ProvisionError`` with what was wrong with an answer."""
     series = []
-    for ask in asks(speaker.voices, long):
+    for ask in asks:
         made: list[Run] = []
         for number in range(1, runs + 1):
             text = f"the {ask.text} text, {ask.format}, {ask.voice}: {number} of {runs}"

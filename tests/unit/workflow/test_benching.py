@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from provisioner.bench import asks
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import Event
 from provisioner.lab import Lab, open_lab
@@ -53,7 +54,8 @@ def measured(told: Told, **more: Any) -> Any:
     """What was measured there, and what was said meanwhile."""
     events: list[Event] = []
     words: dict[str, Any] = {"runs": 2, "long": 300, **more}
-    return measure(SPEAKER, cast("Provider", told), emit=events.append, **words), events
+    asked = asks(SPEAKER.voices, words.pop("long"))
+    return measure(SPEAKER, cast("Provider", told), asked, emit=events.append, **words), events
 
 
 def test_everything_is_asked_as_often_as_it_should_be() -> None:
