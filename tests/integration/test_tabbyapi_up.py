@@ -6,7 +6,6 @@ Wheels and upstream are stand-ins of ours with the names of the real ones; what 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
 import secrets
@@ -17,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from provisioner.providers.incus import IncusProvider
+from tests.scenario_programs import module_at
 from tests.torch_extensions import PIP
 from tests.wheel_files import write_stack, write_wheel
 
@@ -44,16 +43,6 @@ SERVICE = """{{ tabbyapi: {{ model: qwen, stack: mine, api_key: !secret api_key,
   cache_size: 2048, source: "file:///srv/standin.git", commit: {commit}, mirror: "{mirror}",
   start_timeout_s: 60 }} }}"""
 API_KEY, ADMIN_KEY = "canary-api-key-0123456789", "canary-admin-key-0123456789"
-
-
-def module_at(path: Path) -> ModuleType:
-    """A program of a scenario as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,14 @@ def test_the_name_of_an_alias_stays_the_alias() -> None:
     assert [one["name"] for one in speakers(spec, CATALOG, "door").values()] == ["tts-voice"]
 
 
+def test_a_gateway_without_aliases_has_to_offer_speech() -> None:
+    assert variables(lab(gateway={}), "litellm").variables["litellm_aliases"] == {}
+    containers = {"door": {"services": {"litellm": {"master_key": Secret("litellm_key", "sk-x"), "aliases": {}}}}}
+    spec = parse_spec({"name": "lab", "containers": containers}, CATALOG).spec
+    assert spec
+    assert [one.message for one in problems(spec, CATALOG)] == ["there is nothing to offer"]
+
+
 def mouth(spec: Spec) -> Mouth:
     """Where clients have texts spoken."""
     found = mouth_of(spec, CATALOG, entrance_of(spec, CATALOG, {}))
@@ -96,6 +104,7 @@ def test_clients_speak_through_the_gateway_else_with_the_service_itself() -> Non
     through = mouth(lab(gateway={"fast": ["far"]}))
     assert (through.entrance.address, through.model, through.voice) == ("door:4000", "tts", "af_heart")
     assert through.entrance.key_variable == "PROVISION_SECRET_LITELLM_KEY"
+    assert mouth(lab(gateway={})).entrance.address == "door:4000"
     alone = mouth(lab(default_voice="af_bella(2)+af_sky(1)"))
     assert (alone.entrance.address, alone.model, alone.voice) == ("voice:8880", "kokoro", "af_bella(2)+af_sky(1)")
     assert alone.entrance.key_variable == ""

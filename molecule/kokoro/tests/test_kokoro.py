@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,20 @@ def test_every_format_is_spoken(host: Host, kind: str) -> None:
     told = spoken(host, input=SHORT, format=kind, bursts=False)
     assert (told["problem"], told["status"]) == ("", 200)
     assert told["bytes"] > 1000
+
+
+def first_burst(told: dict[str, Any]) -> int:
+    """Bytes that came before the first pause."""
+    chunks = told["chunks"]
+    pauses = (
+        number for number, (one, other) in enumerate(pairwise(chunks), 1) if other[0] - one[0] > told["last_s"] / 10
+    )
+    return sum(size for _, size in chunks[: next(pauses)])
+
+
+def test_a_file_s_header_holds_nothing_back(host: Host) -> None:
+    pcm, wav = (first_burst(spoken(host, format=kind, keep_chunks=True)) for kind in ("pcm", "wav"))
+    assert 0 < wav - pcm < 200
 
 
 def test_a_mix_sounds_otherwise_than_its_parts(host: Host) -> None:

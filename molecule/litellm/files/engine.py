@@ -1,4 +1,4 @@
-"""An engine of the tests: answers in its provider's words, or fails in the way that ``PUT /mode`` told it to.
+"""An engine of the tests: answers in its provider's words, speaks, or fails in the way that ``PUT /mode`` told it to.
 
 ``GET /seen`` says how many completions were asked for, and of the last one path, key and the names of its fields.
 """
@@ -14,6 +14,8 @@ from typing import Any
 PORT = int(sys.argv[1])
 STATE: dict[str, Any] = {"mode": "answer", "asked": 0, "key": "", "path": "", "fields": []}
 LONGER_THAN_ANY_TIMEOUT_S = 60.0
+SPEECH = "/v1/audio/speech"
+SOUND = b"ID3 as it leaves an encoder"
 PARTS = 4
 BETWEEN_PARTS_S = 0.7
 TOO_LONG = "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens."
@@ -54,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
         elif mode in FAILURES:
             status, error, headers = FAILURES[mode]
             self.reply(status, {"error": error}, headers)
+        elif self.path == SPEECH:
+            self.speak(b"" if mode == "empty" else SOUND)
         elif asked.get("stream") and self.path.endswith("/chat/completions"):
             self.stream(mode)
         else:
@@ -73,6 +77,14 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"data: " + json.dumps({**about, "choices": [choice]}).encode() + b"\n\n")
             self.wfile.flush()
         self.wfile.write(b"data: [DONE]\n\n")
+
+    def speak(self, sound: bytes) -> None:
+        """Audio, or the empty answer of a service that failed at a word: its status is the same."""
+        self.send_response(200)
+        self.send_header("content-type", "audio/mpeg")
+        self.send_header("content-length", str(len(sound)))
+        self.end_headers()
+        self.wfile.write(sound)
 
     def body(self) -> bytes:
         """The request's body."""

@@ -216,7 +216,7 @@ def test_no_key_is_in_the_configuration_or_the_journal(host: Host) -> None:
 def test_names_arrive_as_they_are(lab: Lab) -> None:
     config = yaml.safe_load(lab.host.file("/etc/litellm/config.yaml").content_string)
     names = [entry["model_name"] for entry in config["model_list"]]
-    assert list(dict.fromkeys(names)) == [*VARS["litellm_aliases"], *ENGINES]
+    assert list(dict.fromkeys(names)) == [*VARS["litellm_aliases"], *ENGINES, "tts"]
     assert {entry["id"] for entry in lab.models(KEY).body["data"]} == set(names)
 
 
@@ -416,6 +416,37 @@ def test_verify_fails_when_an_engine_does_not_answer(
         assert complaint in proof.stdout
     assert_no_secret(proof.stdout)
     assert healthy.seen("paid")["asked"] == paid
+
+
+def spoken(lab: Lab, key: str | None = KEY) -> Answer:
+    """What ``audio/speech`` of the gateway answers."""
+    asked = {"model": "tts", "input": "Good morning.", "voice": "af_sky", "response_format": "mp3"}
+    return http(f"http://{lab.address}:4000/v1/audio/speech", json.dumps(asked).encode(), key)
+
+
+def test_what_speaks_is_heard_through_the_gateway_with_the_key(lab: Lab) -> None:
+    assert spoken(lab).body == "ID3 as it leaves an encoder"
+    seen = lab.seen("third")
+    assert (seen["path"], seen["fields"]) == ("/v1/audio/speech", ["input", "model", "response_format", "voice"])
+    before = lab.asked("third")
+    assert spoken(lab, None).status == 401
+    assert lab.asked("third") == before
+
+
+@pytest.mark.parametrize(
+    ("mode", "complaint"),
+    [("fail", "tts: status 500, "), ("empty", "tts: the answer is empty")],
+)
+def test_verify_fails_when_nothing_is_heard_through_the_gateway(healthy: Lab, mode: str, complaint: str) -> None:
+    healthy.tell("third", mode)
+    # Nobody else is to fail: of this engine, which answers questions as well, that alone is asked.
+    values = {"litellm_aliases": {}, "litellm_engines": [], "litellm_alias_settings": []}
+    proof = playbook("verify_alone.yml", *variables(**values))
+    assert proof.returncode != 0
+    words = " ".join(proof.stdout.split())
+    assert "Unable to verify litellm: what speaks in this lab is not heard through the gateway." in words
+    assert complaint in words
+    assert_no_secret(proof.stdout)
 
 
 def test_verify_fails_while_an_alias_leaves_its_first_engine_alone(healthy: Lab) -> None:

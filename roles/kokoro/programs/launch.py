@@ -46,7 +46,11 @@ def main(words: Sequence[str]) -> None:
 
     application = importlib.import_module(APPLICATION).app
     config = uvicorn.Config(Limited(application, asked.max_input), timeout_graceful_shutdown=LEAVING_S)
-    uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    server.run(sockets=[listener])
+    if not server.started:
+        # It returns as it does after a good end, and systemd would take a start that failed for one.
+        sys.exit("Unable to start Kokoro: its model or its voice could not be loaded, as said above.")
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -72,7 +72,7 @@ class Mouth:
 
 def mouth_of(spec: Spec, catalog: Catalog, entrance: Entrance | None) -> Mouth | None:
     """Who speaks for clients that talk to ``entrance``: that one where it offers speech, else the first that speaks."""
-    if entrance and any(one.options.get("aliases") for one in spec.containers[entrance.container].services.values()):
+    if entrance and any("aliases" in one.options for one in spec.containers[entrance.container].services.values()):
         for offered in speakers(spec, catalog, entrance.container).values():
             return Mouth(entrance, offered["name"], offered["voice"])
     for container, service, page in services_of(spec, catalog):

@@ -9,6 +9,7 @@ from provisioner.catalog import Catalog
 from provisioner.resolve.aliases import TOO_LONG, Aliases, alias_loop, written_names
 from provisioner.resolve.engines import engines_of, find_engines, services_of
 from provisioner.resolve.hosts import host_of
+from provisioner.resolve.speech import speakers
 from provisioner.spec import Spec
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem
@@ -21,11 +22,13 @@ Path = tuple[str | int, ...]
 
 
 def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Each name in an alias is an engine, an upstream or another alias; aliases never run in a circle."""
+    """A gateway offers something; an alias names engines, upstreams or other aliases, and never runs in a circle."""
     engines = engines_of(spec, catalog)
     known = {name for engine in engines for name in (*engine.models, engine.address)} | set(spec.upstreams)
     several = {engine.address: engine.models for engine in engines if len(engine.models) > 1}
     for path, aliases in _alias_tables(spec, catalog):
+        if not aliases and not speakers(spec, catalog, str(path[1])):
+            yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
         for alias in aliases:
             yield from _own_name(aliases, alias, known, (*path, alias))
             for place, name in written_names(aliases, alias):

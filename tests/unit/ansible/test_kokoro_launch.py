@@ -54,6 +54,34 @@ def test_without_the_card_that_is_asked_for_it_ends_for_good(tmp_path: Path) -> 
     assert "torch finds no card of nvidia" in done.stderr
 
 
+UVICORN = """
+class Config:
+    def __init__(self, application, **words):
+        pass
+
+
+class Server:
+    started = %s
+
+    def __init__(self, config):
+        pass
+
+    def run(self, sockets):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("started", "code"), [(True, 0), (False, 1)])
+def test_a_start_that_failed_is_a_failure(tmp_path: Path, started: bool, code: int) -> None:
+    """Plays uvicorn 0.34: ``Server.run`` returns all the same when an application's start fails."""
+    (tmp_path / "uvicorn.py").write_text(UVICORN % started, encoding="utf-8")
+    (tmp_path / "api/src").mkdir(parents=True)
+    (tmp_path / "api/src/main.py").write_text("app = None\n", encoding="utf-8")
+    done = start(tmp_path, 0)
+    assert done.returncode == code
+    assert ("could not be loaded" in done.stderr) == bool(code)
+
+
 def answered(body: bytes, *, length: int | None, most: int = 10) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """What an application got that reads all of a request, sent in two pieces, and what was sent back."""
     got: list[dict[str, Any]] = []

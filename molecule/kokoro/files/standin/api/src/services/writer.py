@@ -8,7 +8,7 @@ import av
 import numpy as np
 
 CODECS = {"wav": "pcm_s16le", "mp3": "mp3", "opus": "libopus", "flac": "flac", "aac": "aac"}
-RATE = 24000
+RATE, BITS_PER_S = 24000, 128_000
 
 
 class Writer:
@@ -22,6 +22,8 @@ class Writer:
         options = {"write_xing": "0"} if kind == "mp3" else {}
         self._container = av.open(self._buffer, "w", format="adts" if kind == "aac" else kind, options=options)
         self._stream = self._container.add_stream(CODECS[kind], rate=RATE, layout="mono")
+        if kind in ("mp3", "aac", "opus"):
+            self._stream.bit_rate = BITS_PER_S
 
     def write(self, audio: np.ndarray) -> bytes:
         """The bytes that are ready once this was added."""

@@ -1,0 +1,25 @@
+"""A service that speaks and its card: never on the CPU in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import World
+
+FILE = """\
+name: homelab
+hosts: { box: { incus: local } }
+containers:
+  voice: { services: { kokoro: { device: nvidia } } }
+"""
+
+
+@pytest.mark.parametrize("verb", ["plan", "up"])
+def test_a_card_that_is_not_there_is_refused_and_nothing_is_made(world: World, lab: Path, verb: str) -> None:
+    lab.write_text(FILE)
+    refused = world.command(verb, *(["--yes"] if verb == "up" else []))
+    assert refused.code == 4
+    assert "homelab.yml:4: containers.voice.services.kokoro.device: its container has no card of nvidia" in refused.err
+    assert (world.played, list(world.host.containers)) == ([], [])
