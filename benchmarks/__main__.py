@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import changed, cli, containers, memory, noop, proxmox, transports, up, where
+from benchmarks import changed, cli, containers, memory, noop, proxmox, speech, transports, up, where
 from benchmarks.goals import misses
 from benchmarks.labs import Labs
 from benchmarks.measuring import HEADER, Row
@@ -26,6 +26,7 @@ BENCHMARKS: Mapping[str, Callable[[Labs, int], list[Row]]] = {
     "transports": transports.rows,
     "where": where.rows,
     "proxmox": proxmox.rows,
+    "speech": speech.rows,
 }
 ROUNDS = 5
 MISSED, WRONG_USAGE = 1, 64

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.measuring import Row
+from provisioner.bench import FORMATS
 
 SIZES = (1, 5, 20)
 """Containers of the labs that are measured."""
-ISSUE_3, ISSUE_4 = "issue 3, Speed", "issue 4, Speed"
+ISSUE_3, ISSUE_4, ISSUE_9 = "issue 3, Speed", "issue 4, Speed", "issue 9, Speed"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ GOALS = (
     Goal("proxmox", "plan on Proxmox, 100 owned, 1000 strangers", 3.0, source=ISSUE_4),
     Goal("proxmox", "plan on Proxmox: each of the last 50 owned / each of the 40 before", 1.3, source=ISSUE_4),
     Goal("proxmox", "plan on Proxmox: 1000 strangers / none", 1.3, source=ISSUE_4),
+    *(Goal("speech", f"speech, two sentences, {form}: first / last audio", 0.45, 3, ISSUE_9) for form in FORMATS),
 )
 
 

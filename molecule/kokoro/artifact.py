@@ -44,6 +44,16 @@ PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 
 def main(folder: Path) -> int:
     """Have it, and say where."""
+    with offered(folder) as options:
+        lab = folder / "lab.yml"
+        containers = {"molecule-kokoro": {"image": "debian/12", "services": {"kokoro": options}}}
+        lab.write_text(yaml.safe_dump({"name": "molecule", "containers": containers}), encoding="utf-8")
+        return subprocess.run([sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False).returncode
+
+
+@contextmanager
+def offered(folder: Path) -> Iterator[dict[str, str]]:
+    """The role's options that have everything taken from here, while it is served; ``folder`` gets the voices."""
     if sys.version_info[:2] != PYTHON:
         sys.exit(f"Unable to download wheels for Python {PYTHON[0]}.{PYTHON[1]} with {sys.version}")
     mirror = mirrored()
@@ -53,16 +63,12 @@ def main(folder: Path) -> int:
         for name in ("kokoro-v1_0.pth", "config.json", SPACY)
     }
     with serving(mirror) as address:
-        options = {
+        yield {
             "mirror": address,
             "model_sha256": hashes["kokoro-v1_0.pth"],
             "model_config_sha256": hashes["config.json"],
             "spacy_model_sha256": hashes[SPACY],
         }
-        lab = folder / "lab.yml"
-        containers = {"molecule-kokoro": {"image": "debian/12", "services": {"kokoro": options}}}
-        lab.write_text(yaml.safe_dump({"name": "molecule", "containers": containers}), encoding="utf-8")
-        return subprocess.run([sys.executable, "-m", "provisioner.cli.artifacts", str(lab)], check=False).returncode
 
 
 def mirrored() -> Path:

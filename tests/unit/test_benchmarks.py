@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,14 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, memory, noop, proxmox
+from benchmarks import changed, memory, noop, proxmox, speech
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
 from benchmarks.spans import WHOLE
+from provisioner.bench import FORMATS, Ask, Run, Series
+from provisioner.providers.base import Provider
+from provisioner.workflow.benching import Speaker
 
 GOAL = Goal("noop", "a / b", 0.5)
 
@@ -85,6 +89,7 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(memory, "_peak", lambda *_: 100.0)
     measured["memory"] = memory.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
     measured["proxmox"] = _proxmox_rows(monkeypatch)
+    measured["speech"] = speech.rows_of("two sentences", {form: [Run(1.0, 3.0, 2)] for form in FORMATS})
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
 
@@ -94,6 +99,23 @@ def _proxmox_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     monkeypatch.setattr(proxmox, "_world", lambda *_: nullcontext(Path()))
     monkeypatch.setattr(proxmox, "_planned", lambda _folder, owned: Cost(1 + owned / 100, 0.5))
     return proxmox.rows(cast(Labs, SimpleNamespace()), 5)
+
+
+def test_what_is_spoken_takes_turns_and_is_measured_as_bench_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def measure(_speaker: object, _provider: object, asks: Sequence[Ask], *, runs: int, **_: object) -> Any:
+        asked.extend(ask.format for ask in asks)
+        run = Run(len(asked), 10.0, 2)
+        return SimpleNamespace(series=[Series(one, (run,) * runs) for one in asks])
+
+    monkeypatch.setattr(speech, "measure", measure)
+    speaker = Speaker("voice", "kokoro", "kokoro.service", 8880, ("af_sky",))
+    taken = speech.spoken(speaker, cast(Provider, None), speech.TWO, 2)
+    assert asked == ["pcm", "wav", "mp3"] * 2
+    shares = [row for row in speech.rows_of("two sentences", taken) if row.unit == "x"]
+    assert [row.values for row in shares] == [[0.1, 0.4], [0.2, 0.5], [0.3, 0.6]]
+    assert len(speech.TWO) == 300
 
 
 def test_what_is_linear_in_ours_has_a_ratio_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
