@@ -103,12 +103,24 @@ class Cluster:
         """The others move on while this node is off; then it comes back with its old files, in that way stale."""
         stale.make_stale(self, self.node(name), mode)
 
-    def power_off(self, name: str) -> None:
-        """At once, as by its plug."""
-        node = self.node(name)
-        if not node.is_off:
-            incus(node.lab, "stop", "--force", node.instance)
+    def power_off(self, *names: str) -> None:
+        """At once, as by its plug; the others have noticed when this returns, which takes them seven seconds."""
+        self._switch_off(names, "true")
+
+    def shut_down(self, *names: str) -> None:
+        """As by its button: corosync takes leave and every connection is closed, so that all others know at once."""
+        self._switch_off(names, "systemctl stop pve-cluster corosync ssh; pkill -KILL sshd || true")
+
+    def _switch_off(self, names: Sequence[str], before: str) -> None:
+        going = [node for node in map(self.node, names) if not node.is_off]
+        parallel(lambda node: node.run(before), going)
+        if going:
+            incus(going[0].lab, "stop", "--force", *(node.instance for node in going))
+        for node in going:
             node.is_off = True
+        is_gone = " && ".join(f"! corosync-quorumtool -l | grep -qw {node.name}" for node in going)
+        for other in self._running() if going else []:
+            other.wait_for(f"without {', '.join(names)}", is_gone)
 
     def power_on(self, name: str) -> None:
         """Its system has started when this returns; what it is in the cluster is for the caller to wait for."""

@@ -1,4 +1,7 @@
-"""The fixtures ``cluster`` (three nodes) and ``cluster_of_five``: made once, and every test finds all well."""
+"""The fixtures ``cluster`` (three nodes) and ``cluster_of_five``: made once for a folder, each test finds all well.
+
+They belong to the package whose ``conftest.py`` imports them, so that no node runs on beside other folders' tests.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ def _nodes(lab: Lab, count: int) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def three_nodes(incus_lab: Lab) -> Iterator[Cluster]:
     """Three nodes; use ``cluster``, which is healthy."""
     yield from _nodes(incus_lab, 3)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def five_nodes(incus_lab: Lab) -> Iterator[Cluster]:
     """Five nodes; use ``cluster_of_five``, which is healthy."""
     yield from _nodes(incus_lab, 5)

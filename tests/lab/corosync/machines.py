@@ -12,14 +12,13 @@ from typing import Any
 
 from tests.lab.corosync.image import ensure_image
 from tests.lab.corosync.incus_cli import incus, query
-from tests.lab.corosync.node import Node, free_address, network_text, standins
+from tests.lab.corosync.node import Node, free_addresses, network_text, standins
 from tests.lab.incus import Lab
 
 OWNER = "user.corosync-lab.owner"
 NAME = "user.corosync-lab.name"
 HOME = "user.corosync-lab.home"
 KEPT = "kept"
-ATTEMPTS = 5
 SET_UP = """\
 set -e
 tar -xf - -C /
@@ -62,7 +61,11 @@ def create(lab: Lab, names: Sequence[str], owned_by: str) -> list[Node]:
     prefix = f"t{secrets.token_hex(4)}"
     nodes = [Node(name, f"{prefix}-{name}", "", lab) for name in names]
     try:
-        parallel(lambda node: _create(image, node, owned_by), nodes)
+        with free_addresses(lab, len(nodes)) as addresses:
+            for node, address in zip(nodes, addresses, strict=True):
+                node.address = node.home = address
+            parallel(lambda node: _create(image, node, owned_by), nodes)
+        parallel(_start, nodes)
     except BaseException:
         remove(lab, prefix)
         raise
@@ -103,18 +106,13 @@ def host_keys(node: Node) -> list[str]:
 
 def _create(image: str, node: Node, owned_by: str) -> None:
     lab = node.lab
-    for attempt in range(ATTEMPTS):
-        node.address = node.home = free_address(lab)
-        config = {OWNER: owned_by, NAME: node.name, HOME: node.home, "security.nesting": "true", "raw.lxc": _first()}
-        options = [option for key, value in config.items() for option in ("--config", f"{key}={value}")]
-        try:
-            address = ("--device", f"eth0,ipv4.address={node.address}")
-            incus(lab, "init", image, node.instance, *options, *address)
-            break
-        except RuntimeError as error:
-            # another run took the address meanwhile
-            if "address" not in str(error).lower() or attempt == ATTEMPTS - 1:
-                raise
+    config = {OWNER: owned_by, NAME: node.name, HOME: node.home, "security.nesting": "true", "raw.lxc": _first()}
+    options = [option for key, value in config.items() for option in ("--config", f"{key}={value}")]
+    incus(lab, "init", image, node.instance, *options, "--device", f"eth0,ipv4.address={node.address}")
+
+
+def _start(node: Node) -> None:
+    lab = node.lab
     incus(lab, "config", "device", "add", node.instance, "fuse", "unix-char", "source=/dev/fuse", "path=/dev/fuse")
     _push(lab, node, network_text(lab, node.address), "etc/systemd/network/eth0.network")
     incus(lab, "start", node.instance)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import itertools
 import random
 import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from pathlib import Path
 
 from provisioner.providers.incus import IncusProvider
 from tests.lab.corosync.incus_cli import incus, query
-from tests.lab.incus import Lab
+from tests.lab.incus import RUN, Lab
 
-RUN_TIMEOUT_S = 120.0
+RUN_TIMEOUT_S = 300.0
+WAIT_S = 180.0
+"""For what takes five seconds on a machine with nothing else to do."""
 POLL_S = 0.2
 HERE = Path(__file__).parent
-ADDRESS_ATTEMPTS = 20
+UNIT = "lab-endless"
 ARP_S = 0.2
 DISCARD_PORT = 9
 DIAGNOSE = """\
@@ -72,7 +77,7 @@ class Node:
         """Whether it succeeds."""
         return self.try_run(command)[0] == 0
 
-    def wait(self, what: str, is_so: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait(self, what: str, is_so: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
         """Return when it is so; ``TimeoutError`` with the state of corosync, else."""
         deadline = time.monotonic() + timeout_s
         while not is_so():
@@ -84,6 +89,16 @@ class Node:
     def wait_for(self, what: str, command: str) -> None:
         """Return when a shell command succeeds; ``TimeoutError``, else."""
         self.wait(what, lambda: self.can(command))
+
+    def kill_when_it_says(self, words: str, command: str) -> str:
+        """Start a shell command that would not end, kill it when its output has these words, and give that output."""
+        file, unit = f"/run/{UNIT}", f"{UNIT}.service"
+        service = f"--unit {unit} --collect --working-directory=/tmp -p StandardOutput=truncate:{file}"
+        self.run(f"rm -f {file}; systemd-run -q {service} sh -c '{command}'")
+        self.wait_for(f"saying {words!r}", f"grep -qF '{words}' {file}")
+        self.run(f"systemctl is-active {unit} && systemctl kill --signal KILL {unit}")
+        self.wait("killed", lambda: not self.can(f"systemctl is-active {unit}"))
+        return self.read(file)
 
     def wait_until_started(self) -> None:
         """Return when systemd has started everything."""
@@ -116,15 +131,18 @@ def network_text(lab: Lab, address: str) -> str:
     )
 
 
-def free_address(lab: Lab) -> str:
-    """An address of the lab's network that nobody has or has reserved."""
-    taken = {lease["address"] for lease in query(lab, f"/1.0/networks/{lab.bridge}/leases")}
-    hosts = [str(host) for host in IPv4Interface(lab.subnet).network.hosts()]
-    for _ in range(ADDRESS_ATTEMPTS):
-        address = random.choice(hosts[1:])  # noqa: S311 - not a secret
-        if address not in taken and not _answers(address):
-            return address
-    raise RuntimeError(f"Unable to find a free address in {lab.subnet}")
+@contextmanager
+def free_addresses(lab: Lab, count: int) -> Iterator[list[str]]:
+    """Addresses of the lab's network that nobody has or has reserved; while it lasts no other run takes any."""
+    with (RUN / "corosync-address.turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        taken = {lease["address"] for lease in query(lab, f"/1.0/networks/{lab.bridge}/leases")}
+        for one in query(lab, "/1.0/instances?recursion=1"):
+            taken.update(device.get("ipv4.address", "") for device in one["devices"].values())
+        hosts = [str(host) for host in IPv4Interface(lab.subnet).network.hosts()][1:]
+        random.shuffle(hosts)
+        free = (address for address in hosts if address not in taken and not _answers(address))
+        yield list(itertools.islice(free, count))
 
 
 def _answers(address: str) -> bool:

@@ -32,8 +32,11 @@ chmod 0600 /var/lib/pve-cluster/config.db
 WHOLLY = f"""\
 set -e
 ip route flush type blackhole
-systemctl stop pve-cluster corosync
+systemctl stop pve-cluster
+systemctl kill --signal KILL corosync 2>/dev/null || true
+systemctl stop corosync
 systemctl reset-failed
+rm -rf /dev/shm/qb-*
 find /etc/corosync /var/lib/corosync -mindepth 1 -delete
 mkdir -p /etc/corosync/uidgid.d
 {FILES}
@@ -94,16 +97,18 @@ def reset(nodes: Sequence[Node], wanted: Wanted, *, is_corosync_well: bool) -> N
         parallel(lambda node: node.run("systemctl start pve-cluster"), nodes)
     else:
         parallel(lambda node: node.run(WHOLLY, stdin=archive), nodes)
-    parallel(partial(_wait, votes=sum(wanted.votes)), nodes)
+    parallel(partial(_wait, votes=sum(wanted.votes), count=len(nodes)), nodes)
 
 
 def _state(node: Node) -> tuple[int, str]:
     return node.try_run(STATE)
 
 
-def _wait(node: Node, votes: int) -> None:
+def _wait(node: Node, votes: int, count: int) -> None:
     node.wait("quorate", partial(node.is_quorate, votes))
-    node.wait_for("attached", "grep -q '\"quorate\": 1' /etc/pve/.members && touch /etc/pve/priv/known_hosts")
+    is_all = f"[ $(grep -c '\"online\": 1' /etc/pve/.members) = {count} ]"
+    is_quorate = "grep -q '\"quorate\": 1' /etc/pve/.members"
+    node.wait_for("attached", f"{is_quorate} && {is_all} && touch /etc/pve/priv/known_hosts")
 
 
 def _archive(nodes: Sequence[Node], wanted: Wanted) -> bytes:

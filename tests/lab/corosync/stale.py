@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.lab.corosync.conf import Entry, cluster_of, conf_text, entries_of
 from tests.lab.corosync.machines import parallel
-from tests.lab.corosync.node import Node, free_address
+from tests.lab.corosync.node import Node, free_addresses
 
 if TYPE_CHECKING:
     from tests.lab.corosync.cluster import Cluster
@@ -33,11 +33,12 @@ def make_stale(cluster: Cluster, node: Node, mode: Mode) -> None:
 def change(cluster: Cluster, node: Node, good: list[Node], mode: Mode) -> None:
     """What happens while it is away."""
     version, entries = entries_of(good[0].read("/etc/pve/corosync.conf"))
-    moved = {one.name: free_address(one.lab) for one in good} if mode == "moved" else {}
-    new = [changed for one in entries for changed in _changed(one, node, mode, moved)]
-    _write(good, version + 1, new)
-    if mode in NEEDS_RESTART:
-        _restart(cluster, good, moved, os.urandom(256) if mode == "key" else b"")
+    with free_addresses(node.lab, {"moved": len(good), "readdr": 1, "idreuse": 1}.get(mode, 0)) as free:
+        moved = dict(zip((one.name for one in good), free, strict=True)) if mode == "moved" else {}
+        new = [changed for one in entries for changed in _changed(one, node, mode, moved, free)]
+        _write(good, version + 1, new)
+        if mode in NEEDS_RESTART:
+            _restart(cluster, good, moved, os.urandom(256) if mode == "key" else b"")
     names = {one.name for one in good}
     votes = sum(one.votes for one in new if one.name in names)
     running = f"corosync-cmapctl totem.config_version | grep -q '= {version + 1}$'"
@@ -55,7 +56,7 @@ def _write(good: list[Node], version: int, entries: list[Entry]) -> None:
         one.wait_for("told", f"grep -q 'config_version: {version}$' /etc/corosync/corosync.conf")
 
 
-def _changed(one: Entry, node: Node, mode: Mode, moved: dict[str, str]) -> list[Entry]:
+def _changed(one: Entry, node: Node, mode: Mode, moved: dict[str, str], free: list[str]) -> list[Entry]:
     if one.name in moved:
         return [replace(one, address=moved[one.name])]
     if one.name != node.name or mode in {"version", "moved", "key"}:
@@ -63,7 +64,7 @@ def _changed(one: Entry, node: Node, mode: Mode, moved: dict[str, str]) -> list[
     if mode == "removed":
         return []
     name = one.name if mode == "readdr" else f"new{one.nodeid}"
-    return [replace(one, name=name, address=free_address(node.lab))]
+    return [replace(one, name=name, address=free[0])]
 
 
 def _restart(cluster: Cluster, good: list[Node], moved: dict[str, str], key: bytes) -> None:

@@ -22,8 +22,10 @@ from .database import Database
 from .tree import Tree
 
 GROUP = "pve_dcdb_v1"
-ATTACH_S = 1.0
+ATTACH_S = 0.2
 """How often it looks for a corosync that has (re)started; on a real node it takes about five seconds."""
+DISPATCH_S, RETRY_S = 0.5, 0.02
+"""How long it waits for news; and where corosync had no time for what is to be told, which is so while nodes meet."""
 SUBMIT_TIMEOUT_S = 10.0
 RELOAD_DELAY_S = 1.0
 HOST_CONF = Path("/etc/corosync/corosync.conf")
@@ -153,7 +155,7 @@ class Replica:
         say("[dcdb] notice: node attached to the cluster")
         try:
             while True:
-                self._group.dispatch(0.5)
+                self._group.dispatch(RETRY_S if self._outbox else DISPATCH_S)
                 while self._outbox and self._group.send(self._outbox[0]):
                     self._outbox.pop(0)
                 self.info.read()

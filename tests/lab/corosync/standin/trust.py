@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from . import node
@@ -42,6 +43,9 @@ def set_up_client() -> None:
 
 def share_keys() -> None:
     """Root's authorized keys are the cluster's: a link into ``/etc/pve``."""
+    # refused without quorum; with it, this waits until the cluster's files are here, so that what follows sees them
+    with suppress(OSError):
+        node.PRIVATE.mkdir()
     old = AUTHORIZED.read_text(encoding="utf-8") if AUTHORIZED.is_file() else ""
     if not SHARED.exists():
         try:
