@@ -9,10 +9,9 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
-from tests.lab.corosync.fixture import cluster, cluster_of_five, five_nodes, three_nodes
 from tests.lab.pve.fixture import pve_host
 
-__all__ = ["cluster", "cluster_of_five", "five_nodes", "pve_host", "three_nodes"]  # fixtures for everybody here
+__all__ = ["pve_host"]  # a fixture for everybody here
 
 
 @pytest.fixture(scope="module")

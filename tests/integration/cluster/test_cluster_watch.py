@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster_box import provision, stream_of
+from tests.integration.cluster.cluster_box import provision, stream_of
 from tests.lab.corosync.cluster import Cluster
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]

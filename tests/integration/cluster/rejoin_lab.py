@@ -20,7 +20,7 @@ from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_of
 from tests.lab.corosync.cluster import Cluster
 
-LIMIT_S = 420.0
+LIMIT_S = 900.0
 PROGRAM = str(Path(sys.executable).parent / "provision")
 PIECE = 24
 """Bytes of a key that are looked for: more than chance would write anywhere."""
@@ -109,15 +109,15 @@ class Hand:
         assert is_done, out + err
         return Ended(run.returncode, out, err)
 
-    def kill_at(self, node: str, step: str) -> None:
+    def kill_at(self, node: str, step: str, *options: str) -> None:
         """Rejoin ``node`` and kill it, as by pulling its plug, when that step begins."""
-        ended = self.at_step(node, step, lambda run: run.send_signal(signal.SIGKILL))
+        ended = self.at_step(node, step, lambda run: run.send_signal(signal.SIGKILL), *options)
         assert ended.code == -signal.SIGKILL, ended.said
         self.wait_for_ansible()
 
     def wait_for_ansible(self) -> None:
         """Nothing of a killed run is left here."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT_S
         while any(str(self.home) in one for one in command_lines() if "ansible-playbook" in one):
             assert time.monotonic() < deadline, "ansible-playbook outlives the run that was killed"
             time.sleep(0.2)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rejoin_lab import Ended, Hand, forms
+from tests.integration.cluster.cluster_box import assert_told, check, new_version
+from tests.integration.cluster.rejoin_lab import Ended, Hand, forms
 from tests.lab.corosync.cluster import Cluster
 from tests.lab.corosync.stale import MODES, Mode
 
@@ -60,35 +61,100 @@ def repaired(hand: Hand, runbook: str, *options: str, others: tuple[str, ...] = 
     return ended
 
 
-def test_a_node_that_is_behind_loses_nothing(hand: Hand) -> None:
-    hand.cluster.add_guest(STALE, 101)
-    hand.cluster.make_stale(STALE, "version")
-    database = hand.cluster.node(STALE).run("stat -c %i /var/lib/pve-cluster/config.db")
-    plan = hand.rejoin(STALE)
-    assert plan.code == 0, plan.said
-    assert "Nothing was changed." in plan.out
+def test_a_node_that_was_off_is_judged_before_it_is_powered_on_and_loses_nothing_when_it_is_brought_back(
+    hand: Hand,
+) -> None:
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    cluster.add_guest(STALE, 101)
+    assert_told_while_it_is_off(cluster)
+    for vmid in (105, 106):
+        cluster.add_guest(STALE, vmid)
+    cluster.node("pve1").run(f"rm /etc/pve/nodes/{STALE}/lxc/101.conf")
+    cluster.add_guest("pve2", 101, volumes=["local-lvm:vm-101-disk-7"])
+    assert_refused(
+        hand,
+        "101 (lxc ct101): the cluster has another guest with this VMID on pve2",
+        "105 (lxc ct105): only",
+        "106 (lxc ct106): only",
+    )
+    give_up = ("--give-up", "101", "--give-up", "106")
+    ended = hand.rejoin(STALE, *give_up)
+    assert ended.code == 4, ended.said
+    recovery = next(one for one in ended.err.splitlines() if "scp root@" in one).partition("On pve1: ")[2]
+    cluster.node("pve1").run(recovery.replace("scp ", "scp -q -o BatchMode=yes ", 1))
+    database = node.run("stat -c %i /var/lib/pve-cluster/config.db")
+    plan = hand.rejoin(STALE, *give_up)
+    assert (plan.code, "Nothing was changed." in plan.out) == (0, True), plan.said
     assert hand.records(STALE) == []
-    assert not hand.cluster.node(STALE).is_quorate()
-    repaired(hand, LIGHT)
-    assert hand.cluster.node(STALE).run("stat -c %i /var/lib/pve-cluster/config.db") == database
-    assert hand.cluster.node("pve1").can(f"test -s /etc/pve/nodes/{STALE}/lxc/101.conf")
+    assert not node.is_quorate()
+
+    repaired(hand, LIGHT, *give_up)
+    assert node.run("stat -c %i /var/lib/pve-cluster/config.db") == database
+    owners = node.run(f"cat /etc/pve/nodes/{STALE}/lxc/105.conf /etc/pve/nodes/pve2/lxc/101.conf")
+    assert "vm-101-disk-7" in owners
+    assert cluster.node("pve1").run(f"ls /etc/pve/nodes/{STALE}/lxc") == "105.conf\n"
     assert_back(hand)
 
 
-def test_a_removed_node_comes_back_with_its_votes_and_its_id_and_no_key_is_told(hand: Hand) -> None:
-    hand.cluster.heal((2, 2, 3))
-    node = hand.cluster.node(STALE)
+def assert_told_while_it_is_off(cluster: Cluster) -> None:
+    """What is said of the node while the others change their list comes true when it is powered on."""
+    cluster.shut_down(STALE)
+    for _ in range(2):
+        new_version(cluster)
+    found = check(cluster, "pve1")
+    assert found.conditions == [("offline", STALE), ("do-not-power-on", STALE)], found.raw
+    assert "2 versions behind, its corosync will end itself" in found.of("do-not-power-on")["message"]
+    cluster.power_on(STALE)
+    node = cluster.node(STALE)
+    node.wait_for("outdated", "journalctl -q -t corosync -b -g 'Received config version' -n 1 | grep -q .")
+    node.wait_for("ended", "systemctl is-active corosync | grep -qxE 'inactive|failed'")
+    assert_told(cluster, "version")
+
+
+def test_a_moved_node_is_not_touched_while_that_is_unsafe_then_comes_back_as_it_was_and_no_key_is_told(
+    hand: Hand,
+) -> None:
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    cluster.heal((2, 2, 3))
     node.run("sed -i 's/^#*PermitRootLogin.*/PermitRootLogin prohibit-password/' /etc/ssh/sshd_config")
     before = node.read("/etc/ssh/sshd_config")
-    hand.cluster.make_stale(STALE, "removed")
+    cluster.make_stale(STALE, "readdr")
+    assert_told(cluster, "readdr")
+    assert_unsafe_is_refused(hand)
     with hand.watched():
         ended = repaired(hand, FORCED, "--restore-sshd", "-v")
     assert "PermitRootLogin prohibit-password" in ended.out
-    (entry,) = [one for one in hand.cluster.members() if one.name == STALE]
+    (entry,) = [one for one in cluster.members() if one.name == STALE]
     assert (entry.nodeid, entry.votes, entry.address) == (3, 3, node.address)
     assert node.read("/etc/ssh/sshd_config") == before
     assert_back(hand)
-    assert_no_key_was_told(hand, ended)
+
+
+def assert_unsafe_is_refused(hand: Hand) -> None:
+    """While HA works, another repair goes on, or the lead's host key is unknown: each is said, and nothing touched."""
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    state = "sha256sum /etc/corosync/* /etc/ssh/sshd_config; systemctl show -p InvocationID corosync; ls -A /root/.ssh"
+    before = node.run(f"{state} 2>/dev/null", check=False)
+
+    cluster.set_ha(["service vm:100 (pve2, fence)"])
+    assert_refused(hand, "HA is idle", "service vm:100 (pve2, fence)")
+    cluster.set_ha([])
+
+    cluster.node("pve1").run(
+        "systemd-run -q --unit other-repair flock /run/lock/provisioner-repair "
+        "sh -c 'echo forget pve9 > /run/lock/provisioner-repair; exec sleep infinity'"
+    )
+    cluster.node("pve1").wait_for("locked", "grep -q pve9 /run/lock/provisioner-repair")
+    locked = hand.rejoin(STALE, "--yes")
+    assert locked.code == 5, locked.said
+    assert "another repair of it goes on" in locked.err
+    cluster.node("pve1").run("systemctl stop other-repair")
+
+    cluster.break_trust(STALE, "pve1")
+    assert_refused(hand, "ssh from pve3 to pve1", "Host key verification failed", "SHA256:")
+    node.run("ln -sfn /etc/pve/priv/known_hosts /etc/ssh/ssh_known_hosts")
+    assert node.run(f"{state} 2>/dev/null", check=False) == before
+    assert hand.records(STALE) == []
 
 
 def assert_no_key_was_told(hand: Hand, ended: Ended) -> None:
@@ -110,10 +176,26 @@ def assert_no_key_was_told(hand: Hand, ended: Ended) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["moved", "readdr", "key"])
+@pytest.mark.parametrize("mode", ["moved", "removed", "idreuse"])
 def test_every_kind_of_stale_node_comes_back(hand: Hand, mode: Mode) -> None:
     hand.cluster.make_stale(STALE, mode)
     repaired(hand, RUNBOOKS[mode])
+    assert_back(hand)
+
+
+@pytest.mark.slow
+def test_a_runbook_is_run_for_the_node_that_needs_it_and_for_no_other(hand: Hand) -> None:
+    hand.cluster.make_stale(STALE, "version")
+    words = ("--host", hand.host(), "--node", STALE)
+    wrong = hand.run("runbook", "run", FORCED, *words, "--yes")
+    assert (wrong.code, f"It needs: {LIGHT}" in wrong.err) == (4, True), wrong.said
+    dry = hand.run("runbook", "run", LIGHT, *words)
+    assert (dry.code, "Nothing was changed." in dry.out) == (0, True), dry.said
+    assert hand.records(STALE) == []
+    with hand.cluster.quorum_tracker(["pve1", "pve2"]) as tracker:
+        done = hand.run("runbook", "run", LIGHT, *words, "--yes")
+    assert done.code == 0, done.said
+    assert tracker.lost == []
     assert_back(hand)
 
 
@@ -128,19 +210,55 @@ def test_every_kind_of_five_comes_back(five: Hand, mode: Mode) -> None:
     assert_back(five)
 
 
-def test_a_run_that_is_killed_is_brought_to_its_end_by_the_same_command(hand: Hand) -> None:
-    hand.cluster.add_guest(STALE, 101)
-    hand.cluster.make_stale(STALE, "key")
-    with hand.cluster.quorum_tracker(["pve1", "pve2"]) as tracker:
-        for step in ("stop-corosync", "join", "check-write"):
-            hand.kill_at(STALE, step)
-        ended = hand.rejoin(STALE, "--yes")
+def test_a_run_that_is_cut_off_is_brought_to_its_end_by_the_same_command_and_what_it_saved_brings_all_back(
+    hand: Hand,
+) -> None:
+    cluster, node, give_up = hand.cluster, hand.cluster.node(STALE), ("--give-up", "105")
+    cluster.heal((1, 3, 1))
+    cluster.add_guest(STALE, 101)
+    cluster.make_stale(STALE, "key")
+    cluster.add_guest(STALE, 105)
+    assert_told(cluster, "key")
+    files = "sha256sum /etc/corosync/authkey /etc/corosync/corosync.conf"
+    before = node.run(files)
+    with cluster.quorum_tracker(["pve2"]) as tracker:
+        lost = hand.at_step(STALE, "stop-corosync", lambda _run: cluster.shut_down("pve1"), *give_up)
+        assert lost.code in (1, 4), lost.said
+        assert hand.records(STALE)[0].is_unfinished
+        hand.asked = "pve2"
+        for step in ("join", "check-write"):
+            hand.kill_at(STALE, step, *give_up)
+        ended = hand.rejoin(STALE, "--yes", *give_up)
     assert ended.code == 0, ended.said
     assert tracker.lost == []
     (record,) = hand.records(STALE)
     assert (record.runbook, record.is_unfinished) == (FORCED, False)
-    assert hand.cluster.node("pve1").can(f"test -s /etc/pve/nodes/{STALE}/lxc/101.conf")
+    guests = cluster.node("pve2").run("ls /etc/pve/nodes/*/lxc/*.conf")
+    assert guests == f"/etc/pve/nodes/{STALE}/lxc/101.conf\n"
     assert_back(hand)
+    assert node.run(files) != before
+    assert_restored(hand)
+    assert node.run(files) == before
+
+
+def assert_restored(hand: Hand) -> None:
+    """What the one run saved is brought back: the node has its own guest 105 again, and is as stale as it was."""
+    node = hand.cluster.node(STALE)
+    (run,) = hand.restore("--json").lines("result")[0]["runs"]
+    dry = hand.restore(run["run"], hand.host())
+    assert dry.code == 0, dry.said
+    assert "is as stale as it was" in dry.out
+    assert node.is_quorate()
+    with hand.cluster.quorum_tracker(["pve2"]) as tracker:
+        ended = hand.restore(run["run"], hand.host(), "--yes")
+    assert ended.code == 0, ended.said
+    assert "pve-cluster is active" in ended.out
+    assert tracker.lost == []
+    modes = node.run("stat -c %a /etc/corosync/authkey /etc/corosync/corosync.conf /var/lib/pve-cluster/config.db")
+    assert modes.split() == ["400", "644", "600"]
+    assert "ct105" in node.read(f"/etc/pve/nodes/{STALE}/lxc/105.conf")
+    unknown = hand.restore("no-such-run", hand.host())
+    assert (unknown.code, run["run"] in unknown.err) == (64, True), unknown.said
 
 
 FORCED_STEPS = (
@@ -168,31 +286,6 @@ def test_a_run_may_be_killed_at_any_step(hand: Hand, mode: Mode, step: str) -> N
     assert_back(hand)
 
 
-def test_what_is_unsafe_is_refused_before_anything_is_touched(hand: Hand) -> None:
-    cluster, node = hand.cluster, hand.cluster.node(STALE)
-    cluster.make_stale(STALE, "key")
-    state = "sha256sum /etc/corosync/* /etc/ssh/sshd_config; systemctl show -p InvocationID corosync; ls -A /root/.ssh"
-    before = node.run(f"{state} 2>/dev/null", check=False)
-
-    cluster.set_ha(["service vm:100 (pve2, fence)"])
-    assert_refused(hand, "HA is idle", "service vm:100 (pve2, fence)")
-    cluster.set_ha([])
-
-    cluster.node("pve1").run(
-        "systemd-run -q --unit other-repair flock /run/lock/provisioner-repair "
-        "sh -c 'echo forget pve9 > /run/lock/provisioner-repair; exec sleep 300'"
-    )
-    locked = hand.rejoin(STALE, "--yes")
-    assert locked.code == 5, locked.said
-    assert "another repair of it goes on" in locked.err
-    cluster.node("pve1").run("systemctl stop other-repair")
-
-    cluster.break_trust(STALE, "pve1")
-    assert_refused(hand, "ssh from pve3 to pve1", "Host key verification failed", "SHA256:")
-    assert node.run(f"{state} 2>/dev/null", check=False) == before
-    assert hand.records(STALE) == []
-
-
 def assert_refused(hand: Hand, *words: str) -> None:
     """With ``--yes`` and without: exit code 4, with these words."""
     for options in ((), ("--yes",)):
@@ -200,35 +293,6 @@ def assert_refused(hand: Hand, *words: str) -> None:
         assert ended.code == 4, ended.said
         for one in words:
             assert one in ended.err, ended.said
-
-
-def test_no_guest_is_lost_unless_it_is_given_up(hand: Hand) -> None:
-    cluster = hand.cluster
-    cluster.add_guest(STALE, 101)
-    cluster.make_stale(STALE, "version")
-    cluster.add_guest(STALE, 105)
-    cluster.node("pve1").run(f"rm /etc/pve/nodes/{STALE}/lxc/101.conf")
-    cluster.add_guest("pve2", 101, volumes=["local-lvm:vm-101-disk-7"])
-    assert_refused(
-        hand, "101 (lxc ct101): the cluster has another guest with this VMID on pve2", "105 (lxc ct105): only"
-    )
-    ended = hand.rejoin(STALE, "--yes", "--give-up", "101")
-    assert ended.code == 4, ended.said
-    recovery = next(one for one in ended.err.splitlines() if "scp root@" in one).partition("On pve1: ")[2]
-    cluster.node("pve1").run(recovery.replace("scp ", "scp -q -o BatchMode=yes ", 1))
-    repaired(hand, LIGHT, "--give-up", "101")
-    owners = cluster.node(STALE).run("cat /etc/pve/nodes/pve3/lxc/105.conf /etc/pve/nodes/pve2/lxc/101.conf")
-    assert "vm-101-disk-7" in owners
-    assert not cluster.node("pve1").can("test -e /etc/pve/nodes/pve3/lxc/101.conf")
-
-
-def test_without_quorum_nothing_is_done(hand: Hand) -> None:
-    hand.cluster.make_stale(STALE, "version")
-    hand.cluster.power_off("pve2")
-    hand.cluster.node("pve1").wait("alone", lambda: not hand.cluster.node("pve1").is_quorate())
-    ended = hand.rejoin(STALE, "--yes")
-    assert ended.code == 4, ended.said
-    assert "no node that answers has quorum" in ended.err
 
 
 def test_words_that_name_no_stale_node_are_answered(hand: Hand) -> None:
@@ -245,36 +309,9 @@ def test_words_that_name_no_stale_node_are_answered(hand: Hand) -> None:
         assert ended.code == code, ended.said
         for one in words:
             assert one.lower() in ended.said.lower(), ended.said
-    hand.cluster.power_off(STALE)
+    hand.cluster.shut_down(STALE)
     ended = hand.rejoin(STALE)
     assert (ended.code, "it does not answer" in ended.err, "power-on-check" in ended.err) == (4, True, True), ended.said
-
-
-def test_what_a_repair_has_saved_is_brought_back(hand: Hand) -> None:
-    cluster, node = hand.cluster, hand.cluster.node(STALE)
-    cluster.make_stale(STALE, "key")
-    cluster.add_guest(STALE, 105)
-    files = "sha256sum /etc/corosync/authkey /etc/corosync/corosync.conf"
-    before = node.run(files)
-    repaired(hand, FORCED, "--give-up", "105")
-    assert not node.can("test -e /etc/pve/nodes/pve3/lxc/105.conf")
-    (run,) = hand.restore("--json").lines("result")[0]["runs"]
-    dry = hand.restore(run["run"], hand.host())
-    assert dry.code == 0, dry.said
-    assert "is as stale as it was" in dry.out
-    assert node.run(files) != before
-    with cluster.quorum_tracker(["pve1", "pve2"]) as tracker:
-        ended = hand.restore(run["run"], hand.host(), "--yes")
-    assert ended.code == 0, ended.said
-    assert "pve-cluster is active" in ended.out
-    assert tracker.lost == []
-    assert node.run(files) == before
-    modes = node.run("stat -c %a /etc/corosync/authkey /etc/corosync/corosync.conf /var/lib/pve-cluster/config.db")
-    assert modes.split() == ["400", "644", "600"]
-    assert "ct105" in node.read("/etc/pve/nodes/pve3/lxc/105.conf")
-    unknown = hand.restore("no-such-run", hand.host())
-    assert unknown.code == 64
-    assert run["run"] in unknown.err
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cluster_box import Said, check, provision, said
+from tests.integration.cluster.cluster_box import Said, check, provision, said
 from tests.lab.corosync.cluster import Cluster, GuestSpec
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
@@ -44,13 +44,6 @@ def write(cluster: Cluster, path: str, text: str) -> None:
     cluster.node("pve1").run(f"mkdir -p $(dirname /etc/pve/{path}); cat > /etc/pve/{path}", stdin=text.encode())
 
 
-def power_off(cluster: Cluster, name: str) -> None:
-    """Switch it off, and wait until the others have noticed."""
-    cluster.power_off(name)
-    node = cluster.node("pve1")
-    node.wait(f"without {name}", lambda: node.is_quorate(2))
-
-
 def files(folders: Sequence[str], pattern: str) -> list[Path]:
     """The files of that name in the folders of runs."""
     return sorted(file for folder in folders for file in Path(folder).rglob(pattern))
@@ -62,8 +55,11 @@ def test_an_off_member_is_forgotten_with_everything_that_it_leaves_behind(cluste
     for name in ("pve1", "pve2"):  # whichever takes the lead
         cluster.node(name).write("/usr/bin/pvesm", PVESM, 0o755)
     address = cluster.node("pve3").address
-    power_off(cluster, "pve3")
+    cluster.shut_down("pve3")
     before = listing(cluster)
+    merely = forget(cluster, tmp_path, "pve3", "--yes")
+    assert (merely.code, "pve3 may be merely off" in merely.diagnostic["details"]) == (4, True), merely.raw
+    assert forget(cluster, tmp_path, "pve3", "--off-for-good", "pve2", "--yes").code == 64
     words = ("pve3", "--off-for-good", "pve3", "--move-guests-to", "pve2", "--storages")
 
     dry = forget(cluster, tmp_path, *words)
@@ -83,6 +79,15 @@ def test_an_off_member_is_forgotten_with_everything_that_it_leaves_behind(cluste
         "ghost-node-pve3",
         "removed-node-leftovers-pve3",
     ]
+    assert_nothing_names(cluster, address)
+    assert check(cluster, "pve1").conditions == [("healthy", "")]
+
+    again = forget(cluster, tmp_path, "pve3", "--yes")
+    assert (again.code, again.result["runbooks"], again.result["is_done"]) == (0, [], True), again.raw
+
+
+def assert_nothing_names(cluster: Cluster, address: str) -> None:
+    """Nothing in ``/etc/pve`` names pve3, which had that address, and what names pve2 is still there."""
     node = cluster.node("pve1")
     assert [one.name for one in cluster.members()] == ["pve1", "pve2"]
     assert node.run("ls /etc/pve/nodes").split() == ["pve1", "pve2"]
@@ -94,10 +99,6 @@ def test_an_off_member_is_forgotten_with_everything_that_it_leaves_behind(cluste
     assert address not in hosts
     assert "pve2" in hosts
     assert "nodes pve1\n" in node.read("/etc/pve/storage.cfg")
-    assert check(cluster, "pve1").conditions == [("healthy", "")]
-
-    again = forget(cluster, tmp_path, "pve3", "--yes")
-    assert (again.code, again.result["runbooks"], again.result["is_done"]) == (0, [], True), again.raw
 
 
 def test_a_ghost_goes_when_its_guests_have_a_place(cluster: Cluster, tmp_path: Path) -> None:
@@ -126,16 +127,6 @@ def test_a_ghost_goes_when_its_guests_have_a_place(cluster: Cluster, tmp_path: P
     assert forget(cluster, tmp_path, "pve9").result["runbooks"] == []
 
 
-def test_a_member_that_is_merely_off_stays(cluster: Cluster, tmp_path: Path) -> None:
-    power_off(cluster, "pve3")
-    before = listing(cluster)
-    found = forget(cluster, tmp_path, "pve3", "--yes")
-    assert found.code == 4, found.raw
-    assert "pve3 may be merely off" in found.diagnostic["details"]
-    assert forget(cluster, tmp_path, "pve3", "--off-for-good", "pve2", "--yes").code == 64
-    assert listing(cluster) == before
-
-
 def test_nothing_that_runs_is_forgotten_whatever_is_said(cluster: Cluster, tmp_path: Path) -> None:
     before = listing(cluster)
     running = forget(cluster, tmp_path, "pve2", "--off-for-good", "pve2", "--yes")
@@ -153,6 +144,7 @@ def test_nothing_that_runs_is_forgotten_whatever_is_said(cluster: Cluster, tmp_p
     assert not (tmp_path / "provisioner/clusters").exists()
 
 
+@pytest.mark.slow
 def test_a_member_whose_corosync_is_stopped_is_not_off(cluster: Cluster, tmp_path: Path) -> None:
     cluster.node("pve3").run("systemctl stop corosync ssh ssh.socket 2>/dev/null || systemctl stop corosync ssh")
     found = forget(cluster, tmp_path, "pve3", "--off-for-good", "pve3", "--yes")
@@ -165,7 +157,7 @@ def test_a_member_whose_corosync_is_stopped_is_not_off(cluster: Cluster, tmp_pat
 def test_what_names_it_first_is_told_with_the_command(cluster: Cluster, tmp_path: Path) -> None:
     write(cluster, "replication.cfg", "local: 100-0\n\ttarget pve3\n\tschedule */15\n")
     write(cluster, "ha/groups.cfg", "group: fast\n\tnodes pve1:2,pve3:1\n")
-    power_off(cluster, "pve3")
+    cluster.power_off("pve3")
     found = forget(cluster, tmp_path, "pve3", "--off-for-good", "pve3", "--yes")
     assert found.code == 4, found.raw
     assert "pvesr delete 100-0 --force" in found.diagnostic["details"]
@@ -182,9 +174,7 @@ def test_without_quorum_nothing_is_forgotten_and_one_part_may_decide_alone_when_
     environment = {**cluster.environment, "XDG_STATE_HOME": str(tmp_path)}
     node = cluster.node("pve1")
     words = ("runbook", "run", "lost-quorum", "--host", f"root@{node.address}", "--json")
-    cluster.power_off("pve2")
-    cluster.power_off("pve3")
-    node.wait("without quorum", lambda: not node.is_quorate())
+    cluster.power_off("pve2", "pve3")
     refused = forget(cluster, tmp_path, "pve3", "--off-for-good", "pve3", "--yes")
     assert refused.code == 4, refused.raw
     assert "no node that answers is quorate" in refused.diagnostic["message"]
@@ -217,15 +207,7 @@ def test_the_other_part_of_a_partition_is_not_off(cluster: Cluster, tmp_path: Pa
     assert not cluster.node("pve1").is_quorate()
 
 
-def test_on_a_single_node_absence_proves_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.make_single("pve3")
-    cluster.node("pve3").run("mkdir -p /etc/pve/nodes/oldname/lxc")
-    found = forget(cluster, tmp_path, "oldname", "--yes", asked="pve3")
-    assert found.code == 4, found.raw
-    assert "it is in no cluster" in found.diagnostic["message"]
-    assert "oldname" in cluster.node("pve3").run("ls /etc/pve/nodes")
-
-
+@pytest.mark.slow
 def test_a_runbook_that_the_node_does_not_need_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add_ghost("pve9")
     environment = {**cluster.environment, "XDG_STATE_HOME": str(tmp_path)}

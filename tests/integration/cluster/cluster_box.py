@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.corosync.cluster import Cluster
+from tests.lab.corosync.stale import Mode
+
+CONDITIONS: dict[Mode, str] = {
+    "version": "behind",
+    "moved": "peers-moved",
+    "readdr": "node-moved",
+    "idreuse": "id-reused",
+    "removed": "removed",
+    "key": "key-changed",
+}
+"""What each way of being stale is to be called."""
+HEIR = {"idreuse": [("offline", "new3"), ("do-not-power-on", "new3")]}
+"""Who was given the id of the stale node, and never existed: it is off, as far as anybody knows."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,29 @@ def check(cluster: Cluster, name: str, *words: str, config: Path | None = None) 
     """``cluster check`` of a node, by its address; ``config``: another file for ssh."""
     environment = {**cluster.environment, **({"PROVISION_SSH_CONFIG": str(config)} if config else {})}
     return said(provision(environment, "cluster", "check", f"root@{cluster.node(name).address}", *words, "--json"))
+
+
+def assert_told(cluster: Cluster, mode: Mode) -> None:
+    """pve3 is stale in that way, and this is told by a good node and by itself."""
+    for asked in ("pve1", "pve3"):
+        found = check(cluster, asked)
+        assert found.code == 3, found.raw
+        assert found.conditions == [(CONDITIONS[mode], "pve3"), *HEIR.get(mode, [])], found.raw
+        assert found.result["lead"] in {"pve1", "pve2", "pve4", "pve5"}
+
+
+def new_version(cluster: Cluster) -> int:
+    """The members that are there get the next version of the same list, as after any change; the new version."""
+    node = cluster.quorate()
+    text = node.read("/etc/pve/corosync.conf")
+    version = int(re.findall(r"config_version: (\d+)", text)[0]) + 1
+    node.write("/etc/pve/corosync.conf.new", re.sub(r"config_version: \d+", f"config_version: {version}", text), 0o640)
+    node.run("mv /etc/pve/corosync.conf.new /etc/pve/corosync.conf")
+    running = f"corosync-cmapctl totem.config_version | grep -q '= {version}$'"
+    for one in cluster.nodes:
+        if not one.is_off:
+            one.wait("told", lambda one=one: one.can(running))  # type: ignore[misc]
+    return version
 
 
 def said(done: subprocess.CompletedProcess[str]) -> Said:
