@@ -3,16 +3,18 @@
 #
 # A refused connection is an answer. What cannot be tried here (no ping) is no line.
 export LC_ALL=C
-hear() {
+call() {
     local address=$1 said
-    if command -v ping >/dev/null; then
-        if said=$(timeout 8 ping -n -c 2 -W 2 "$address" 2>&1); then
-            printf '%s\tping\talive\tanswers\n' "$address"
-        else
-            said=$(grep -m 1 'packet loss' <<<"$said" || tail -n 1 <<<"$said")
-            printf '%s\tping\tsilent\t%s\n' "$address" "$said"
-        fi
+    command -v ping >/dev/null || return
+    if said=$(timeout 8 ping -n -c 2 -W 2 "$address" 2>&1); then
+        printf '%s\tping\talive\tanswers\n' "$address"
+    else
+        said=$(grep -m 1 'packet loss' <<<"$said" || tail -n 1 <<<"$said")
+        printf '%s\tping\tsilent\t%s\n' "$address" "$said"
     fi
+}
+knock() {
+    local address=$1 said
     # shellcheck disable=SC2016  # it is expanded by the shell that timeout starts
     if said=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$1/22"' bash "$address" 2>&1); then
         printf '%s\tssh\talive\tport 22 is open\n' "$address"
@@ -23,5 +25,8 @@ hear() {
         printf '%s\tssh\tsilent\t%s\n' "$address" "${said##*: }"
     fi
 }
-for address in "$@"; do hear "$address" & done
+for address in "$@"; do
+    call "$address" &
+    knock "$address" &
+done
 wait
