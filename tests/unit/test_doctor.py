@@ -23,6 +23,11 @@ GOOD = {
     "the oldest version": ("version", {"program": "Proxmox VE", "version": "8.2.2"}, "Proxmox VE 8.2.2"),
     "a version of another program": ("version", {"program": "Incus", "version": "6.0.4"}, "Incus 6.0.4"),
     "a node": ("node", {"name": "pve1", "problem": ""}, "pve1 is up and can be written to"),
+    "a node that is off": (
+        "members",
+        {"off": ["pve3"], "is_quorate": True, "check": "provision cluster check pve"},
+        "its cluster is quorate without pve3; before you power that on: provision cluster check pve",
+    ),
     "room": ("storage", room(90), "tank for disks: 90.0 of 100.0 GiB free"),
     "room for templates": ("storage", room(2, 10, "templates"), "tank for templates: 2.0 of 10.0 GiB free"),
     "an image": ("image", {"name": "debian/12", "state": "there"}, "debian/12 is there"),
@@ -44,6 +49,11 @@ BAD = {
     "an old version": ("version", {"program": "Proxmox VE", "version": "8.1.10"}, "is older than 8.2"),
     "a very old version": ("version", {"program": "Proxmox VE", "version": "7.4-19"}, "is older than 8.2"),
     "no quorum": ("node", {"name": "pve1", "problem": "the cluster has no quorum", "hint": "pvecm"}, "no quorum"),
+    "nodes that are missed": (
+        "members",
+        {"off": ["pve2", "pve3"], "is_quorate": False, "check": "provision cluster check pve"},
+        "not quorate without pve2, pve3",
+    ),
     "little room": ("storage", room(9.9), "that is little"),
     "little room on a small storage": ("storage", room(7, 20), "that is little"),
     "little room for templates": ("storage", room(0.9, 5, "templates"), "that is little"),

@@ -5,6 +5,7 @@ Facts of a host, by their names; ``problem`` is empty when all is well, ``hint``
 ``answers``      ``{problem, details, hint}``
 ``version``      ``{program, version}``
 ``node``         ``{problem, hint}``: whether it is one of its cluster, up, and may be written to
+``members``      ``{off, is_quorate, check}``: which nodes of its cluster are not there, and what tells why
 ``storage``      ``{name, use, free, total, problem}``; ``use`` is "disks" or "templates"
 ``image``        ``{name, state, hint}``; ``state`` is "there", "downloadable" or "missing"
 ``bridge``       ``{name, problem, hint}``
@@ -61,6 +62,13 @@ def _version(value: Mapping[str, Any]) -> Verdict:
     )
 
 
+def _members(value: Mapping[str, Any]) -> Verdict:
+    off, check = ", ".join(value["off"]), value["check"]
+    if value["is_quorate"]:
+        return Verdict(f"its cluster is quorate without {off}; before you power that on: {check}")
+    return Verdict("", f"its cluster is not quorate without {off}", f"What is wrong there: {check}")
+
+
 def _storage(value: Mapping[str, Any]) -> Verdict:
     name, use, free, total = (value[key] for key in ("name", "use", "free", "total"))
     if value["problem"]:
@@ -112,6 +120,7 @@ _JUDGES: Mapping[str, Callable[[Any], Verdict]] = {
     "answers": _stated("it answers"),
     "version": _version,
     "node": _stated("{name} is up and can be written to"),
+    "members": _members,
     "storage": _storage,
     "image": _image,
     "bridge": _stated("{name} is there"),

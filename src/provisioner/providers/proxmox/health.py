@@ -36,11 +36,18 @@ def examine(
     try:
         with failures.reachable(f"Unable to use Proxmox VE at {access.url}"):
             node = look(client)
-            seen = _seen(client, access, node, images)
+            seen = [*_members(host, node), *_seen(client, access, node, images)]
     except UnavailableError as error:
         return (Fact(host, "answers", _problem(error)),)
     every = [("answers", {"problem": ""}), *seen, ("ssh", _ssh(access, shell, node.name, images))]
     return tuple(Fact(host, name, value) for name, value in every)
+
+
+def _members(host: str, node: Node) -> Iterator[tuple[str, Any]]:
+    """The other nodes of its cluster, where there are some that it does not see."""
+    off = sorted(name for name, is_there in node.members.items() if not is_there and name != node.name)
+    if off and node.is_quorate is not None:
+        yield "members", {"off": off, "is_quorate": node.is_quorate, "check": f"provision cluster check {host}"}
 
 
 def _seen(client: Client, access: Access, node: Node, images: Collection[str]) -> list[tuple[str, Any]]:

@@ -141,8 +141,21 @@ def test_a_cluster_without_quorum(pve: Double, access: Access) -> None:
     pve.take_down("pve2")
     pve.take_down("pve3")
     found = looked(access)
-    assert wrong(found) == {"node": "the cluster has no quorum: its configuration cannot be written"}
+    assert wrong(found) == {
+        "members": "its cluster is not quorate without pve2, pve3",
+        "node": "the cluster has no quorum: its configuration cannot be written",
+    }
     assert "pve2, pve3" in hint(found, "node")
+    assert hint(found, "members") == "What is wrong there: provision cluster check pve"
+
+
+def test_a_node_of_the_cluster_that_is_off_is_named_and_in_no_way(pve: Double, access: Access) -> None:
+    pve.take_down("pve3")
+    found = looked(access)
+    assert wrong(found) == {}
+    (seen,) = [one.check.message for one in found if one.check.name == "members"]
+    assert "quorate without pve3" in seen
+    assert seen.endswith("provision cluster check pve")
 
 
 def test_a_node_that_is_not_there_or_down(pve: Double, access: Access) -> None:
