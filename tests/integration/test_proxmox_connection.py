@@ -56,6 +56,18 @@ def test_a_playbook_runs_and_changes_nothing_twice(play: Play) -> None:
     assert "changed=0" in succeeded(play(*tasks[:-2]))
 
 
+def test_every_item_of_a_loop_reaches_the_container(play: Play) -> None:
+    looped = {"loop": ["one", "two", "three"], "register": "said", "changed_when": False}
+    succeeded(
+        play(
+            {"ansible.builtin.command": "echo {{ item }}", **looped},
+            {"ansible.builtin.copy": {"content": "{{ item }}", "dest": "/srv/{{ item }}", "mode": "0600"}}
+            | {"loop": ["one", "two"]},
+            {"ansible.builtin.assert": {"that": ["said.results | map(attribute='stdout') == ['one', 'two', 'three']"]}},
+        )
+    )
+
+
 def test_what_a_task_is_told_is_no_argument_on_the_node(play: Play, pve_host: PveHost) -> None:
     told = {"environment": {"SECRET": CANARY}}
     done = play(

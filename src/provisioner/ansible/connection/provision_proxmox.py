@@ -57,10 +57,12 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def _connect(self) -> Connection:
         if self._node is None:
-            # The name that Ansible compares with become_user when it decides who must own a copied file.
-            self._play_context.remote_user = self.default_user
             self._node = self._opened()
             self._connected = True
+        # Said again for every command: between two items of a loop Ansible sets all of it anew.
+        # The name is the one that it compares with become_user when it decides who must own a copied file.
+        self._play_context.remote_user = self.default_user
+        self._lead_to(self._node)
         return self
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
@@ -116,22 +118,24 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         super().close()
 
     def _opened(self) -> Shell:
-        """The node, and Ansible's own options such that it uses the connection that we share."""
-        import shlex
-
-        from provisioner.errors import ProvisionError
         from provisioner.providers.proxmox.access import Access
         from provisioner.providers.proxmox.shell import Shell
 
         config = self.get_option("node_ssh_config")
-        shell = Shell(Access("", "", ssh=self.get_option("node_ssh"), ssh_config=Path(config) if config else None))
+        return Shell(Access("", "", ssh=self.get_option("node_ssh"), ssh_config=Path(config) if config else None))
+
+    def _lead_to(self, shell: Shell) -> None:
+        """Give Ansible's own options such values that it uses the connection that we share."""
+        import shlex
+
+        from provisioner.errors import ProvisionError
+
         try:
             chosen = {"host": shell.destination.login, "ssh_args": shlex.join(shell.options())}
         except ProvisionError as error:
             raise AnsibleConnectionFailure(str(error)) from error
         for option, value in {**chosen, "port": None, "remote_user": None, "host_key_checking": True}.items():
             self.set_option(option, value)
-        return shell
 
     def _ours(self) -> Shell:
         self._connect()
