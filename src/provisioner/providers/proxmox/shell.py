@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +17,12 @@ from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame, Outcome
-from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh, unreachable
+from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, is_passing, no_ssh, unreachable
 from provisioner.state import Execution
 
 CONNECT_TIMEOUT_S = 10
+AGAIN_S = (0.5, 2.0, 5.0)
+"""How long is waited before a busy sshd is asked again: of many at once it drops some (MaxStartups)."""
 PERSIST_S = 60
 SESSIONS = 8
 """At once over one connection: sshd's own limit is 10 (MaxSessions), and Ansible wants some, too."""
@@ -140,6 +143,17 @@ class Shell:
             self.run(["sh", "-c", 'kill -s KILL -- "-$1" 2>/dev/null; :', "sh", str(pid)], timeout_s=CONNECT_TIMEOUT_S)
 
     def _connect(self) -> None:
+        """Be let in; a server that lets go of a newcomer before it has greeted him is asked again, a few times."""
+        for wait_s in (*AGAIN_S, None):
+            said = self._refused()
+            if said is None:
+                return
+            if wait_s is None or not is_passing(said):
+                raise unreachable(self.destination, said)
+            time.sleep(wait_s)
+
+    def _refused(self) -> str | None:
+        """What ``ssh`` said that could not connect; None when it is connected."""
         call = ["ssh", *self.options("yes"), "-N", "-f", "--", self.destination.login]
         # Not a pipe: an older ssh that goes to the background keeps its stderr open.
         with tempfile.TemporaryFile() as said:
@@ -159,8 +173,7 @@ class Shell:
             except subprocess.TimeoutExpired as error:
                 raise unreachable(self.destination, f"ssh timed out after {error.timeout:.0f} s") from error
             said.seek(0)
-            if done.returncode:
-                raise unreachable(self.destination, said.read().decode(errors="replace"))
+            return said.read().decode(errors="replace") if done.returncode else None
 
 
 def ssh_environment() -> dict[str, str]:

@@ -50,6 +50,11 @@ def unreachable(destination: Destination, said: str) -> UnavailableError:
     return UnavailableError(f"Unable to reach {destination} by ssh", details=said.strip() or "It ended without a word.")
 
 
+def is_passing(said: str) -> bool:
+    """Whether the other side let go before it had greeted us: nothing was asked of it, and the next time it may not."""
+    return "kex_exchange_identification" in said
+
+
 def _changed_key(to: Destination) -> str:
     name = f"[{to.host}]:{to.port}" if to.port else to.host
     return (
@@ -79,6 +84,13 @@ def _refused(to: Destination) -> str:
     return f"Nothing listens on port {to.port or 22} of {to.host}: does its sshd run, and is the port right?"
 
 
+def _let_go(to: Destination) -> str:
+    return (
+        f"The sshd of {to.host} lets go of newcomers: is it busy (MaxStartups in its sshd_config), or does something "
+        "there, such as fail2ban, keep this machine out?"
+    )
+
+
 def _silent(to: Destination) -> str:
     return f"Is {to.host} switched on, is the address right, and does a firewall let port {to.port or 22} pass?"
 
@@ -95,6 +107,7 @@ _ADVICE: tuple[tuple[str, Callable[[Destination], str]], ...] = (
     ("REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed", _changed_key),
     ("host key is known for|Host key verification failed", _unknown_key),
     ("Permission denied|Too many authentication failures", _refused_key),
+    ("kex_exchange_identification", _let_go),
     ("Connection refused", _refused),
     ("timed out|No route to host|Network is unreachable|Host is down", _silent),
     ("Could not resolve hostname", _nameless),

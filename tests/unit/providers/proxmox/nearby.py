@@ -13,15 +13,19 @@ SSH = """#!/bin/sh
 echo "$@" >>"{folder}/asked"
 [ -e "{folder}/noise" ] && cat "{folder}/noise" >&2
 [ -e "{folder}/code" ] && exit "$(cat "{folder}/code")"
+if [ -s "{folder}/times" ]; then sed -i 1d "{folder}/times"; exit 255; fi
 case "$*" in *" -N -f "*) exit 0 ;; esac
 while [ "$1" != -- ]; do shift; done
 exec sh -c "$3"
 """
 PCT = """#!/bin/sh
 verb=$1 vmid=$2; shift 3
-[ "$vmid" = 105 ] || { echo "container '$vmid' not running!" >&2; exit 255; }
+case $vmid in 105|107|108) ;; *) echo "container '$vmid' not running!" >&2; exit 255 ;; esac
 exec "$@"
 """
+
+
+RUNNING = (105, 107, 108)
 
 
 class Nearby:
@@ -41,6 +45,11 @@ class Nearby:
     def says(self, text: str) -> None:
         """Let ssh write something before it does anything."""
         (self.folder / "noise").write_text(text, encoding="utf-8")
+
+    def fails_times(self, number: int) -> None:
+        """Let the next calls of ssh end with 255, and those after them not."""
+        (self.folder / "code").unlink(missing_ok=True)
+        (self.folder / "times").write_text("again\n" * number, encoding="ascii")
 
     def fails(self, code: int) -> None:
         """Let ssh end."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.providers.proxmox import shell as shell_module
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame
@@ -75,6 +76,20 @@ def test_an_ssh_that_fails_is_no_command_that_fails(shell: Shell, nearby: Nearby
         shell.run(["true"])
 
 
+def test_a_busy_server_is_asked_again_and_not_for_ever(
+    shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_module, "AGAIN_S", (0.0, 0.0))
+    nearby.says("kex_exchange_identification: read: Connection reset by peer\n")
+    nearby.fails(255)
+    with pytest.raises(UnavailableError) as caught:
+        shell.run(["true"])
+    assert "MaxStartups" in caught.value.resolution
+    assert nearby.asked.count(" -N -f ") == 3
+    nearby.fails_times(2)
+    assert shell.run(["echo", "at last"]).stdout == b"at last\n"
+
+
 def test_a_command_whose_end_is_unknown_is_an_error(shell: Shell) -> None:
     with pytest.raises(ProviderError, match="Unable to tell how sh on root@pve:2222 ended"):
         shell.run(["sh", "-c", "kill -KILL $PPID"])
@@ -119,6 +134,7 @@ def test_a_command_has_a_time_limit(shell: Shell, tmp_path: Path) -> None:
         ("ssh: connect to host pve port 2222: Connection timed out", "switched on"),
         ("ssh: connect to host pve port 2222: No route to host", "switched on"),
         ("ssh: Could not resolve hostname pve: Name or service not known", "leads nowhere"),
+        ("kex_exchange_identification: Connection closed by remote host", "MaxStartups"),
         ("something new", ""),
     ],
 )
