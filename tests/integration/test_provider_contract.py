@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ IMAGE = "debian/12"
 REAL = {"incus": (pytest.mark.incus,), "proxmox": (pytest.mark.incus, pytest.mark.proxmox)}
 """What a driver's host needs; that of Proxmox is a double whose containers are the lab's Incus' own."""
 LARGE_BYTES = 5_000_000
+SHARED: dict[str, Any] = {"shared": b"shared ", "timeout_s": 60.0}
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,17 @@ def test_commands(host: Host) -> None:
     missing = host.provider.execute(name, ["no-such-command"])
     assert missing.returncode == 127
     assert missing.stderr
+
+
+def test_several_are_looked_into_at_once(host: Host) -> None:
+    names = [host.running(name).name for name in ("one", "two")]
+    looked = host.provider.look(["cat"], {one: one.encode() for one in names}, **SHARED)
+    assert {name: (one.returncode, one.stdout) for name, one in looked.executions.items()} == {
+        name: (0, b"shared " + name.encode()) for name in names
+    }
+    host.provider.stop(host.instance("two"))
+    with pytest.raises(ProviderError, match=names[1]):
+        host.provider.look(["cat"], dict.fromkeys(names, b""), **SHARED)
 
 
 def test_large_input_and_output_arrive_whole(host: Host) -> None:

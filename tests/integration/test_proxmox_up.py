@@ -23,12 +23,7 @@ NAME, ENGINE = "pveup", "pveup-engine"
 FILE = """
 name: pveup
 hosts:
-  pve1:
-    proxmox: {url}
-    user: root@pam
-    token: {{ id: provision, secret: !secret pve_token }}
-    ssh: {ssh}
-    ca: {ca}
+  pve1: {page}
 models:
   tiny: {{ source: "builtin:tiny", context: 512 }}
 containers:
@@ -50,8 +45,7 @@ def provider(pve_host: PveHost) -> ProxmoxProvider:
 @pytest.fixture(scope="module")
 def text(pve_host: PveHost) -> str:
     """The file."""
-    access = pve_host.access
-    return FILE.format(url=access.url, ssh=access.ssh, ca=access.ca)
+    return FILE.format(page=pve_host.page)
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +104,10 @@ def test_it_answers_and_is_what_the_file_says(lab: Lab, provider: ProxmoxProvide
     assert lab.provision("verify").code == 0
 
 
-def test_then_there_is_nothing_to_do(lab: Lab) -> None:
-    before = set((lab.folder / ".provision/logs").iterdir())
+def test_then_there_is_nothing_to_do_and_one_command_tells(lab: Lab, pve_host: PveHost) -> None:
+    before, commands = set((lab.folder / ".provision/logs").iterdir()), pve_host.ssh.commands
     ran = lab.provision("up", "--json")
+    assert pve_host.ssh.commands == commands + 1
     assert ran.code == 0, ran.err
     assert {line["type"] for line in ran.lines} == {"version", "check", "summary"}
     assert set((lab.folder / ".provision/logs").iterdir()) == before, "Ansible was not run"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,8 +22,18 @@ if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
 
 READY_TIMEOUT_S = 120.0
+LOOKS = 20
+"""Containers that are looked into at once on one host."""
 
 OnProgress = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What one look into containers gave, by their names; ``volumes``: those of the host, where a look tells them."""
+
+    executions: Mapping[str, Execution]
+    volumes: frozenset[str] | None = None
 
 
 class Provider(ABC):
@@ -46,8 +58,9 @@ class Provider(ABC):
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and this host's ``HostState``.
 
-        ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container. Of
-        the containers named in ``adopt``, those that are there without any lab's mark are ``HostState.adoptable``.
+        ``detailed`` False leaves out addresses and snapshots, for which a host has to look into each container, and
+        volumes where ``look`` tells them. Of the containers named in ``adopt``, those that are there without any lab's
+        mark are ``HostState.adoptable``.
         """
 
     @abstractmethod
@@ -136,6 +149,20 @@ class Provider(ABC):
         timeout_s: float | None = None,
     ) -> Execution:
         """Run ``command`` as root in the container and give all of its output; a non-zero exit is not an error."""
+
+    def look(
+        self, command: Sequence[str], stdins: Mapping[str, bytes], *, shared: bytes = b"", timeout_s: float
+    ) -> Looked:
+        """Run ``command`` in each container that ``stdins`` names, all at once: on ``shared``, then on its own input.
+
+        Raises ``ProviderError`` when it cannot be run in one of them.
+        """
+
+        def run(name: str) -> Execution:
+            return self.execute(name, command, stdin=shared + stdins[name], timeout_s=timeout_s)
+
+        with ThreadPoolExecutor(max(1, min(LOOKS, len(stdins)))) as pool:
+            return Looked(dict(zip(stdins, pool.map(run, stdins), strict=True)))
 
     @abstractmethod
     def push(

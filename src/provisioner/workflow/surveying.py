@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
@@ -99,7 +99,8 @@ def survey(
     limit = frozenset(targets)
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
     running = [one for one in wanted if is_running(one, actual)]
-    facts = probe(running, effects.providers, full=full)
+    facts = probe(running, effects.providers, full=full, hosts=actual.hosts)
+    actual = _with_volumes(actual, facts)
     _refuse_damage(facts)
     reasons = {
         address: why for one in running for address, why in reasons_to_run(one, facts, ansible_version()).items()
@@ -108,6 +109,13 @@ def survey(
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
     return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless)
+
+
+def _with_volumes(actual: Fleet, facts: Iterable[Fact]) -> Fleet:
+    """The same with the volumes of hosts where looking tells them."""
+    listed = {fact.subject: fact.value for fact in facts if fact.name == "volumes"}
+    hosts = {name: replace(one, volumes=listed.get(name, one.volumes)) for name, one in actual.hosts.items()}
+    return replace(actual, hosts=hosts)
 
 
 def is_running(wanted: Instance, actual: Fleet) -> bool:

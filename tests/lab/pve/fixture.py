@@ -40,6 +40,17 @@ class PveHost:
     pct: Pct
     access: Access
 
+    @property
+    def page(self) -> str:
+        """The host as a file has it, below its name; the token's secret is ``pve_token``."""
+        access = self.access
+        return f"""
+    proxmox: {access.url}
+    user: {access.user}
+    token: {{ id: {access.token_id}, secret: !secret pve_token }}
+    ssh: {access.ssh}
+    ca: {access.ca}"""
+
 
 @contextmanager
 def real_host(lab: Lab) -> Iterator[PveHost]:

@@ -35,6 +35,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 PidFile none
+LogLevel VERBOSE
 AcceptEnv LANG LC_*
 SetEnv PATH={path} FROM_THE_NODE=leaked
 """
@@ -85,6 +86,11 @@ class SshHost:
     def log(self) -> str:
         """What the server has said so far."""
         return (self.folder / "sshd.log").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def commands(self) -> int:
+        """How many commands it was asked to run so far."""
+        return self.log.count("Starting session: command for root")
 
     def make_key(self, name: str) -> Path:
         """A new key pair beside the others; the private key's path."""

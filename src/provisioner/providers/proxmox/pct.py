@@ -81,6 +81,11 @@ class Call:
         return self._started("-c", _RECEIVE, "provision", self.mark)
 
     @property
+    def line(self) -> bytes:
+        """The same as a line for a shell, whose place the call takes: whoever kills the shell kills it."""
+        return f"exec {shlex.join(self.argv)}\n".encode(errors="surrogateescape")
+
+    @property
     def head(self) -> bytes:
         """What its stdin begins with; the program's own follows."""
         return f"{self.words}{self.mark}\n".encode(errors="surrogateescape")

@@ -36,7 +36,7 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     named = [one for one in look.entries if one.get("name") in adopt]
     candidates = [one for one in look.entries if marks.is_candidate(str(one.get("tags", "")), lab)]
     asked = {int(one["vmid"]): one for one in (*candidates, *named)}
-    contents, guests, ready = _second_look(host, look, list(asked.values()))
+    contents, guests, ready = _second_look(host, look, list(asked.values()), detailed=detailed)
     ours = [one for one in guests if one.lab == lab]
     if detailed:
         ours = host.client.many([partial(_detailed, host, one) for one in ours])
@@ -67,13 +67,16 @@ def _look(host: ProxmoxHost) -> _Look:
 
 
 def _second_look(
-    host: ProxmoxHost, look: _Look, entries: Sequence[Entry]
+    host: ProxmoxHost, look: _Look, entries: Sequence[Entry], *, detailed: bool
 ) -> tuple[list[Any], list[Guest], frozenset[str]]:
-    """What is on the storages for templates, the containers in ``entries``, and the artifact volumes that are ready."""
+    """What is on the storages for templates, the containers in ``entries``, and the artifact volumes that are ready.
+
+    The last only if ``detailed``: a command on the node tells them, and it is the one that looks into containers, too.
+    """
     contents = templates.calls(host.client, look.storages)
     pools = look.pools
     guests: list[Callable[[], Any]] = [partial(host.guest, one, pools.get(int(one["vmid"]), "")) for one in entries]
-    ready: list[Callable[[], Any]] = [partial(volumes.ready, host.shell)] if host.shell else []
+    ready: list[Callable[[], Any]] = [partial(volumes.ready, host.shell)] if host.shell and detailed else []
     found = host.client.many([*contents, *guests, *ready])
     seen = [one for one in found[len(contents) : len(contents) + len(guests)] if one is not None]
     return found[: len(contents)], seen, found[-1] if ready else frozenset()

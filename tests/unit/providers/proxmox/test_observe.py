@@ -110,6 +110,8 @@ def test_ready_volumes_are_told_where_ssh_is_there_to_ask(
     Artifacts(monkeypatch).sizes["v-1"] = 1
     assert driver(access, ssh="root@pve1").observe(LAB).hosts["box"].volumes == {"v-1"}
     assert driver(access).observe(LAB).hosts["box"].volumes == frozenset()
+    quick = driver(access, ssh="root@pve1").observe(LAB, detailed=False)
+    assert quick.hosts["box"].volumes == frozenset(), "the command that looks into containers tells them"
 
 
 def counted(provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
