@@ -58,11 +58,13 @@ class Lab:
         architectures: Mapping[str, str] | None = None,
         cards: Mapping[str, Card] | None = None,
         *,
+        addresses: Mapping[str, str] | None = None,
         needs_wheels: bool = True,
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
         ``cards`` are those that its containers get; without them no container has one, as it is where nobody looked.
+        ``addresses``: of containers, in the LAN, as far as they are known.
         Raises ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
         """
         spec = self.installed() if needs_wheels else self.spec
@@ -70,7 +72,7 @@ class Lab:
             raise PreflightError(
                 "Unable to use a stack", details="\n".join(self.loaded.rendered(one) for one in foreign)
             )
-        return desired_fleet(spec, self.catalog, self.models().files, architectures, cards)
+        return desired_fleet(spec, self.catalog, self.models().files, architectures, cards, addresses=addresses)
 
     def installed(self) -> Spec:
         """The file's content with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""

@@ -256,6 +256,6 @@ class Provider(ABC):
         its children, and gives 130; a reader that goes away does, too, and gives 141.
         """
 
-    def hostname(self, name: str) -> str:
-        """The name under which other containers of this host reach the container."""
-        return name
+    def address(self, name: str) -> str | None:  # noqa: ARG002 - for drivers whose containers have one
+        """The container's own address in the LAN while it runs; None where it has none, or none yet."""
+        return None

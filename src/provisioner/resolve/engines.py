@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,12 +84,17 @@ def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
     return tuple(engine for engine in engines if name in {*engine.models, engine.address})
 
 
-def engine_entries(spec: Spec, catalog: Catalog, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours."""
+def engine_entries(
+    spec: Spec, catalog: Catalog, names: Sequence[str], gateway: str, addresses: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours.
+
+    ``gateway``: its container; ``addresses``: what ``hostname`` takes.
+    """
     engines = engines_of(spec, catalog)
     entries: list[dict[str, Any]] = []
     for name in names:
-        entries += [_own_entry(spec, name, engine) for engine in find_engines(engines, name)]
+        entries += [_own_entry(spec, name, engine, gateway, addresses) for engine in find_engines(engines, name)]
         if name in spec.upstreams:
             entries.append(_upstream_entry(name, spec.upstreams[name]))
     return entries
@@ -102,13 +107,14 @@ def _upstream_entry(name: str, upstream: Upstream) -> dict[str, Any]:
     return {**{key: value for key, value in entry.items() if value is not None}, "local": False}
 
 
-def _own_entry(spec: Spec, name: str, engine: Engine) -> dict[str, Any]:
+def _own_entry(spec: Spec, name: str, engine: Engine, gateway: str, addresses: Mapping[str, str]) -> dict[str, Any]:
     options = engine.service.options
     served = options.get("alias") or engine.model_for(name) or engine.service.role
+    host = hostname(spec, engine.container, gateway, addresses)
     entry: dict[str, Any] = {
         "name": name,
         "model": f"openai/{served}",
-        "api_base": f"{base_url(spec, engine.container, engine.service, engine.type)}/v1",
+        "api_base": f"{base_url(host, engine.service, engine.type)}/v1",
         "local": True,
     }
     key = options.get(engine.type.key_option or "")
@@ -120,6 +126,6 @@ def port_of(service: ServiceSpec, page: ServiceType) -> int | None:
     return service.options.get("port", page.port)
 
 
-def base_url(spec: Spec, container: str, service: ServiceSpec, page: ServiceType) -> str:
-    """Where other containers of the same host reach the service."""
-    return f"http://{hostname(spec, container)}:{port_of(service, page)}"
+def base_url(host: str, service: ServiceSpec, page: ServiceType) -> str:
+    """Where the service is reached on ``host``, a name or an address."""
+    return f"http://{host}:{port_of(service, page)}"

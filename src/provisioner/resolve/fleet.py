@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
-from provisioner.resolve.aliases import alias_settings, flatten, for_too_long
-from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, built, given_path, stored
+from provisioner.resolve.artifacts import ModelFile, built, stored
 from provisioner.resolve.cards import USERSPACE, devices, lends, userspace, with_device_files
 from provisioner.resolve.engine_builds import VULKAN
 from provisioner.resolve.engine_cards import with_cards
-from provisioner.resolve.engines import (
-    base_url,
-    engine_entries,
-    engines_of,
-    find_engines,
-    models_of,
-    port_of,
-)
+from provisioner.resolve.engines import models_of, port_of
+from provisioner.resolve.filling import Context, Place, filled_in
 from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of, image_of
+from provisioner.resolve.lan import with_lan
 from provisioner.resolve.proxmox import settings_of
 from provisioner.resolve.speech import speakers
 from provisioner.resolve.upkeep import managed_by
@@ -30,17 +22,6 @@ from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 DEFAULT_ARCHITECTURE = "x86_64"
-CONTEXT_OPTION = "context"
-"""A model's own ``context`` is the default of an engine's option of that name."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    spec: Spec
-    catalog: Catalog
-    models: Mapping[str, ModelFile]
-    architectures: Mapping[str, str]
-    cards: Mapping[str, Card]
 
 
 def desired_fleet(
@@ -49,15 +30,18 @@ def desired_fleet(
     models: Mapping[str, ModelFile],
     architectures: Mapping[str, str] | None = None,
     cards: Mapping[str, Card] | None = None,
+    *,
+    addresses: Mapping[str, str] | None = None,
 ) -> Fleet:
     """The lab as the file wants it. The file must be free of ``problems``.
 
     ``models`` holds a file for every model that a service uses; ``architectures`` maps hosts to theirs (x86_64 unless
     told), because an artifact that was built on one does not run on another. ``cards`` are the
-    cards that containers get, by their names; engines compute with them.
+    cards that containers get, by their names; engines compute with them. ``addresses`` are those of containers that
+    others reach in the LAN; where one is not known its container's name stands for it.
     """
-    spec = with_cards(spec, cards or {})
-    context = _Context(spec, catalog, models, architectures or {}, cards or {})
+    spec = with_lan(with_cards(spec, cards or {}), catalog)
+    context = Context(spec, catalog, models, architectures or {}, cards or {}, addresses or {})
     instances: list[Instance] = []
     artifacts: dict[tuple[str, str], Artifact] = {}
     for name in sorted(spec.containers, key=lambda name: (host_of(spec, spec.containers[name]) or "", name)):
@@ -69,7 +53,7 @@ def desired_fleet(
 
 def images_by_host(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]]:
     """The images that the file's containers are made of, by the hosts that these are on; no model's file is read."""
-    context = _Context(spec, catalog, {}, {}, {})
+    context = Context(spec, catalog, {}, {}, {}, {})
     found: dict[str, frozenset[str]] = {}
     for name, container in spec.containers.items():
         host = _host(context, name)
@@ -77,11 +61,11 @@ def images_by_host(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]]:
     return found
 
 
-def _host(context: _Context, name: str) -> str:
+def _host(context: Context, name: str) -> str:
     return host_of(context.spec, context.spec.containers[name]) or LOCAL_HOST
 
 
-def _instance(context: _Context, name: str, artifacts: Iterable[Artifact]) -> Instance:
+def _instance(context: Context, name: str, artifacts: Iterable[Artifact]) -> Instance:
     container = context.spec.containers[name]
     pages = [context.catalog.services[role].defaults for role in container.services]
     host = hosts_of(context.spec)[_host(context, name)]
@@ -113,7 +97,7 @@ def _mount(artifact: Artifact) -> Device:
     return Device(artifact.name.replace("_", "-"), "volume", properties)
 
 
-def _published(context: _Context, container: Container) -> Iterable[Device]:
+def _published(context: Context, container: Container) -> Iterable[Device]:
     for service in container.services.values():
         port = port_of(service, context.catalog.services[service.role])
         if service.expose == "lan" and port is not None:
@@ -121,7 +105,7 @@ def _published(context: _Context, container: Container) -> Iterable[Device]:
             yield Device(f"publish-{service.role.replace('_', '-')}", "publish", ends)
 
 
-def _artifacts(context: _Context, name: str) -> list[Artifact]:
+def _artifacts(context: Context, name: str) -> list[Artifact]:
     made = []
     host, image = _host(context, name), image_of(context.spec.containers[name], context.catalog)
     architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
@@ -133,7 +117,7 @@ def _artifacts(context: _Context, name: str) -> list[Artifact]:
     return made
 
 
-def _services(context: _Context, name: str) -> tuple[Service, ...]:
+def _services(context: Context, name: str) -> tuple[Service, ...]:
     written = context.spec.containers[name].services.values()
     services = [
         _service(context, name, service, context.catalog.services[service.role])
@@ -142,7 +126,7 @@ def _services(context: _Context, name: str) -> tuple[Service, ...]:
     return tuple(sorted(services, key=lambda one: (STAGES.index(one.stage), one.role)))
 
 
-def _implied(context: _Context, name: str) -> Iterator[ServiceSpec]:
+def _implied(context: Context, name: str) -> Iterator[ServiceSpec]:
     """What comes with the container's card."""
     container, card = context.spec.containers[name], context.cards.get(name)
     if card is None:
@@ -154,19 +138,19 @@ def _implied(context: _Context, name: str) -> Iterator[ServiceSpec]:
         yield ServiceSpec(role=USERSPACE, options={**options, "vulkan": uses_vulkan})
 
 
-def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceType) -> Service:
+def _service(context: Context, name: str, service: ServiceSpec, page: ServiceType) -> Service:
     options = {option: one.default for option, one in page.options.items() if one.default is not None}
     options |= service.options
     if "listen" in page.options:
         options["listen"] = ANY_ADDRESS
     needs: set[str] = set()
-    for option, reference in page.references.items():
+    for option in page.references:
         if option in service.options:
-            filled, found = _REFERENCES[reference.kind](context, service, page, option)
+            filled, found = filled_in(Place(context, name, service, page), option)
             options |= filled
             needs |= found
     if "speech" in page.options:
-        speak = speakers(context.spec, context.catalog, name)
+        speak = speakers(context.spec, context.catalog, name, context.addresses)
         options["speech"] = list(speak.values())
         needs |= set(speak)
     variables = {f"{page.role}_{option}": value for option, value in sorted(options.items())}
@@ -185,76 +169,8 @@ def _service(context: _Context, name: str, service: ServiceSpec, page: ServiceTy
     )
 
 
-def _base(context: _Context, name: str) -> Service | None:
+def _base(context: Context, name: str) -> Service | None:
     upkeep = context.catalog.base
     if upkeep is None:
         return None
     return Service(BASE, name, BASE, {}, digest=upkeep.digest, managed=managed_by(upkeep, {}))
-
-
-_Filled = tuple[dict[str, Any], set[str]]
-
-
-def _fill_model(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
-    model = str(service.options[option])
-    folder_to, name_to = page.references[option].folder_to, page.references[option].name_to
-    if folder_to is not None:  # it finds its models by their names below one folder
-        return {option: model, folder_to: MODELS_PATH}, set()
-    filled: dict[str, Any] = {option: _model_file(context, model)}
-    if name_to is None:  # it helps the one that gives its name
-        return filled, set()
-    filled[name_to] = service.options.get(name_to, model)
-    window = context.spec.models[model].context
-    if window is not None and CONTEXT_OPTION in page.options:
-        filled[CONTEXT_OPTION] = service.options.get(CONTEXT_OPTION, window)
-    return filled, set()
-
-
-def _fill_models(context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
-    """Each by its name; its context is its own where the file says it, else the service's."""
-    listed = []
-    for model in service.options[option]:
-        window = context.spec.models[model].context
-        one = {"alias": model, "path": _model_file(context, model), CONTEXT_OPTION: window}
-        listed.append({name: value for name, value in one.items() if value is not None})
-    return {option: listed}, set()
-
-
-def _model_file(context: _Context, model: str) -> str:
-    return given_path(model, context.models[model])
-
-
-def _fill_aliases(context: _Context, service: ServiceSpec, page: ServiceType, option: str) -> _Filled:
-    aliases = service.options[option]
-    flat = {alias: list(flatten(aliases, alias)) for alias in aliases}
-    rare = [name for alias in aliases for name in for_too_long(aliases, alias)]
-    names = list(dict.fromkeys([*(name for engines in flat.values() for name in engines), *rare]))
-    known = engines_of(context.spec, context.catalog)
-    filled: dict[str, Any] = {option: flat}
-    engines_to, settings_to = page.references[option].engines_to, page.references[option].settings_to
-    if engines_to:
-        filled[engines_to] = engine_entries(context.spec, context.catalog, names)
-    if settings_to:
-        filled[settings_to] = alias_settings(aliases)
-    return filled, {engine.address for name in names for engine in find_engines(known, name)}
-
-
-def _fill_service(context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
-    address = str(service.options[option])
-    container, role = address.split("/", 1)
-    other = context.spec.containers[container].services[role]
-    return {option: base_url(context.spec, container, other, context.catalog.services[role])}, {address}
-
-
-def _fill_stack(_context: _Context, service: ServiceSpec, _page: ServiceType, option: str) -> _Filled:
-    """Its wheels were filled in before, by ``with_stacks``."""
-    return {option: service.options[option]}, set()
-
-
-_REFERENCES = {
-    "model": _fill_model,
-    "models": _fill_models,
-    "aliases": _fill_aliases,
-    "service": _fill_service,
-    "stack": _fill_stack,
-}

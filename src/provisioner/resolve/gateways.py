@@ -7,8 +7,7 @@ from typing import Any
 
 from provisioner.catalog import Catalog
 from provisioner.resolve.aliases import TOO_LONG, Aliases, alias_loop, written_names
-from provisioner.resolve.engines import engines_of, find_engines, services_of
-from provisioner.resolve.hosts import host_of
+from provisioner.resolve.engines import engines_of, services_of
 from provisioner.resolve.speech import speakers
 from provisioner.spec import Spec
 from provisioner.spec.suggestion import did_you_mean
@@ -37,20 +36,6 @@ def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                     yield Problem((*path, alias, *place), f"{name} serves several models", hint)
                 if name not in known and name not in aliases:
                     yield _unknown(spec, name, known | set(aliases), (*path, alias, *place))
-
-
-def same_host(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """A gateway and its engines share a host: names of containers are known only there."""
-    engines = engines_of(spec, catalog)
-    for path, aliases in _alias_tables(spec, catalog):
-        here = host_of(spec, spec.containers[str(path[1])])
-        for alias in aliases:
-            for place, name in written_names(aliases, alias):
-                for engine in find_engines(engines, name):
-                    there = host_of(spec, spec.containers[engine.container])
-                    if here and there and here != there:
-                        message = f"{engine.address} is on host {there}, the gateway on {here}"
-                        yield Problem((*path, alias, *place), message, "Put both on one host.")
 
 
 def gateway_numbers(spec: Spec, catalog: Catalog) -> Iterator[Problem]:

@@ -26,14 +26,27 @@ def host_of(spec: Spec, container: Container) -> str | None:
     return next(iter(hosts)) if len(hosts) == 1 else None
 
 
-def hostname(spec: Spec, name: str) -> str:
-    """The name under which the other containers of its host reach the container; it survives a change of address."""
+def hostname(spec: Spec, name: str, user: str, addresses: Mapping[str, str]) -> str:
+    """Under which name or address the container ``user`` reaches the container ``name``.
+
+    ``addresses``: those in the LAN that are known, by containers. On one Incus it is a name, which survives a change of
+    address; elsewhere an address, for the names of containers are known on their own host only.
+    """
     container = spec.containers[name]
-    host = hosts_of(spec)[host_of(spec, container) or LOCAL_HOST]
-    if isinstance(host, IncusHost):
+    there, here = (host_of(spec, one) or LOCAL_HOST for one in (container, spec.containers[user]))
+    if there == here and isinstance(hosts_of(spec)[there], IncusHost):
         return f"{name}.{INCUS_DOMAIN}"
+    return _fixed_address(container) or addresses.get(name, name)
+
+
+def has_fixed_address(spec: Spec, name: str) -> bool:
+    """Whether the file says the container's address."""
+    return bool(_fixed_address(spec.containers[name]))
+
+
+def _fixed_address(container: Container) -> str:
     address = container.proxmox.network.ip.partition("/")[0] if container.proxmox else ""
-    return address if address and address[0].isdigit() else name
+    return address if address[:1].isdigit() else ""
 
 
 def image_of(container: Container, catalog: Catalog) -> str:

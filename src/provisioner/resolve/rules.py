@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from provisioner.catalog import Catalog
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import model_options, port_of, services_of
-from provisioner.resolve.gateways import alias_names, gateway_numbers, same_host
+from provisioner.resolve.gateways import alias_names, gateway_numbers
 from provisioner.resolve.hosts import host_of, hosts_of
+from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
 from provisioner.spec import ProxmoxHost, Spec
 from provisioner.state import Problem
@@ -110,12 +111,13 @@ def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Two services of one container, or two that one host shows to the LAN, never share a port."""
+    spec = with_lan(spec, catalog)
     taken: dict[tuple[str, int | None], str] = {}
     for container, service, page in services_of(spec, catalog):
         port, address = port_of(service, page), f"{container}/{service.role}"
         places = [(f"container {container}", port)]
         host = host_of(spec, spec.containers[container])
-        if service.expose == "lan" and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
+        if service.expose == LAN and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
             places.append((f"the LAN side of host {host}", port))
         for place in places if port is not None else []:
             if place in taken:
@@ -127,10 +129,16 @@ def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 
 def lan_needs_key(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Nothing is shown to the LAN without its key, where the program can ask for one."""
+    implied = used_over_lan(spec, catalog)
     for container, service, page in services_of(spec, catalog):
-        if service.expose == "lan" and page.key_option and service.options.get(page.key_option) is None:
-            path = _service_path(container, service.role, "expose")
-            yield Problem(path, f"expose: lan needs {page.key_option}", f"Add {page.key_option}: !secret NAME")
+        if not page.key_option or service.options.get(page.key_option) is not None:
+            continue
+        path, hint = _service_path(container, service.role), f"Add {page.key_option}: !secret NAME"
+        users = implied.get(f"{container}/{service.role}")
+        if service.expose == LAN:
+            yield Problem((*path, "expose"), f"expose: lan needs {page.key_option}", hint)
+        elif users:
+            yield Problem(path, f"{users[0]} is on another host and reaches it over the LAN: it needs a key", hint)
 
 
 def key_prefixes(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
@@ -155,7 +163,6 @@ RULES: tuple[Rule, ...] = (
     engine_builds,
     service_references,
     alias_names,
-    same_host,
     gateway_numbers,
     ports,
     lan_needs_key,

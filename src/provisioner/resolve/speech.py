@@ -9,7 +9,7 @@ from provisioner.catalog import Catalog
 from provisioner.gpus.cards import Card
 from provisioner.resolve.cards import described
 from provisioner.resolve.engines import base_url, services_of
-from provisioner.resolve.hosts import host_of
+from provisioner.resolve.hosts import host_of, hostname
 from provisioner.spec import Spec
 from provisioner.state import Problem
 
@@ -39,17 +39,21 @@ def speech_card_problems(spec: Spec, catalog: Catalog, cards: Mapping[str, Card]
             yield Problem(path, f"{card.title} is not one of nvidia", "Write device: cpu, or give it another card.")
 
 
-def speakers(spec: Spec, catalog: Catalog, gateway: str) -> dict[str, dict[str, Any]]:
+def speakers(
+    spec: Spec, catalog: Catalog, gateway: str, addresses: Mapping[str, str] | None = None
+) -> dict[str, dict[str, Any]]:
     """The services that speak on the host of container ``gateway``, by address: what it must know of each.
 
     The first is offered as ``tts``, where that is no other name of the file; the others by their containers' names.
+    ``addresses``: what ``hostname`` takes.
     """
     here = host_of(spec, spec.containers[gateway])
     found: dict[str, dict[str, Any]] = {}
     for name, service, page in services_of(spec, catalog):
         if page.protocol == PROTOCOL and host_of(spec, spec.containers[name]) == here:
             offered = f"{OFFERED_AS}-{name}" if found or OFFERED_AS in _names(spec, gateway) else OFFERED_AS
-            entry = {"name": offered, "model": MODEL, "api_base": f"{base_url(spec, name, service, page)}/v1"}
+            host = hostname(spec, name, gateway, addresses or {})
+            entry = {"name": offered, "model": MODEL, "api_base": f"{base_url(host, service, page)}/v1"}
             found[f"{name}/{service.role}"] = {**entry, "voice": service.options.get("default_voice", _voice(page))}
     return found
 

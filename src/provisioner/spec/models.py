@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from provisioner.spec.fields import (
+    Address,
     Count,
     Fingerprint,
     Image,
@@ -41,6 +42,7 @@ class IncusHost(Part):
     cert: str | None = None
     key: str | None = None
     fingerprint: Fingerprint | None = Field(default=None, description="sha256 of the server's certificate")
+    address: Address | None = Field(default=None, description="Where other hosts' containers reach it in the LAN")
 
     @model_validator(mode="after")
     def _check_credentials(self) -> IncusHost:

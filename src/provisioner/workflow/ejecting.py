@@ -18,6 +18,7 @@ from provisioner.resolve import hosts_of
 from provisioner.resolve.written import host_variables, role_variables
 from provisioner.runner import ansible_version
 from provisioner.state import Instance
+from provisioner.workflow.addressing import look_at_addresses
 from provisioner.workflow.selecting import cards_of
 from provisioner.workflow.surveying import observe
 
@@ -58,7 +59,8 @@ def _require_room(folder: Path) -> None:
 def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
-    fleet = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards)
+    addresses = look_at_addresses(lab, providers).known
+    fleet = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards, addresses=addresses)
     _require_there(fleet.instances, actual.instances)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.spec))

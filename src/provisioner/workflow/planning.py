@@ -24,9 +24,10 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
     if made.is_empty:
         return made
 
-    from provisioner.workflow import keeping
+    from provisioner.workflow import addressing, keeping
 
     effects.review(made)
+    addressing.say(lab, seen.addresses, made, effects.emit)
     for name, why in keeping.obstacles(made, seen, effects, lab.spec.snapshots.keep).items():
         message = f"There is no way back for container {name}: {why}"
         effects.emit(Diagnostic("warning", message, resolution=keeping.NO_WAY_BACK))

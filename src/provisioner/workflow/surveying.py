@@ -29,10 +29,13 @@ from provisioner.state import (
     Status,
 )
 from provisioner.verify import processor
+from provisioner.workflow.addressing import Addresses, look_at_addresses
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.selecting import look_at_cards, require_cards
 
 FULL = "everything is run again (--full)"
+NOWHERE = Addresses()
+"""Nothing has to be known of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,29 @@ class Survey:
     """The cards of the containers that want one, by their names."""
     cardless: Mapping[str, str] = field(default_factory=dict)
     """Why containers that want a card get none."""
+    addresses: Addresses = NOWHERE
 
     def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
         """What has to change."""
-        return make_plan(self.desired, self.actual, inside=self.inside, wishes=wishes)
+        made = make_plan(self.desired, self.actual, inside=self.inside, wishes=wishes)
+        self.addresses.refuse_unknown(made)
+        unsettled = self.addresses.unsettled(made)
+        if not unsettled:
+            return made
+        reasons = {**self.inside.reasons}
+        for address, why in unsettled.items():
+            reasons[address] = (*reasons.get(address, ()), *why)
+        return make_plan(self.desired, self.actual, inside=replace(self.inside, reasons=reasons), wishes=wishes)
+
+    def readdressed(self, lab: Lab, effects: Effects) -> Survey:
+        """The same with what services have to know of addresses elsewhere as those are by now."""
+        if not self.addresses.users:
+            return self
+        addresses = look_at_addresses(lab, effects.providers)
+        desired = _desired(lab, self.actual, self.cards, addresses)
+        names = {one.name for one in self.wanted}
+        wanted = tuple(one for one in desired.instances if one.name in names)
+        return replace(self, desired=desired, wanted=wanted, addresses=addresses)
 
 
 def observe(
@@ -93,7 +115,8 @@ def survey(
         cards, cardless = looked.result()
     if needs_cards:
         require_cards(cardless)
-    desired = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards)
+    addresses = look_at_addresses(lab, effects.providers)
+    desired = _desired(lab, actual, cards, addresses)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
@@ -108,7 +131,12 @@ def survey(
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless)
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless, addresses)
+
+
+def _desired(lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses) -> Fleet:
+    architectures = {name: host.architecture for name, host in actual.hosts.items()}
+    return lab.fleet(architectures, cards, addresses=addresses.known)
 
 
 def _with_volumes(actual: Fleet, facts: Iterable[Fact]) -> Fleet:

@@ -53,9 +53,10 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
             announce_checks(seen.wanted, judge(Fleet(lab.name, seen.wanted), seen.actual, seen.facts), effects)
             return Outcome(made, applied=True)
 
-        from provisioner.workflow import carrying, keeping
+        from provisioner.workflow import addressing, carrying, keeping
 
         effects.review(made)
+        addressing.say(lab, seen.addresses, made, effects.emit)
         keeping.refuse_impossible(made, seen, effects, keep)
         if not effects.confirm(made):
             return Outcome(made, applied=False)

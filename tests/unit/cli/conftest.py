@@ -75,6 +75,8 @@ class World:
 
     monkeypatch: pytest.MonkeyPatch
     host: FakeProvider = field(default_factory=lambda: FakeProvider("box"))
+    others: dict[str, FakeProvider] = field(default_factory=dict)
+    """More hosts, by name."""
     failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
     raises: BaseException | None = None
     health: int = 200
@@ -91,12 +93,20 @@ class World:
     """By address what a proof noted of who computes, as the agent says it."""
     measured: dict[str, dict[str, int]] = field(default_factory=dict)
     """By address what its proof measures, as a module of ours says it to the controller."""
+    inventories: list[str] = field(default_factory=list)
+    """Those of all playbooks that were run."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
     """Each playbook that was run, with "group/host" for each host of its inventory."""
 
     def __post_init__(self) -> None:
         """Give every container the agent that ``probe`` asks."""
         self.host.programs["python3"] = self._agent
+
+    def add_host(self, name: str) -> FakeProvider:
+        """One more host, whose containers have agents, too."""
+        self.others[name] = FakeProvider(name)
+        self.others[name].programs["python3"] = self._agent
+        return self.others[name]
 
     def command(self, *arguments: str, typed: str | None = None, on_terminal: bool = False) -> Answer:
         """Run ``provision``; ``typed`` comes from a terminal (None: there is none), or output goes to one."""
@@ -106,7 +116,7 @@ class World:
             patch.setattr(sys, "stdin", stdin)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
-            session = Session(Console(), lambda _lab: {"box": self.host}, self._run_playbook)
+            session = Session(Console(), lambda _lab: {"box": self.host, **self.others}, self._run_playbook)
             code = run(arguments, session)
         return Answer(code, out.getvalue(), err.getvalue())
 
@@ -116,6 +126,7 @@ class World:
         assert ENGINE_KEY not in inventory
         if self.raises is not None:
             raise self.raises
+        self.inventories.append(inventory)
         groups = yaml.load(inventory, Loader=yaml.BaseLoader)["all"]["children"]  # noqa: S506 - plain strings only
         self.played.append(
             (playbook, sorted(f"{name}/{host}" for name, one in groups.items() for host in one["hosts"]))

@@ -205,6 +205,11 @@ class FakeProvider(Snapshots, Locks, Provider):
         """Ansible cannot reach a container that exists only here; the variables say so."""
         return {"ansible_connection": "fake", "provision_instance": name}
 
+    def address(self, name: str) -> str | None:
+        """What it was given when it was ready."""
+        found = self.containers.get(name)
+        return found.instance.address if found else None
+
     def attach(
         self,
         name: str,

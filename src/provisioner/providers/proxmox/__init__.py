@@ -27,8 +27,9 @@ from provisioner.providers.proxmox import (
     snapshots,
     volumes,
 )
+from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import ProxmoxHost, worded
-from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
+from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot, Status
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
@@ -262,6 +263,14 @@ class ProxmoxProvider(ProxmoxHost):
             "provision_ssh_config": str(config) if config else "",
         }
         return {key: value for key, value in found.items() if value}
+
+    def address(self, name: str) -> str | None:
+        """The address on its card: every container is in the LAN itself."""
+        with worded(f"Unable to look at the address of container {name}"):
+            vmid = self.find_vmid(name)
+            if vmid is None or self.status(vmid) is not Status.RUNNING:
+                return None
+            return address_in(self.client.find(*self.path(vmid, "interfaces")))
 
     def attach(
         self,

@@ -1,0 +1,122 @@
+"""Where containers are reached from another host: told by their host, by the file, or by this machine's routes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from provisioner.errors import PreflightError
+from provisioner.events import Diagnostic, Event
+from provisioner.lab import Lab
+from provisioner.plan import Plan
+from provisioner.providers.base import Provider
+from provisioner.resolve import host_of, hosts_of
+from provisioner.resolve.engines import port_of
+from provisioner.resolve.lan import used_over_lan, users_of_addresses
+from provisioner.spec import IncusHost
+
+ANYWHERE = "192.0.2.1"
+"""An address that nobody has (RFC 5737): the way to it is the way to whatever is not nearby."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """What is known of addresses in the LAN.
+
+    ``users``: by each container whose address is needed, the services that need it; ``known``: the addresses;
+    ``own``: the containers that have one of their own, which another container in their place may not get.
+    """
+
+    users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+
+    def unsettled(self, made: Plan) -> dict[str, tuple[str, ...]]:
+        """The services that have to learn an address once the plan is carried out, with the reasons, in words."""
+        new = {one.container for one in made.of("create", "replace")}
+        started = {one.container for one in made.of("start")} - self.known.keys()
+        found: dict[str, tuple[str, ...]] = {}
+        for name in sorted(self.own & (new | started)):
+            for user in self.users[name]:
+                found[user] = (*found.get(user, ()), f"the address of {name} is known once it runs")
+        return found
+
+    def refuse_unknown(self, made: Plan) -> None:
+        """Raise ``PreflightError`` when a service is to be configured with an address that nobody will know."""
+        coming = {one.container for one in made.of("create", "replace", "start")}
+        changed = {one.container for one in made.changes}
+        for name in sorted(self.users.keys() - self.known.keys() - coming):
+            users = sorted(user for user in self.users[name] if user.partition("/")[0] in changed)
+            if users:
+                raise PreflightError(
+                    f"Unable to plan {', '.join(users)}: nobody knows the address of {name}",
+                    details=f"Container {name} does not run, is not there, or has no address of IPv4.",
+                    resolution=f"Bring it up, too: provision up {name} {users[0].partition('/')[0]}",
+                )
+
+
+def look_at_addresses(lab: Lab, providers: Mapping[str, Provider]) -> Addresses:
+    """The addresses that services have to know of containers elsewhere, as far as there are any by now."""
+    users = users_of_addresses(lab.spec, lab.catalog)
+    if not users:
+        return Addresses()
+    hosts = hosts_of(lab.spec)
+    there = {name: host_of(lab.spec, lab.spec.containers[name]) or "" for name in users}
+    own = frozenset(name for name, host in there.items() if not isinstance(hosts[host], IncusHost))
+    with ThreadPoolExecutor(len(users)) as pool:
+        asked = {name: pool.submit(providers[there[name]].address, name) for name in sorted(own)}
+        found = {name: one.result() for name, one in asked.items()}
+    found |= {name: _of_host(lab, there[name], min(users[name])) for name in sorted(users.keys() - own)}
+    return Addresses(users, {name: address for name, address in found.items() if address}, own)
+
+
+def say(lab: Lab, addresses: Addresses, made: Plan, emit: Callable[[Event], None]) -> None:
+    """Say of each service that another host's containers use, and that the plan concerns, where it will be reached."""
+    changed = {one.container for one in made.changes}
+    for used, users in used_over_lan(lab.spec, lab.catalog).items():
+        name, _, role = used.partition("/")
+        if changed.isdisjoint({name, *(user.partition("/")[0] for user in users)}):
+            continue
+        service = lab.spec.containers[name].services[role]
+        port = port_of(service, lab.catalog.services[role])
+        host = host_of(lab.spec, lab.spec.containers[name])
+        kind = "the container's own" if name in addresses.own or name not in addresses.known else f"that of host {host}"
+        address = addresses.known.get(name, "an address")
+        text = f"{used} is planned with expose: lan, because {', '.join(users)} on another host needs it"
+        emit(Diagnostic("note", f"{text}: at {address}, {kind}, port {port}"))
+
+
+def _of_host(lab: Lab, host: str, user: str) -> str:
+    """The address of an Incus in the LAN: the file's, that of its API, or this machine's on the way to ``user``."""
+    hosts = hosts_of(lab.spec)
+    page = hosts[host]
+    if not isinstance(page, IncusHost):
+        raise TypeError(f"host {host} is no Incus")
+    if page.address:
+        return page.address
+    if page.incus != "local":
+        return urlsplit(page.incus).hostname or ""
+    other = hosts[host_of(lab.spec, lab.spec.containers[user.partition("/")[0]]) or ""]
+    url = other.incus if isinstance(other, IncusHost) else other.proxmox
+    return own_address(urlsplit(url).hostname or ANYWHERE, host)
+
+
+def own_address(towards: str, host: str) -> str:
+    """This machine's address as ``towards`` sees it; nothing is sent. ``PreflightError`` where there is no way."""
+    for target in (towards, ANYWHERE):
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+                way.connect((target, 9))
+                found = str(way.getsockname()[0])
+        except OSError:
+            continue  # a name that leads nowhere, or no way there
+        if not ip_address(found).is_loopback:
+            return found
+    raise PreflightError(
+        f"Unable to find the address of host {host} in the LAN: this machine has no way to {towards}",
+        resolution=f"Write it on the host's page: {host}: {{ incus: local, address: 192.168.1.5 }}",
+    )

@@ -1,0 +1,183 @@
+"""One file for an Incus and a Proxmox: what each host's containers are told of the other's, and when."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Self
+
+import pytest
+import yaml
+
+from provisioner import paths
+from provisioner.errors import PreflightError
+from provisioner.providers.fake import FakeProvider
+from provisioner.runner import TaskEvent
+from provisioner.workflow import addressing
+from tests.unit.cli.conftest import World
+
+FILE = """\
+name: homelab
+hosts:
+  box: { incus: local }
+  pve1: { proxmox: "https://192.168.1.10:8006", user: root@pam, password: !secret pve, ssh: root@192.168.1.10 }
+models:
+  near: { source: "builtin:tiny" }
+  far: { source: "builtin:tiny" }
+containers:
+  llama: { host: pve1, services: { llama_cpp: { model: far, api_key: !secret engine_key } } }
+  spare: { host: box, services: { llama_cpp: { model: near, api_key: !secret engine_key } } }
+  gateway:
+    host: box
+    services: { litellm: { master_key: !secret gateway_key, aliases: { fast: [far, near] } } }
+"""
+BACK = FILE.replace("host: box\n    services: { litellm", "host: pve1\n    services: { litellm")
+"""The same with the gateway on Proxmox: then it is Incus that has to show an engine to the LAN."""
+
+
+@pytest.fixture
+def pve1(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeProvider:
+    Path("homelab.yml").write_text(FILE, encoding="utf-8")
+    monkeypatch.setenv("PROVISION_SECRET_PVE", "secret-of-root")
+    return world.add_host("pve1")
+
+
+def bases(world: World) -> dict[str, str]:
+    """Where the gateway was told that engines are, by their names, in the last run of ``site.yml``."""
+
+    class Loader(yaml.SafeLoader):
+        """Takes what is tagged as text."""
+
+    Loader.add_constructor("!unsafe", lambda _loader, node: str(node.value))
+    last = next(one for one in reversed(world.inventories) if "service_litellm" in one)
+    (host,) = yaml.load(last, Loader)["all"]["children"]["service_litellm"]["hosts"].values()  # noqa: S506
+    return {one["name"]: one["api_base"] for one in host["litellm_engines"]}
+
+
+def planned(world: World, *arguments: str) -> dict[str, str]:
+    ran = world.command("plan", "--json", *arguments)
+    assert ran.code == 0, ran.out + ran.err
+    return {f"{one['action']} {one['target']}": one["reason"] for one in ran.of("planned_change")}
+
+
+def up(world: World, *arguments: str) -> None:
+    ran = world.command("up", "--yes", *arguments)
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_an_engine_on_proxmox_is_reached_at_its_own_address(world: World, pve1: FakeProvider) -> None:
+    ran = world.command("plan")
+    assert "llama/llama_cpp is planned with expose: lan, because gateway/litellm on another host needs it" in ran.err
+    assert "the container's own, port 8080" in ran.err
+    up(world)
+    address = pve1.containers["llama"].instance.address
+    assert bases(world) == {"far": f"http://{address}:8080/v1", "near": "http://spare.incus:8080/v1"}
+    assert pve1.containers["llama"].instance.devices == tuple(
+        one for one in pve1.containers["llama"].instance.devices if one.kind == "volume"
+    )
+    assert planned(world) == {}
+
+
+def test_an_engine_on_incus_is_shown_at_the_address_of_its_host(world: World, pve1: FakeProvider) -> None:
+    Path("homelab.yml").write_text(BACK.replace("{ incus: local }", "{ incus: local, address: 192.168.1.5 }"))
+    assert "at 192.168.1.5, that of host box, port 8080" in world.command("plan").err
+    up(world)
+    assert bases(world)["near"] == "http://192.168.1.5:8080/v1"
+    assert bases(world)["far"] == f"http://{pve1.containers['llama'].instance.address}:8080/v1", "names need a DNS"
+    shown = [one.properties for one in world.host.containers["spare"].instance.devices if one.kind == "publish"]
+    assert shown == [{"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"}]
+    assert planned(world) == {}
+
+
+def test_an_engine_that_got_another_address_is_told_to_the_gateway(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    box = pve1.containers["llama"]
+    box.instance = dataclasses.replace(box.instance, address="192.0.2.77")
+    assert planned(world) == {"configure gateway/litellm": "engines changed in the file"}
+    up(world)
+    assert bases(world)["far"] == "http://192.0.2.77:8080/v1"
+
+
+def test_an_engine_made_anew_has_its_gateway_configured_in_the_same_run(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    del pve1.containers["llama"]
+    reason = planned(world)["configure gateway/litellm"]
+    assert reason.startswith("engines changed")
+    assert "the address of llama is known once it runs" in reason
+
+
+def test_an_address_that_nobody_will_know_is_refused_before_anything_is_touched(
+    world: World, pve1: FakeProvider
+) -> None:
+    ran = world.command("up", "--yes", "gateway")
+    assert ran.code == 4
+    assert "nobody knows the address of llama" in ran.err
+    assert "provision up llama gateway" in ran.err
+    assert not world.host.containers
+    assert not pve1.containers
+
+
+def test_what_was_changed_together_goes_back_together_on_both_hosts(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    Path("homelab.yml").write_text(
+        FILE.replace("model: far,", "model: far, context: 512,").replace(
+            "litellm: {", "litellm: { request_timeout: 61,"
+        )
+    )
+    world.changes = {"llama": 1, "gateway": 1}
+    world.failures["site.yml"] = (
+        TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Ask", "it is silent"),
+    )
+    ran = world.command("up", "--yes")
+    assert ran.code == 3, ran.out + ran.err
+    for name, host in (("llama", pve1), ("gateway", world.host)):
+        assert f"{name}: rolled back to its last verified state" in ran.err
+        assert any(one.endswith("-failed") for one in host.containers[name].states)
+    assert "spare: rolled back" not in ran.err
+
+
+def test_the_example_is_valid(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PVE1_TOKEN", "ENGINE_KEY", "MASTER_KEY"):
+        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "sk-x")
+    Path("two-homes.yml").write_bytes((paths.playbooks().parent / "examples/two-homes.yml").read_bytes())
+    assert world.command("validate", "two-homes.yml").code == 0
+
+
+def test_what_the_lan_sees_needs_a_key(world: World, pve1: FakeProvider) -> None:
+    assert pve1
+    Path("homelab.yml").write_text(FILE.replace("model: far, api_key: !secret engine_key", "model: far"))
+    ran = world.command("validate")
+    assert ran.code == 64
+    assert "gateway/litellm is on another host and reaches it over the LAN: it needs a key" in ran.err
+
+
+def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = {"192.168.1.10": "192.168.1.5", addressing.ANYWHERE: "10.8.0.2", "127.0.0.1": "127.0.0.1"}
+
+    class Way:
+        """A socket that only knows the way."""
+
+        def __init__(self, *_: object) -> None:
+            self.name = ""
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def connect(self, to: tuple[str, int]) -> None:
+            if to[0] not in ways:
+                raise OSError(101, "Network is unreachable")
+            self.name = ways[to[0]]
+
+        def getsockname(self) -> tuple[str, int]:
+            return self.name, 9
+
+    monkeypatch.setattr("socket.socket", Way)
+    assert addressing.own_address("192.168.1.10", "box") == "192.168.1.5"
+    assert addressing.own_address("127.0.0.1", "box") == "10.8.0.2", "nobody else reaches us at ourselves"
+    ways.clear()
+    with pytest.raises(PreflightError, match=r"no way to 192\.168\.1\.10") as caught:
+        addressing.own_address("192.168.1.10", "box")
+    assert "address: 192.168.1.5" in caught.value.resolution
