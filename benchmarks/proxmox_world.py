@@ -40,7 +40,7 @@ def main(folder: Path, owned: int, strangers: int) -> None:
     (folder / "lab").mkdir()
     (folder / "bin").mkdir()
     # There is nothing to be run inside: what the driver asks a shell of the node for are the artifacts that lie there.
-    with double(world) as running, ssh_host(Lab(state=folder / "lab"), folder, folder / "bin") as ssh:
+    with double(world) as running, ssh_host(Lab(state=folder / "lab"), folder, folder / "bin", running.ca) as ssh:
         _write(running, folder, owned, ssh.destination)
         os.environ[SSH_CONFIG] = str(ssh.config)
         _create(folder / "homelab.yml")

@@ -14,6 +14,7 @@ from provisioner import paths
 from provisioner.catalog import Catalog
 from provisioner.errors import InputError
 from provisioner.loader import SecretUse, missing_secrets, secrets_file
+from provisioner.loader.secret_values import from_file, without_secret
 from provisioner.schema import file_schema
 
 SCHEMA_FILE = "homelab.schema.json"
@@ -94,6 +95,15 @@ def write_missing_secrets(file: Path, catalog: Catalog) -> WrittenSecrets:
     return WrittenSecrets(target, tuple(generated), tuple(needed))
 
 
+def keep_secret(file: Path, name: str, value: str) -> Path:
+    """Write a secret's value into ``secrets.env`` (0600) beside ``file``, in the place of an older one; where it is."""
+    target = secrets_file(file)
+    if name in from_file([name], target):
+        _replace(target, without_secret(target.read_text(encoding="utf-8-sig"), name))
+    _append(target, [f"{name}={value}\n"])
+    return target
+
+
 def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
     """How a value for this use begins; None when it is somebody else's: a provider's key, a Proxmox token."""
     match use.path:
@@ -106,11 +116,17 @@ def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
 def _append(file: Path, lines: Iterable[str]) -> None:
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else _SECRETS_HEADER
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    _replace(file, (before if before.endswith("\n") else f"{before}\n") + "".join(lines))
+
+
+def _replace(file: Path, text: str) -> None:
+    try:
         # Written anew beside the old one and renamed: an interrupted run leaves either file whole.
         handle, partial = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}-")  # 0600
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(before if before.endswith("\n") else f"{before}\n")
-            stream.writelines(lines)
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         Path(partial).replace(file.resolve())

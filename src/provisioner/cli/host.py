@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from provisioner.cli.options import option, verb
+from provisioner.cli.options import Words, complete_host_names, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, PreflightError
 from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
@@ -38,11 +38,21 @@ def host() -> None:
 @option("--subnet", metavar="ADDRESS/BITS", help="Address and prefix of that bridge.")
 @option("--user", "users", multiple=True, metavar="NAME", help="Account that may use Incus without root (repeatable).")
 @option("--state-dir", "dir", metavar="PATH", help="Folder of the daemon's state; another one makes a second daemon.")
-def prepare(session: Session, *, gpu: bool, **given: Any) -> int:
+@option("--print", "only_print", is_flag=True, help="With FILE HOST: print what to type on that node, and do nothing.")
+@lab_words(names=True, shape="[FILE HOST]", complete=complete_host_names)
+def prepare(session: Session, words: Words, *, gpu: bool, only_print: bool, **given: Any) -> int:
     """Install and set up Incus: storage, network, images; with --gpu graphics cards, too. Needs root.
 
     Adds only what is absent; the second run changes nothing. What is not given has the role's default.
+
+    With FILE HOST, a Proxmox node of that file: over ssh a role, a user and a token with no more rights than are
+    needed, and the templates of the file's containers. The token's secret is written into secrets.env.
     """
+    if words.names or only_print:
+        from provisioner.cli.proxmox_node import prepare_named
+
+        others = [name for name, value in {"gpu": gpu, **given}.items() if value]
+        return prepare_named(session, words, only_print=only_print, others=others)
     if os.geteuid() != 0:
         raise PreflightError(
             "Unable to prepare this machine: it takes root",

@@ -61,6 +61,14 @@ def from_file(names: Iterable[str], file: Path) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def without_secret(content: str, name: str) -> str:
+    """The text of a ``secrets.env`` without the line that gives this secret."""
+    lines = content.splitlines(keepends=True)
+    matches = [_LINE.fullmatch(line.rstrip("\r\n")) for line in lines]
+    key = environment_name(name)
+    return "".join(line for line, one in zip(lines, matches, strict=True) if not one or environment_name(one[1]) != key)
+
+
 def from_command(name: str, command: Sequence[str]) -> str:
     """What the user's command prints for one secret, without the final newline; raise ``SecretError`` when it fails."""
     words = [word.replace("{name}", name) for word in command]

@@ -45,7 +45,7 @@ class Hand:
     headers: Mapping[str, str] = field(default_factory=dict)
     node: str = "pve1"
 
-    def ask(self, verb: str, path: str, **given: object) -> Reply:
+    def ask(self, verb: str, path: str, /, **given: object) -> Reply:
         """One call; parameters as a form, or in the query of a GET or DELETE. ``_`` in a name stands for ``-``."""
         form = urlencode({name.replace("_", "-"): value for name, value in given.items()})
         in_query = verb in ("GET", "DELETE") and form

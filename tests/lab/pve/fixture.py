@@ -63,7 +63,7 @@ def real_host(lab: Lab) -> Iterator[PveHost]:
         running.world.auth_delay_s = 0
         containers.files = running.world.nodes["pve1"].devices
         pct = stack.enter_context(closing(Pct(running, containers, folder)))
-        host = stack.enter_context(ssh_host(lab, folder, pct.bin))
+        host = stack.enter_context(ssh_host(lab, folder, pct.bin, running.ca))
         secret = running.world.access.add_token("root@pam", "provision", privsep=False)
         access = Access(
             running.url,

@@ -131,6 +131,7 @@ def _timezone(value: str) -> None:
 FORMATS: dict[str, Callable[[str], None]] = {
     "disk-size": _size,
     "dns-name": _pattern(rf"({NAME}\.)*{NAME}", "value does not look like a valid DNS name"),
+    "email-opt": _pattern(r"|[^\s@]+@[^\s@]+", "value does not look like a valid email address"),
     "ip": _address(None, "value does not look like a valid IP address"),
     "ipv4": _address(4, "value does not look like a valid IPv4 address"),
     "ipv6": _address(6, "value does not look like a valid IPv6 address"),

@@ -9,45 +9,22 @@ from __future__ import annotations
 
 import json
 import shlex
-import socketserver
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from tests.lab.pve import pvesh
 from tests.lab.pve.client import Reply, root
 from tests.lab.pve.double import Double
 from tests.lab.pve.incus_containers import IncusContainers
+from tests.lab.pve.programs import FAILED, Answer, Asked, PctError, Program, options_of, write
 
-FAILED = 255
 NODE = "pve1"
 LXC = Path("/var/lib/lxc")
 ROOT = Path(__file__).resolve().parents[3]
 
-PCT = """#!{python} -IS
-import json, os, socket, sys, time
-with socket.socket(socket.AF_UNIX) as service:
-    service.connect({service!r})
-    asked = {{"argv": sys.argv[1:], "environment": dict(os.environ), "terminal": any(map(os.isatty, range(3)))}}
-    service.sendall(json.dumps(asked).encode() + b"\\n")
-    answer = json.load(service.makefile())
-while time.process_time() < answer["cost_s"]:
-    pass
-sys.stdout.write(answer["out"])
-sys.stderr.write(answer["err"])
-sys.stdout.flush()
-sys.stderr.flush()
-for link, target in answer["links"].items():
-    if os.path.islink(link):
-        os.unlink(link)
-    if target:
-        os.makedirs(os.path.dirname(link), exist_ok=True)
-        os.symlink(target, link)
-if answer["becomes"]:
-    os.execvpe(answer["becomes"][0], answer["becomes"], dict(os.environ, **answer["environment"]))
-sys.exit(answer["code"])
-"""
 USERNSEXEC = """#!{python} -IS
 import ctypes, os, shutil, sys
 end = sys.argv.index("--")
@@ -73,32 +50,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@dataclass
-class Answer:
-    """What the program is to do: say something, set or remove ``links``, end, or become another program."""
-
-    code: int = 0
-    out: str = ""
-    err: str = ""
-    links: dict[str, str] = field(default_factory=dict)
-    becomes: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    cost_s: float = 0
-
-
-@dataclass
-class Asked:
-    """One call; ``terminal``: any of its streams is one, which is what ``lxc-attach`` goes by."""
-
-    argv: list[str]
-    environment: dict[str, str]
-    terminal: bool
-
-
-class PctError(Exception):
-    """What PVE says before it ends with 255."""
-
-
 class Pct:
     """The service. ``bin`` is for the node's PATH, ``asked`` holds each call's words, for tests."""
 
@@ -108,19 +59,17 @@ class Pct:
         self.cost_s = 0.0
         """Processor time that each call takes before it does anything: half a second on a node, where it is Perl."""
         self._double, self._containers = double, containers
-        self._server = _Server(str(folder / "pct.socket"), _Handler)
-        self._server.answer = self.answer
         self.bin.mkdir()
-        for name, text in (("pct", PCT), ("lxc-usernsexec", USERNSEXEC)):
-            program = text.format(python=sys.executable, service=str(folder / "pct.socket"))
-            (self.bin / name).write_text(program, encoding="utf-8")
-            (self.bin / name).chmod(0o755)
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._programs = [
+            Program(self.bin / "pct", folder / "pct.socket", self.answer),
+            Program(self.bin / "pvesh", folder / "pvesh.socket", partial(pvesh.answer, double)),
+        ]
+        write(self.bin / "lxc-usernsexec", USERNSEXEC)
 
     def close(self) -> None:
         """Answer no longer."""
-        self._server.shutdown()
-        self._server.server_close()
+        for program in self._programs:
+            program.close()
 
     def answer(self, asked: Asked) -> Answer:
         """What one call of ``pct`` does."""
@@ -188,7 +137,7 @@ class Pct:
 
     def _set(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del asked
-        self._ask("PUT", vmid, "/config", **_options(rest))
+        self._ask("PUT", vmid, "/config", **options_of(rest))
         return Answer()
 
     def _task(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
@@ -219,7 +168,7 @@ class Pct:
         del asked
         self._require_running(vmid)
         file, destination, *more = rest
-        given = _options(more)
+        given = options_of(more)
         words = {"perms": "--mode", "user": "--uid", "group": "--gid"}
         options = [f"{words[name]}={value}" for name, value in given.items()]
         return self._file("push", *options, file, f"{self._containers.name(vmid)}{destination}")
@@ -252,25 +201,3 @@ class Pct:
             text = f"{reply.line}\n" if reply.status == 400 else f"{reply.reason}\n"
             raise PctError((text + "".join(f"{name}: {said}\n" for name, said in errors.items())).rstrip())
         return reply
-
-
-def _options(words: Sequence[str]) -> dict[str, str]:
-    """``--name value`` and ``-name value``, as PVE takes them."""
-    if len(words) % 2 or not all(one.startswith("-") for one in words[::2]):
-        raise PctError("400 unable to parse option")
-    return {one.lstrip("-"): value for one, value in zip(words[::2], words[1::2], strict=True)}
-
-
-class _Handler(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        server = self.server
-        if not isinstance(server, _Server):
-            raise TypeError(type(server))
-        asked = json.loads(self.rfile.readline())
-        self.wfile.write(json.dumps(asdict(server.answer(Asked(**asked)))).encode())
-
-
-class _Server(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-    request_queue_size = 64
-    answer: Callable[[Asked], Answer]

@@ -1,8 +1,8 @@
 """The node of the double that one can log in to: a real sshd on 127.0.0.1, with ``pct`` on its PATH.
 
-It lives in namespaces of its own: there ``/var/lib`` is a layer over this machine's, and ``/etc/passwd`` knows a user
-``sshd``; all is gone with it, and it ends with the process that started it. OpenSSH's server is taken from Debian's
-package without installing that.
+It lives in namespaces of its own: there ``/var/lib`` and ``/etc`` are layers over this machine's, and ``/etc/passwd``
+knows a user ``sshd``; all is gone with it, and it ends with the process that started it. OpenSSH's server is taken from
+Debian's package without installing that.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ Host *
 INSIDE = """
 set -e
 mount --make-rprivate /
-mkdir -p "$FOLDER/lab" "$FOLDER/upper" "$FOLDER/work" "$FOLDER/home"
+mkdir -p "$FOLDER/lab" "$FOLDER/upper" "$FOLDER/work" "$FOLDER/home" "$FOLDER/etc" "$FOLDER/etc-work"
 mount --rbind "$STATE" "$FOLDER/lab"
 mount -t overlay -o "lowerdir=/var/lib,upperdir=$FOLDER/upper,workdir=$FOLDER/work" overlay /var/lib
 mount --rbind "$FOLDER/lab" "$STATE"
+mount -t overlay -o "lowerdir=/etc,upperdir=$FOLDER/etc,workdir=$FOLDER/etc-work" overlay /etc
 for one in passwd shadow; do mount --bind "$FOLDER/$one" "/etc/$one"; done
 mount -t tmpfs tmpfs /run
 mkdir -m 0755 /run/sshd
@@ -105,11 +106,16 @@ class SshHost:
 
 
 @contextmanager
-def ssh_host(lab: Lab, folder: Path, path: Path) -> Iterator[SshHost]:
-    """A node's sshd while the context lasts, ``path`` first on its PATH; ``NoServerError`` where there can be none."""
+def ssh_host(lab: Lab, folder: Path, path: Path, ca: Path | None = None) -> Iterator[SshHost]:
+    """A node's sshd while the context lasts; ``NoServerError`` where there can be none.
+
+    ``path`` is first on its PATH; ``ca``: who signed the certificate of its API; without one it is no Proxmox.
+    """
     server, libraries = server_program()
     host = SshHost(folder, _free_port())
     _write_files(host, path)
+    if ca is not None:
+        _write_cluster(folder / "etc/pve", ca)
     environment = {
         "PATH": os.environ["PATH"],
         "FOLDER": str(folder),
@@ -185,6 +191,13 @@ def _write_files(host: SshHost, path: Path) -> None:
     texts: Mapping[str, str] = {"sshd_config": config, "ssh_config": CLIENT.format(folder=folder), **users}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="ascii")
+
+
+def _write_cluster(folder: Path, ca: Path) -> None:
+    """What is read of the cluster's files: ``/etc`` is a layer over this machine's, too."""
+    (folder / "nodes/pve1").mkdir(parents=True)
+    (folder / "local").symlink_to("nodes/pve1")
+    shutil.copy(ca, folder / "pve-root-ca.pem")
 
 
 def _free_port() -> int:

@@ -25,6 +25,7 @@ from provisioner.providers.proxmox import (
     ready,
     seen,
     snapshots,
+    templates,
     volumes,
 )
 from provisioner.providers.proxmox.guest import address_in
@@ -89,6 +90,15 @@ class ProxmoxProvider(ProxmoxHost):
 
         with worded(f"Unable to look at the drivers of host {self.host}"):
             return cards.host_driver(self.ssh)
+
+    def ensure_template(self, image: str) -> bool:
+        """Have the template of an image on the node; whether it was not there before."""
+        with worded(f"Unable to have image {image} on host {self.host}"):
+            before = templates.there(self.client, self.machine)
+            if image in before:
+                return False
+            templates.provided(self.client, image, self.host, self.machine, self.on_progress)
+            return True
 
     def create(self, instance: Instance) -> Instance:
         """Create the container of a template, stopped, and read it back."""

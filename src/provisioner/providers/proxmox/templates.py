@@ -92,6 +92,11 @@ def provided(client: Client, image: str, name: str, machine: str, on_progress: O
     return found.there[image]
 
 
+def there(client: Client, machine: str) -> frozenset[str]:
+    """The images whose templates are on the node."""
+    return frozenset(_look(client, storages_of(client), machine).there)
+
+
 def _look(client: Client, storages: Iterable[str], machine: str) -> Templates:
     offers: list[Callable[[], Any]] = [lambda: client.get("nodes", client.node, "aplinfo")]
     *contents, offered = client.many([*calls(client, storages), *offers])

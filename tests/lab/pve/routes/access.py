@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 
 from tests.lab.pve.call import Call, answers
@@ -117,6 +118,36 @@ def roles(call: Call) -> object:
         {"roleid": name, "privs": ",".join(sorted(privs)), "special": int(name.startswith(special))}
         for name, privs in sorted(known.items())
     ]
+
+
+@answers("POST /access/roles")
+def add_role(call: Call) -> object:
+    """A role of one's own."""
+    name, known = call.text("roleid"), call.world.access.permissions.roles
+    if name in known:
+        raise died(f"role '{name}' already exists")
+    known[name] = frozenset(split_list(call.text("privs")))
+    return None
+
+
+@answers("PUT /access/roles/{roleid}")
+def change_role(call: Call) -> object:
+    """Other privileges for a role, or more of them."""
+    name, known = call.text("roleid"), call.world.access.permissions.roles
+    if name not in known:
+        raise died(f"role '{name}' does not exist")
+    known[name] = frozenset(split_list(call.text("privs"))) | (known[name] if call.flag("append") else frozenset())
+    return None
+
+
+@answers("POST /access/users")
+def add_user(call: Call) -> object:
+    """A user without a password."""
+    name = call.text("userid")
+    if name in call.world.access.users:
+        raise died(f"create user failed: user '{name}' already exists")
+    call.world.access.add_user(name, secrets.token_hex(16))
+    return None
 
 
 @answers("GET /access/acl")

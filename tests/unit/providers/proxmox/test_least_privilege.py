@@ -8,7 +8,7 @@ import re
 import pytest
 
 from provisioner.errors import ProvisionError
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.providers.proxmox import ProxmoxProvider, granting
 from provisioner.providers.proxmox.access import Access
 from tests.lab.pve import Double
 from tests.unit.providers.proxmox.plans import GIB, PAGE, ROLE, creation, limited, update, wanted
@@ -38,6 +38,16 @@ def life(access: Access) -> None:
     provider.stop(made)
     provider.delete(made)
     provider.delete_lock(LOCK)
+
+
+def test_what_host_prepare_makes_is_what_the_page_says() -> None:
+    assert granting.ROLES["Provisioner"] | granting.ROLES["ProvisionerSees"] == set(ROLE)
+    narrow = re.findall(r"pveum acl modify (\S+) --users provision@pve --roles (\S+)", PAGE)
+    need = granting.Need(frozenset({"local", "local-lvm"}), frozenset({"vmbr0"}))
+    assert set(need.grants) == {(path, role) for path, role in narrow if (path, role) != ("/", "Provisioner")}
+    access = Access("https://pve:8006", "provision@pve", token_id="homelab")
+    said = granting.commands(access, need)
+    assert [one for one in said if one.startswith(("pveum user", "pveum acl")) and one not in PAGE] == []
 
 
 def test_the_role_of_the_page_is_enough(pve: Double, access: Access) -> None:

@@ -1,0 +1,190 @@
+"""What a node has to know of us before its API lets us work: roles, a user, grants and a token; no more than is needed.
+
+All of it is asked for and made by ``pvesh`` on the node, which takes and gives what the API does, as root.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.errors import PreflightError, ProviderError
+from provisioner.providers.proxmox import rights
+from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.host import CAN_SNAPSHOT
+from provisioner.providers.proxmox.node import DISKS, TEMPLATES
+from provisioner.providers.proxmox.root_only import ROOT
+from provisioner.providers.proxmox.shell import Shell
+
+ROLE, SEES = "Provisioner", "ProvisionerSees"
+ROLES: Mapping[str, frozenset[str]] = {
+    ROLE: frozenset(
+        {
+            "VM.Audit",
+            *rights.TO_CREATE,
+            *rights.TO_KEEP,
+            "Datastore.AllocateSpace",
+            "Datastore.AllocateTemplate",
+            "Pool.Allocate",
+            "Pool.Audit",
+            "SDN.Use",
+        }
+    ),
+    SEES: frozenset({"Sys.Audit"}),
+}
+COMMENT = "provision up"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Where we work on a node: the storages and bridges that containers of the file use."""
+
+    storages: frozenset[str]
+    bridges: frozenset[str]
+
+    @property
+    def grants(self) -> tuple[tuple[str, str], ...]:
+        """Paths and the roles that we need on them."""
+        storages = [f"/storage/{name}" for name in sorted(self.storages)] or ["/storage"]
+        bridges = [f"{rights.ZONE}/{name}" for name in sorted(self.bridges)]
+        return (("/", SEES), *((path, ROLE) for path in ("/vms", "/pool", *storages, *bridges)))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that the node lacks: in words, as a command for a person there, and as a call of ``pvesh``."""
+
+    what: str
+    command: str
+    call: tuple[str, ...]
+
+
+def commands(access: Access, need: Need) -> list[str]:
+    """All that a person would type on a node that knows nothing of us."""
+    return [one.command for one in _lacking(access, need, {}, set(), set())] + [_token_command(access)]
+
+
+class Node:
+    """A node, asked over ssh as root."""
+
+    def __init__(self, access: Access, shell: Shell) -> None:
+        self._access = access
+        self._shell = shell
+
+    def lacking(self, need: Need) -> list[Step]:
+        """What has to be made there, in its order; the token is not in it."""
+        if self._access.user == ROOT:
+            return []
+        roles = {one["roleid"]: frozenset(str(one.get("privs") or "").split(",")) for one in self.ask("/access/roles")}
+        users = {one["userid"] for one in self.ask("/access/users")}
+        grants = {(one["path"], one["roleid"]) for one in self.ask("/access/acl") if one["ugid"] == self._access.user}
+        return list(_lacking(self._access, need, roles, users, grants))
+
+    def make(self, step: Step) -> None:
+        """Make one of them."""
+        self._call(*step.call)
+
+    def has_token(self) -> bool:
+        """Whether the user has the token; one whose user is not there has none."""
+        if self._access.user not in {one["userid"] for one in self.ask("/access/users")}:
+            return False
+        return self._access.token_id in {one["tokenid"] for one in self.ask(f"{self._user}/token")}
+
+    def make_token(self) -> str:
+        """Make the token; its secret, which the node tells this once."""
+        made = self._call("create", self._token, "--privsep", "0", "--comment", COMMENT)
+        return str(json.loads(made)["value"])
+
+    def delete_token(self) -> None:
+        """Delete the token."""
+        self._call("delete", self._token)
+
+    def places(self) -> tuple[str, str]:
+        """The storages that are taken for disks and templates where the file names none; "" where there is none."""
+        found = self.ask(f"/nodes/{self.name()}/storage", "--enabled", "1")
+        fit = [one for one in found if one.get("active", 1)]
+        disks = sorted((one["type"] not in CAN_SNAPSHOT, str(one["storage"])) for one in fit if _takes(one, DISKS))
+        templates = sorted((one["storage"] != "local", str(one["storage"])) for one in fit if _takes(one, TEMPLATES))
+        return (disks[0][1] if disks else "", templates[0][1] if templates else "")
+
+    def name(self) -> str:
+        """The node's own name; ``PreflightError`` where ssh leads to something else, or not as root."""
+        done = self._shell.run(["sh", "-c", "id -u; readlink /etc/pve/local || echo"])
+        user, place = (*done.stdout.decode(errors="replace").split(), "", "")[:2]
+        if user != "0" or not place:
+            raise PreflightError(
+                f"Unable to prepare the node behind {self._shell.destination}",
+                details="Its user is not root." if user != "0" else "It is no node of Proxmox VE.",
+                resolution="Write ssh: root@ADDRESS of the node itself.",
+            )
+        return place.rpartition("/")[2]
+
+    def authority(self) -> bytes:
+        """The certificate that the node's own was signed with."""
+        done = self._shell.run(["cat", "/etc/pve/pve-root-ca.pem"])
+        if done.returncode:
+            what = f"Unable to read the certificate authority of {self._shell.destination}"
+            raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+        return done.stdout
+
+    def ask(self, path: str, *options: str) -> Any:
+        """What the API has there."""
+        return json.loads(self._call("get", path, *options))
+
+    def _call(self, verb: str, path: str, *options: str) -> bytes:
+        done = self._shell.run(["pvesh", verb, path, *options, "--output-format", "json"])
+        if done.returncode:
+            what = f"Unable to {verb} {path} on {self._shell.destination}"
+            raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
+        return done.stdout
+
+    @property
+    def _user(self) -> str:
+        return f"/access/users/{self._access.user}"
+
+    @property
+    def _token(self) -> str:
+        return f"{self._user}/token/{self._access.token_id}"
+
+
+def _lacking(
+    access: Access,
+    need: Need,
+    roles: Mapping[str, frozenset[str]],
+    users: set[str],
+    grants: set[tuple[str, str]],
+) -> Iterator[Step]:
+    if access.user == ROOT:
+        return
+    used = {role for _, role in need.grants}
+    yield from (one for name in ROLES if name in used for one in _role(name, roles.get(name)))
+    if access.user not in users:
+        command = f'pveum user add {access.user} --comment "{COMMENT}"'
+        call = ("create", "/access/users", "--userid", access.user, "--comment", COMMENT)
+        yield Step(f"user {access.user}", command, call)
+    for path, role in need.grants:
+        if (path, role) not in grants:
+            command = f"pveum acl modify {path} --users {access.user} --roles {role}"
+            grant = ("set", "/access/acl", "--path", path, "--users", access.user, "--roles", role)
+            yield Step(f"role {role} for {access.user} on {path}", command, grant)
+
+
+def _role(name: str, held: frozenset[str] | None) -> Iterator[Step]:
+    lacking = sorted(ROLES[name] - (held or frozenset()))
+    if held is None:
+        command = f'pveum role add {name} --privs "{" ".join(lacking)}"'
+        yield Step(f"role {name}", command, ("create", "/access/roles", "--roleid", name, "--privs", ",".join(lacking)))
+    elif lacking:
+        command = f'pveum role modify {name} --append 1 --privs "{" ".join(lacking)}"'
+        append = ("set", f"/access/roles/{name}", "--append", "1", "--privs", ",".join(lacking))
+        yield Step(f"{', '.join(lacking)} in role {name}", command, append)
+
+
+def _token_command(access: Access) -> str:
+    return f"pveum user token add {access.user} {access.token_id} --privsep 0"
+
+
+def _takes(storage: Mapping[str, Any], content: str) -> bool:
+    return content in str(storage.get("content", "")).split(",")

@@ -1,0 +1,148 @@
+"""The verb ``host prepare`` for a node of Proxmox VE: a way in, and no more rights than the lab needs there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from provisioner.errors import PreflightError, ProvisionError
+from provisioner.lab import Lab
+from provisioner.loader import environment_name
+from provisioner.resolve import host_of, images_by_host
+from provisioner.spec import ProxmoxHost
+from provisioner.starter import keep_secret
+from provisioner.state import Secret
+
+if TYPE_CHECKING:  # the driver is imported when a node is touched
+    from provisioner.providers.proxmox import ProxmoxProvider
+    from provisioner.providers.proxmox.access import Access
+    from provisioner.providers.proxmox.granting import Need, Node
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A host of the file, its page, and how its node is reached."""
+
+    lab: Lab
+    name: str
+    page: ProxmoxHost
+    access: Access
+
+
+def commands(way: Way) -> list[str]:
+    """What a person types on the node as root to have the same, but for the templates."""
+    from provisioner.providers.proxmox import granting
+
+    return granting.commands(way.access, _need(way, ("", "")))
+
+
+def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: Say) -> int:
+    """Make what the node lacks, and prove that it suffices; how much was made.
+
+    The token's secret goes into ``secrets.env`` beside the file and nowhere else.
+    """
+    from provisioner.providers.proxmox.granting import Node
+    from provisioner.providers.proxmox.shell import Shell
+
+    node = Node(way.access, Shell(way.access))
+    say(f"ssh leads to node {node.name()}, whose host key is known here")
+    made = _fetch_authority(way, node, say)
+    for step in node.lacking(_need(way, node.places())):
+        node.make(step)
+        say(f"made {step.what}")
+        made += 1
+    access = way.access
+    if way.page.token is not None:
+        secret, is_new = _token(way, node, say)
+        access, made = replace(access, token_secret=secret), made + is_new
+    provider = open_provider(access=access)
+    provider.check_available()
+    made += _download(way, provider, say)
+    _prove(way, provider)
+    return made
+
+
+def _need(way: Way, found: tuple[str, str]) -> Need:
+    """The storages and bridges that the file's containers there use; ``found``: what stands for what is left out."""
+    from provisioner.providers.proxmox.granting import Need
+
+    lab, page = way.lab, way.page
+    here = [one.proxmox for one in lab.spec.containers.values() if host_of(lab.spec, one) == way.name]
+    disks, templates = page.storage or found[0], page.templates or found[1]
+    storages = {disks, templates}
+    bridges = {page.bridge}
+    for one in here:
+        if one is not None:
+            storages |= {one.storage or disks, *(mount.storage or disks for mount in one.mounts)}
+            bridges |= {one.network.bridge or page.bridge}
+    return Need(frozenset(storages - {""} if "" not in (disks, templates) else ()), frozenset(bridges))
+
+
+def _fetch_authority(way: Way, node: Node, say: Say) -> int:
+    file = way.access.ca
+    if file is None or file.exists():
+        return 0
+    partial = file.with_name(f".{file.name}-{os.getpid()}")
+    try:
+        partial.write_bytes(node.authority())
+        partial.replace(file)
+    except OSError as error:
+        raise PreflightError(f"Unable to write {file}", details=error.strerror or str(error)) from error
+    say(f"wrote the node's certificate authority into {file}")
+    return 1
+
+
+def _token(way: Way, node: Node, say: Say) -> tuple[Secret, int]:
+    """The token's secret, and whether it is new."""
+    token = way.page.token
+    if token is None:
+        raise TypeError(f"host {way.name} has no token")
+    title = f"token {way.page.user}!{token.id}"
+    secret, is_there = token.secret, node.has_token()
+    if is_there and secret.is_known:
+        return secret, 0
+    if is_there:
+        raise PreflightError(
+            f"Unable to use {title}: it is there, and its secret is not known here",
+            details="Proxmox tells the secret of a token once, when it is made.",
+            resolution=f"Write {secret.name}=SECRET into secrets.env; or, where nobody has it any more, remove the "
+            f"token (pveum user token remove {way.page.user} {token.id}) and run this again.",
+        )
+    if os.environ.get(environment_name(secret.name)) or (secret.is_known and way.lab.spec.secrets is not None):
+        raise PreflightError(
+            f"Unable to make {title}: the value of secret {secret.name} comes from elsewhere than secrets.env",
+            resolution=f"Unset {environment_name(secret.name)}, or make the token by hand: see --print.",
+        )
+    made = node.make_token()
+    try:
+        file = keep_secret(way.lab.loaded.path, secret.name, made)
+    except ProvisionError:
+        node.delete_token()  # nobody would ever know its secret
+        raise
+    say(f"made {title}; its secret is {secret.name} in {file}")
+    return Secret(secret.name, made), 1
+
+
+def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:
+    wanted = images_by_host(way.lab.spec, way.lab.catalog).get(way.name, frozenset())
+    count = 0
+    for image in sorted(wanted):
+        if provider.ensure_template(image):
+            say(f"downloaded the template of {image}")
+            count += 1
+    return count
+
+
+def _prove(way: Way, provider: ProxmoxProvider) -> None:
+    """Raise ``PreflightError`` where something is lacking all the same."""
+    lacking = [str(one) for fact in provider.examine(()) if fact.name == "rights" for one in fact.value["lacking"]]
+    if lacking:
+        raise PreflightError(
+            f"Unable to prepare host {way.name}: {way.page.user} lacks rights there",
+            details="\n".join(lacking),
+            resolution=f"A grant on a path replaces what comes down to it: pveum user permissions {way.page.user}",
+        )
