@@ -30,8 +30,8 @@ class Files:
         return context
 
 
-def issue(folder: Path, host: str) -> Files:
-    """Make both anew in a folder."""
+def issue(folder: Path, host: str, *, ended_days: int = 0) -> Files:
+    """Make both anew in a folder; ``ended_days``: for how long the server's own is no longer good."""
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     ca_name = _name("Proxmox Virtual Environment (double)")
     ca = _basis(ca_name, ca_name, ca_key).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -39,7 +39,7 @@ def issue(folder: Path, host: str) -> Files:
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     usage = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
     signed_ca = ca.add_extension(usage, critical=False).sign(ca_key, hashes.SHA256())
-    basis = _basis(_name("pve1"), ca_name, key).add_extension(names, critical=False)
+    basis = _basis(_name("pve1"), ca_name, key, dt.timedelta(days=ended_days)).add_extension(names, critical=False)
     signed = basis.add_extension(authority, critical=False).sign(ca_key, hashes.SHA256())
     files = Files(folder / "pve-root-ca.pem", folder / "pve-ssl.pem")
     files.ca.write_bytes(signed_ca.public_bytes(serialization.Encoding.PEM))
@@ -54,8 +54,10 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _basis(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)
+def _basis(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, ended: dt.timedelta = dt.timedelta()
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC) - (LIFE + ended if ended else ended)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

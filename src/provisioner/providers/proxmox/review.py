@@ -17,6 +17,7 @@ from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
 from provisioner.providers.proxmox.objections import Grounds, Objection, notes, objections
 from provisioner.providers.proxmox.rights import NEW, Place, Right
+from provisioner.providers.proxmox.root_only import OLDEST
 from provisioner.state import Instance
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def review(client: Client, access: Access, shell: Shell | None, changes: Sequenc
     grounds = Grounds(access, node, place_of(access, node))
     if node.is_online:
         grounds = _complete(client, shell, changes, grounds)
-    found = tuple(objections(changes, grounds))
+    found = (*_too_old(client, changes), *objections(changes, grounds))
     if found:
         raise refusal(f"Unable to carry out the plan on node {node.name}", found)
     return tuple(notes(changes, grounds))
@@ -93,6 +94,23 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
         lacking=_lacking(client, changes, place),
         behind_ssh=node_behind(shell) if shell is not None and by_hand else "",
     )
+
+
+def _too_old(client: Client, changes: Sequence[Change]) -> tuple[Objection, ...]:
+    """What an older release cannot do, where the plan wants it; it is asked for nothing else."""
+    wanting = sorted(one.container for one in changes if getattr(one.after, "settings", {}).get("devices"))
+    if not wanting:
+        return ()
+    release = str(client.get("version")["version"])
+    if numbers_of(release) >= numbers_of(OLDEST):
+        return ()
+    message = f"{', '.join(wanting)}: device files take Proxmox VE {OLDEST} or later, and {release} runs there"
+    return (Objection(message, "Upgrade the node: apt update && apt full-upgrade."),)
+
+
+def numbers_of(release: str) -> tuple[int, ...]:
+    """A release as numbers that can be compared: "8.1.4-1" is (8, 1, 4)."""
+    return tuple(int(part) for part in release.partition("-")[0].split(".") if part.isdecimal())
 
 
 def _lacking(client: Client, changes: Sequence[Change], place: Place) -> tuple[Right, ...]:

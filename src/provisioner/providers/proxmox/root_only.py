@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # what is decided here is decided without a connection
     from provisioner.providers.proxmox.client import Client
     from provisioner.providers.proxmox.shell import Shell
 
+OLDEST = "8.2"
+"""The first release whose containers can be given device files of the host."""
 ROOT = "root@pam"
 NESTING = "nesting"
 Way = Literal["ticket", "ssh", ""]
@@ -123,6 +125,8 @@ def _write_by_hand(shell: Shell, vmid: int, options: Mapping[str, str], delete: 
 def _resolution(said: str) -> str:
     if "does not exist" in said and "/lxc/" in said:
         return "The address after ssh: must be that of the node itself, not of another one of its cluster."
+    if "Unknown option" in said or "unable to parse option" in said:
+        return f"Its pct is older than Proxmox VE {OLDEST}: upgrade the node (apt update && apt full-upgrade)."
     if "run as root" in said or "ermission denied" in said or "not found" in said:
         return "The user after ssh: must be root, on the node itself."
     return ""

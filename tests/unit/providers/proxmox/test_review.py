@@ -88,6 +88,16 @@ def test_what_needs_root_is_said_with_the_way(access: Access, page: dict[str, An
     assert looked(access, update(there(wanted()), special), **page) == (f"devices and features of web: {words}",)
 
 
+@pytest.mark.parametrize("release", ["8.1.4", "7.4-17"])
+def test_device_files_are_refused_where_the_release_knows_none(pve: Double, access: Access, release: str) -> None:
+    for node in pve.world.nodes.values():
+        node.version = {**node.version, "version": release}
+    error = refused(access, creation(wanted(proxmox=DEVICES)), password=Secret("root", PASSWORD))
+    assert error.details == f"web: device files take Proxmox VE 8.2 or later, and {release} runs there"
+    assert "apt full-upgrade" in error.resolution
+    assert looked(access, creation(wanted())) == (), "nothing else asks for it"
+
+
 def test_what_needs_root_is_refused_without_a_way(access: Access) -> None:
     error = refused(access, creation(wanted(proxmox=DEVICES)))
     assert error.details == "web: its devices can be set by root@pam itself only, by no token"

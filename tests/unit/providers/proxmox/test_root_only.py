@@ -162,6 +162,14 @@ def test_what_pct_says_is_told(client_of: Callable[..., Client]) -> None:
     assert "the node itself" in caught.value.resolution
 
 
+def test_a_pct_that_knows_no_devices_is_told_by_its_age(client_of: Callable[..., Client]) -> None:
+    """What the program of 8.1 says."""
+    node = Node(255, "Unknown option: dev0\n400 unable to parse option\npct set <vmid> [OPTIONS]")
+    with pytest.raises(ProviderError, match="Unable to set dev0 of CT 105 over ssh") as caught:
+        root_only.write(client_of(ssh="root@pve1"), node, 105, {"dev0": "/dev/fuse"})  # type: ignore[arg-type]
+    assert "older than Proxmox VE 8.2" in caught.value.resolution
+
+
 def test_by_no_way(client: Client) -> None:
     with pytest.raises(ProviderError, match="only root@pam itself may") as caught:
         root_only.write(client, None, 105, {"dev0": "/dev/fuse"})

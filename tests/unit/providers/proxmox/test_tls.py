@@ -113,6 +113,16 @@ def test_a_certificate_for_another_name_is_said(client_of: Made, tmp_path: Path)
     assert error.resolution.startswith("Use a name that is in the certificate, or ")
 
 
+def test_a_certificate_that_has_ended_is_said(client_of: Made, tmp_path: Path) -> None:
+    running = Double(World(nodes=1), certificate.issue(tmp_path, "127.0.0.1", ended_days=3))
+    try:
+        error = refusal(client_of(url=running.url, ca=running.ca))
+    finally:
+        running.close()
+    assert "certificate has expired" in error.message
+    assert error.resolution.startswith("Renew it (pvecm updatecerts -f), or see this machine's clock")
+
+
 def test_a_port_without_tls_is_said(client_of: Made) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
