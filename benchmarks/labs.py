@@ -17,7 +17,7 @@ from provisioner.lab import Lab, open_lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import wire
-from provisioner.providers.incus.client import default_endpoint
+from provisioner.providers.incus.endpoint import local_endpoint
 
 PROVISION = (str(BIN / "provision"),)
 NANOSECONDS = 1e9
@@ -109,7 +109,7 @@ def cpu_s_of(names: Iterable[str]) -> float:
 
 def _state(name: str) -> dict[str, Any]:
     path = wire.path_of("instances", name, "state")
-    state: dict[str, Any] = wire.call(default_endpoint(), "GET", path)["metadata"]
+    state: dict[str, Any] = wire.call(local_endpoint(), "GET", path)["metadata"]
     return state
 
 

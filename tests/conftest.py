@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.far import far_incus
 from tests.lab.incus import incus_lab
 
-__all__ = ["incus_lab"]  # a fixture for everybody
+__all__ = ["far_incus", "incus_lab"]  # fixtures for everybody
 
 ROOT = Path(__file__).resolve().parents[1]
 ORDER = ("lint", "unit", "integration", "molecule")

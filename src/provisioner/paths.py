@@ -51,6 +51,11 @@ def state(lab: str) -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "provisioner" / lab
 
 
+def config() -> Path:
+    """What this user shows others, such as a client certificate (``$XDG_CONFIG_HOME/provisioner``)."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "provisioner"
+
+
 def lab_folder(file: Path) -> Path:
     """``.provision/`` beside the file: only what can be rebuilt."""
     return file.resolve().parent / ".provision"

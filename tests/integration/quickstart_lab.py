@@ -73,6 +73,8 @@ class Lab:
     bare: str
     """The image of all containers but the first: where there is one without python3, as public servers' are."""
     name: str = "e2e"
+    owner: Mapping[str, str] = field(default_factory=dict)
+    """What Incus' own client needs in its environment to find the daemon, where ``environment`` leads to none."""
     runs: list[Ran] = field(default_factory=list)
     arguments_seen: set[str] = field(default_factory=set)
 
@@ -110,7 +112,11 @@ class Lab:
     def incus(self, *arguments: str, check: bool = True) -> str:
         """What Incus' own client says; the yardstick for what ours says."""
         done = subprocess.run(
-            ["incus", *arguments], env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
+            ["incus", *arguments],
+            env={**os.environ, **self.environment, **self.owner},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0 or not check, done.stderr
         return done.stdout

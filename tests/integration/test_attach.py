@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import secrets
@@ -14,7 +15,8 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,17 +24,29 @@ import pytest
 from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
+from tests.lab.far import WAYS, provider_by
 
 pytestmark = pytest.mark.incus
 
 LARGE_BYTES = 8_000_000
 PATIENCE_S = 20.0
-ATTACH = """
-import sys
+ENDPOINT = "TEST_ATTACH_ENDPOINT"
+ATTACH = f"""
+import json, os, sys
 from provisioner.providers.incus import IncusProvider
-attach = IncusProvider("box").attach
+from provisioner.providers.incus.endpoint import Endpoint
+attach = IncusProvider("box", endpoint=Endpoint(**json.loads(os.environ[{ENDPOINT!r}]))).attach
 sys.exit(attach(sys.argv[1], sys.argv[3:], stdin=0, stdout=1, stderr=2, terminal=sys.argv[2] == "terminal"))
 """
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def provider(request: pytest.FixtureRequest) -> Iterator[IncusProvider]:
+    """The driver over each way; what the tests start finds the same one."""
+    one = provider_by(request)
+    os.environ[ENDPOINT] = json.dumps(asdict(one.endpoint))
+    yield one
+    del os.environ[ENDPOINT]
 
 
 def words(container: str, *command: str, terminal: bool = False) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,18 @@ import yaml
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
+from tests.lab.far import WAYS, provider_by
 
 pytestmark = pytest.mark.incus
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE_BYTES = 3_000_000
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def provider(request: pytest.FixtureRequest) -> IncusProvider:
+    """The driver over each way."""
+    return provider_by(request)
 
 
 class Play:
@@ -107,15 +115,13 @@ def test_a_missing_container_is_unreachable_and_named(provider: IncusProvider, t
     assert "no-such-container" in done.stdout + done.stderr
 
 
-def test_a_missing_socket_is_unreachable_and_says_what_to_do(
-    provider: IncusProvider, container: str, tmp_path: Path
-) -> None:
-    play = Play(provider, container, tmp_path)
-    text = play.inventory.read_text(encoding="utf-8").replace(provider.endpoint, str(tmp_path / "no.socket"))
-    play.inventory.write_text(text, encoding="utf-8")
-    done = play({"ansible.builtin.raw": "true"})
+def test_where_no_incus_is_it_is_unreachable_and_says_what_to_do(provider: IncusProvider, tmp_path: Path) -> None:
+    nowhere = "https://127.0.0.1:1" if provider.endpoint.is_remote else str(tmp_path / "no.socket")
+    elsewhere = IncusProvider("box", endpoint=replace(provider.endpoint, address=nowhere))
+    done = Play(elsewhere, "one", tmp_path)({"ansible.builtin.raw": "true"})
     assert "unreachable=1" in done.stdout
-    assert "provision host prepare" in done.stdout + done.stderr
+    advice = "core.https_address :1" if provider.endpoint.is_remote else "provision host prepare"
+    assert advice in done.stdout + done.stderr
 
 
 COPIES = """
@@ -125,7 +131,7 @@ from ansible.playbook.play_context import PlayContext
 from ansible.plugins.loader import connection_loader, init_plugin_loader
 init_plugin_loader([])
 connection = connection_loader.get("provision_incus", PlayContext(), "/dev/null")
-connection.set_options(var_options={"provision_instance": sys.argv[1], "provision_endpoint": sys.argv[2]})
+connection.set_options(var_options={"provision_instance": sys.argv[1], **json.loads(sys.argv[2])})
 said = []
 for copy in (connection.put_file, connection.fetch_file):
     try:
@@ -142,7 +148,7 @@ print(json.dumps(said))
 def copies(provider: IncusProvider, container: str, source: str, target: str) -> list[Any]:
     """What ``put_file`` and ``fetch_file`` say, and whether a connection costs the import of pylxd."""
     done = subprocess.run(
-        (sys.executable, "-c", COPIES, container, provider.endpoint, source, target),
+        (sys.executable, "-c", COPIES, container, json.dumps(provider.endpoint.variables), source, target),
         env=os.environ | ansible_environment(ROOT),
         capture_output=True,
         text=True,

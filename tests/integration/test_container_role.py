@@ -1,8 +1,12 @@
-"""Role ``container`` as Ansible runs it, on a double of Proxmox VE: check mode, diff, and no secret in what it says."""
+"""Role ``container`` as Ansible runs it on hosts elsewhere: check mode, diff, and no secret in what it says.
+
+The Proxmox VE is a double; the Incus is a real one that is reached over https.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
+from tests.lab.far import FarIncus
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 
@@ -74,3 +80,24 @@ def test_a_wrong_secret_is_refused_and_not_said(pve: Double, inventory: Path) ->
         play(inventory, "canary-00000000-wrong")
     assert "canary" not in str(caught.value)
     assert pve.world.guests == {}
+
+
+@pytest.mark.incus
+@pytest.mark.slow
+def test_the_role_makes_a_container_of_an_incus_elsewhere_and_deletes_it(far_incus: FarIncus, tmp_path: Path) -> None:
+    lab, there = f"t{secrets.token_hex(4)}", far_incus.endpoint
+    page = {"incus": there.address, "cert": there.cert, "key": there.key, "fingerprint": there.fingerprint}
+    variables = {"container_lab": lab, "container_host": page, "container_memory": "512MiB"}
+    file = tmp_path / "hosts.yml"
+    file.write_text(yaml.safe_dump({"containers": {"hosts": {f"{lab}-one": {}}, "vars": variables}}))
+    key = Path(there.key).read_text(encoding="ascii").splitlines()[1]
+    provider = IncusProvider("far", endpoint=there)
+    assert "changed=1" in play(file, key, "--check", "--diff")
+    assert provider.observe(lab).instances == ()
+    try:
+        assert "changed=1" in play(file, key, "-vvv")
+        assert [one.memory for one in provider.observe(lab).instances] == [2**29]
+        assert "changed=0" in play(file, key)
+    finally:
+        assert "changed=1" in play(file, key, "-e", "container_state=absent")
+    assert provider.observe(lab).instances == ()

@@ -322,6 +322,6 @@ except UnavailableError as error:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_group_of_the_socket_is_enough_and_needed(provider: IncusProvider) -> None:
-    socket = Path(provider.endpoint)
+    socket = Path(provider.endpoint.address)
     assert as_nobody(socket.stat().st_gid) == ""
     assert f"sudo usermod -aG {socket.group()} $USER" in as_nobody()

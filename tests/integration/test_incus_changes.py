@@ -166,7 +166,7 @@ def test_nesting_counts_from_the_next_start(box: Box) -> None:
 def test_a_disk_that_is_smaller_than_what_is_in_it_is_refused_and_the_container_lives(box: Box, runs: bool) -> None:
     """Told so by btrfs itself it could neither write nor be given its old size again, not even after a deletion."""
     # After deletions btrfs now and then says of its quotas that they are "inconsistent", and then keeps none of them.
-    pool = Path(box.provider.endpoint).parent / "storage-pools" / box.provider._pool
+    pool = Path(box.provider.endpoint.address).parent / "storage-pools" / box.provider._pool
     subprocess.run(("btrfs", "quota", "rescan", "-w", str(pool)), check=True, capture_output=True)
     one = box.start(disk=2 * GIB)
     box.sh("head -c 600000000 /dev/urandom > /root/large; sync")

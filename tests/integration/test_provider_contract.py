@@ -17,8 +17,14 @@ from provisioner.providers.base import Provider
 from provisioner.state import Device, Instance, InstanceKind, Status
 
 IMAGE = "debian/12"
-REAL = {"incus": (pytest.mark.incus,), "proxmox": (pytest.mark.incus, pytest.mark.proxmox)}
+REAL = {
+    "incus": (pytest.mark.incus,),
+    "incus-https": (pytest.mark.incus, pytest.mark.slow),
+    "proxmox": (pytest.mark.incus, pytest.mark.proxmox),
+}
 """What a driver's host needs; that of Proxmox is a double whose containers are the lab's Incus' own."""
+WAYS = [*REGISTRY, "incus-https"]
+"""Each driver, and Incus a second time: a daemon of its own that is reached as if it were elsewhere."""
 LARGE_BYTES = 5_000_000
 SHARED: dict[str, Any] = {"shared": b"shared ", "timeout_s": 60.0}
 
@@ -52,14 +58,16 @@ class Host:
         return self.provider.observe(wanted.lab).instance(wanted.name)
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=REAL.get(kind, ())) for kind in REGISTRY])
+@pytest.fixture(params=[pytest.param(way, marks=REAL.get(way, ())) for way in WAYS])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     settings = {}
     if request.param == "incus":
         request.getfixturevalue("incus_lab")
+    elif request.param == "incus-https":
+        settings["endpoint"] = request.getfixturevalue("far_incus").endpoint
     elif request.param == "proxmox":
         settings["access"] = request.getfixturevalue("pve_host").access
-    provider = provider_for("box", request.param, **settings)
+    provider = provider_for("box", request.param.partition("-")[0], **settings)
     try:
         provider.check_available()
     except UnavailableError as error:

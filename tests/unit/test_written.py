@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.resolve.proxmox import settings_of, written_form
-from provisioner.resolve.written import written_container
+from provisioner.resolve.written import host_variables, written_container
 from provisioner.sizes import parse_size, written_size
 from provisioner.spec import Container, IncusHost, ProxmoxContainer, ProxmoxHost, Spec
 from provisioner.state import Instance, Secret
@@ -79,3 +79,9 @@ def test_an_incus_container_has_no_block_of_proxmox() -> None:
         "host": "box",
         "image": "debian/12",
     }
+
+
+def test_only_an_incus_elsewhere_has_to_be_named_to_the_role() -> None:
+    assert host_variables(IncusHost(incus="local")) == {}
+    far = IncusHost.model_validate({"incus": "https://far:8443", "fingerprint": "AB" * 32})
+    assert host_variables(far) == {"container_host": {"incus": "https://far:8443", "fingerprint": "ab" * 32}}

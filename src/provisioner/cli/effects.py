@@ -6,34 +6,46 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provisioner import paths
 from provisioner.cluster.reaching import SSH_CONFIG
-from provisioner.errors import PreflightError
 from provisioner.lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.resolve import hosts_of
-from provisioner.spec import ProxmoxHost
+from provisioner.spec import IncusHost, ProxmoxHost
 
 if TYPE_CHECKING:
+    from provisioner.providers.incus.endpoint import Endpoint
     from provisioner.providers.proxmox.access import Access
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:
-    """A provider for each host of the file; ``PreflightError`` for a kind of host that this version cannot drive."""
-    hosts = hosts_of(lab.spec)
-    providers: dict[str, Provider] = {}
-    for name in lab.used_hosts():
-        host = hosts[name]
-        if isinstance(host, ProxmoxHost):
-            providers[name] = provider_for(name, "proxmox", access=access_of(host, lab.loaded.path.parent))
-            continue
-        if host.incus != "local":
-            raise PreflightError(
-                f"Unable to reach host {name}: this version drives no Incus elsewhere",
-                resolution=f"Write {name}: {{ incus: local }} under hosts, or leave its containers out.",
-            )
-        providers[name] = provider_for(name, "incus")
-    return providers
+    """A provider for each host of the file."""
+    folder = lab.loaded.path.parent
+    return {name: provider_of(name, hosts_of(lab.spec)[name], folder) for name in lab.used_hosts()}
+
+
+def provider_of(name: str, host: IncusHost | ProxmoxHost, folder: Path) -> Provider:
+    """The provider of host ``name``, by its page; a relative path in it is one in ``folder``."""
+    if isinstance(host, ProxmoxHost):
+        return provider_for(name, "proxmox", access=access_of(host, folder))
+    return provider_for(name, "incus", endpoint=endpoint_of(host, folder))
+
+
+def endpoint_of(host: IncusHost, folder: Path) -> Endpoint:
+    """Where that Incus is, by its page; one elsewhere is shown this user's certificate where the page names none."""
+    from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
+
+    if host.incus == "local":
+        return local_endpoint()
+    cert, key = (folder / Path(one).expanduser() if one else None for one in (host.cert, host.key))
+    own = client_pair()
+    return Endpoint(host.incus.rstrip("/"), str(cert or own[0]), str(key or own[1]), host.fingerprint or "")
+
+
+def client_pair() -> tuple[Path, Path]:
+    """The files of this user's client certificate and of its key, whether they are there or not."""
+    return paths.config() / "client.crt", paths.config() / "client.key"
 
 
 def access_of(host: ProxmoxHost, folder: Path) -> Access:

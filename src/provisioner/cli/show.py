@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from urllib.parse import urlsplit
 
 import click
 
@@ -12,6 +13,8 @@ from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.lab import Lab
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import Entrance, Mouth, entrance_of, mouth_of
+from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
+from provisioner.spec import IncusHost
 
 DOCUMENTATION_ADDRESS = "192.0.2.1"  # RFC 5737: routed like any other, belongs to nobody
 
@@ -60,7 +63,9 @@ def _speech(session: Session, lab: Lab, mouth: Mouth, url: str) -> Speech:
 
 
 def _url(session: Session, lab: Lab, entrance: Entrance) -> str:
-    address = (_own_address() if entrance.is_on_lan else None) or _observed_address(session, lab, entrance)
+    address = (_host_address(lab, entrance) if entrance.is_on_lan else None) or _observed_address(
+        session, lab, entrance
+    )
     return f"http://{address}:{entrance.port}/v1"
 
 
@@ -74,6 +79,15 @@ def _observed_address(session: Session, lab: Lab, entrance: Entrance) -> str:
             resolution=f"Run: provision up {lab.loaded.path}",
         )
     return there.address
+
+
+def _host_address(lab: Lab, entrance: Entrance) -> str | None:
+    """The address at which the host of the entrance shows it to the LAN."""
+    name = host_of(lab.spec, lab.spec.containers[entrance.container])
+    host = hosts_of(lab.spec)[name] if name else None
+    if isinstance(host, IncusHost) and is_elsewhere(host):
+        return urlsplit(host.incus).hostname
+    return _own_address()
 
 
 def _own_address() -> str | None:

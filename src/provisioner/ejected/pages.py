@@ -21,7 +21,8 @@ pipelining = True
 
 _REACHED = {
     "provision_incus": "`provision_incus` speaks to the socket of Incus on this machine; you have to be in its group "
-    "(`incus-admin`). With the program `incus` and the collection community.general, `ansible_connection: "
+    "(`incus-admin`). An Incus elsewhere is shown the client certificate that `hosts.yml` names; its key is not here. "
+    "With the program `incus` and the collection community.general, `ansible_connection: "
     "community.general.incus` does the same.",
     "provision_proxmox": "`provision_proxmox` runs `pct exec` on the node over ssh; you need a key for it.",
 }

@@ -9,13 +9,20 @@ from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
 
 DEFAULT_IMAGE = "debian/12"
 LOCAL_HOST = "local"
+LOCAL_INCUS = "local"
+"""What ``incus:`` of a host says of the one on this machine."""
 INCUS_DOMAIN = "incus"
 """The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
 
 
 def hosts_of(spec: Spec) -> Mapping[str, IncusHost | ProxmoxHost]:
     """The file's hosts; without any, the Incus on this machine under the name ``local``."""
-    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({"incus": "local"})}
+    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({"incus": LOCAL_INCUS})}
+
+
+def is_elsewhere(host: IncusHost | ProxmoxHost) -> bool:
+    """Whether the host is an Incus on another machine."""
+    return isinstance(host, IncusHost) and host.incus != LOCAL_INCUS
 
 
 def host_of(spec: Spec, container: Container) -> str | None:

@@ -9,7 +9,7 @@ from provisioner.catalog import Catalog
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import model_options, port_of, services_of
 from provisioner.resolve.gateways import alias_names, gateway_numbers
-from provisioner.resolve.hosts import host_of, hosts_of
+from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
 from provisioner.spec import ProxmoxHost, Spec
@@ -51,6 +51,16 @@ def host_words(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
         if container.proxmox is not None and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
             hint = "Leave it out, or give the container a host of Proxmox."
             yield Problem(("containers", name, "proxmox"), f"host {host} is no Proxmox", hint)
+
+
+def cards_elsewhere(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+    """A card is given to containers of this machine's Incus and of Proxmox: those of others cannot be looked at."""
+    for name, container in spec.containers.items():
+        host = host_of(spec, container)
+        if container.gpu is not None and host and is_elsewhere(hosts_of(spec)[host]):
+            hint = "Run provision on that machine, with { incus: local }, or leave gpu out."
+            message = f"host {host} is an Incus elsewhere, whose cards this version cannot look at"
+            yield Problem(("containers", name, "gpu"), message, hint)
 
 
 def host_numbers(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
@@ -155,6 +165,7 @@ RULES: tuple[Rule, ...] = (
     container_names,
     container_hosts,
     host_words,
+    cards_elsewhere,
     host_numbers,
     model_references,
     either_option,

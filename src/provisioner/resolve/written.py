@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from provisioner.catalog import Catalog
 from provisioner.resolve.fleet import desired_fleet
-from provisioner.resolve.hosts import hosts_of
+from provisioner.resolve.hosts import LOCAL_INCUS, hosts_of
 from provisioner.resolve.proxmox import written_form
 from provisioner.sizes import written_size
 from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
@@ -62,7 +62,7 @@ def role_variables(one: Instance, spec: Spec) -> dict[str, Any]:
 
 def host_variables(host: IncusHost | ProxmoxHost) -> dict[str, Any]:
     """The variables by which role ``container`` reaches a host; secrets are in it as ``Secret``."""
-    if not isinstance(host, ProxmoxHost):
+    if isinstance(host, IncusHost) and host.incus == LOCAL_INCUS:
         return {}
     return {"container_host": _dumped(host)}
 

@@ -39,9 +39,11 @@ class IncusHost(Part):
     """An Incus: the one on this machine, or one elsewhere with our client certificate."""
 
     incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
-    cert: str | None = None
-    key: str | None = None
-    fingerprint: Fingerprint | None = Field(default=None, description="sha256 of the server's certificate")
+    cert: str | None = Field(default=None, description="File of the client certificate; this user's own when left out")
+    key: str | None = Field(default=None, description="File of its key, which only you can read")
+    fingerprint: Fingerprint | None = Field(
+        default=None, description="sha256 of the server's certificate; without it an authority must have signed that"
+    )
     address: Address | None = Field(default=None, description="Where other hosts' containers reach it in the LAN")
 
     @model_validator(mode="after")

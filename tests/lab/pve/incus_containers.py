@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.providers.incus.client import Client
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import WireError
 from tests.lab.incus import Lab
 from tests.lab.pve.errors import died
@@ -37,7 +38,7 @@ class IncusContainers:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self._client = Client(str(lab.socket))
+        self._client = Client(Endpoint(str(lab.socket)))
         self._run = secrets.token_hex(3)
         self._started: dict[int, float] = {}
         self._mounts: dict[int, Mounts] = {}

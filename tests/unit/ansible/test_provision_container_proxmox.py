@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,9 @@ from provisioner.ansible.modules.provision_container import (
     wanted_instance,
 )
 from provisioner.errors import InputError, PreflightError
-from provisioner.spec import ProxmoxHost
+from provisioner.providers.incus import IncusProvider
+from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.spec import IncusHost, ProxmoxHost
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 
@@ -112,7 +115,22 @@ def test_what_a_file_would_refuse_is_refused_in_its_words_and_no_secret_is_said(
 
 
 def test_the_options_of_a_host_are_those_of_the_file() -> None:
-    assert set(HOST_OPTIONS) == set(ProxmoxHost.model_fields)
+    assert set(HOST_OPTIONS) == set(ProxmoxHost.model_fields) | set(IncusHost.model_fields)
     assert HOST_OPTIONS["password"]["no_log"] is True
     assert HOST_OPTIONS["token"]["options"]["secret"]["no_log"] is True
     assert HOST == "localhost"
+
+
+def test_an_incus_elsewhere_is_reached_as_the_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    page = {**NO_PAGE, "incus": "https://far:8443/", "fingerprint": "AB" * 32}
+    provider = cast("IncusProvider", provider_of(options(page)))
+    own = tmp_path / "provisioner"
+    assert provider.endpoint == Endpoint(
+        "https://far:8443", str(own / "client.crt"), str(own / "client.key"), "ab" * 32
+    )
+    named = cast("IncusProvider", provider_of(options({**page, "cert": "/srv/c.crt", "key": "/srv/c.key"})))
+    assert (named.endpoint.cert, named.endpoint.key) == ("/srv/c.crt", "/srv/c.key")
+    assert wanted_instance(options(page)).settings == {}
+    with pytest.raises(InputError, match="its host is no Proxmox"):
+        wanted_instance(options(page, proxmox={"vmid": 150}))

@@ -102,12 +102,16 @@ def test_an_option_is_read_from_its_variable(world: World, monkeypatch: pytest.M
     assert world.command("plan", "homelab.yml").code == 2
 
 
-def test_a_host_that_has_no_driver_is_refused(lab: Path) -> None:
+def test_an_incus_elsewhere_without_a_certificate_is_refused_with_the_way_to_one(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     text = "name: x\nhosts:\n  far: { incus: 'https://box:8443' }\ncontainers: { x: { services: {} } }\n"
     lab.write_text(text)
     result = CliRunner().invoke(app, ["plan"])
     assert result.exit_code == 4
-    assert "Unable to reach host far" in result.stderr
+    assert f"{tmp_path / 'provisioner' / 'client.crt'} is missing" in result.stderr
+    assert "provision host prepare --trust -" in result.stderr
 
 
 def test_clicks_own_runner_sees_our_exit_codes(world: World) -> None:

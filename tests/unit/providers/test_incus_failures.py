@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.errors import ProviderError
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.failures import is_name_clash, worded
 from provisioner.providers.incus.wire import WireError
 
@@ -21,7 +22,7 @@ CASES = {
 
 @pytest.mark.parametrize(("words", "advice"), CASES.items())
 def test_the_error_says_what_to_do(words: str, advice: str) -> None:
-    with pytest.raises(ProviderError) as caught, worded("Unable to x", "/nowhere", lambda: "fast"):
+    with pytest.raises(ProviderError) as caught, worded("Unable to x", Endpoint("/nowhere"), lambda: "fast"):
         raise WireError(500, words)
     assert caught.value.message == "Unable to x"
     assert words in caught.value.details
@@ -29,7 +30,10 @@ def test_the_error_says_what_to_do(words: str, advice: str) -> None:
 
 
 def test_unknown_words_are_shown_as_they_are() -> None:
-    with pytest.raises(ProviderError, match="something new"), worded("Unable to x", "/nowhere", lambda: "fast"):
+    with (
+        pytest.raises(ProviderError, match="something new"),
+        worded("Unable to x", Endpoint("/nowhere"), lambda: "fast"),
+    ):
         raise WireError(500, "something new")
 
 

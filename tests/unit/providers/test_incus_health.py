@@ -8,10 +8,11 @@ import pytest
 
 from provisioner.doctor import diagnoses
 from provisioner.errors import UnavailableError
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.health import examine
 
 SAID: dict[tuple[str, ...], Any] = {
-    (): {"environment": {"server_version": "6.0.4"}},
+    (): {"auth": "trusted", "environment": {"server_version": "6.0.4"}},
     ("storage-pools", "tank", "resources"): {"space": {"used": 10 * 2**30, "total": 100 * 2**30}},
     ("images", "aliases"): [{"name": "debian/12"}],
     ("profiles", "default"): {"devices": {"root": {"type": "disk"}, "eth0": {"type": "nic", "network": "lab0"}}},
@@ -22,7 +23,7 @@ SAID: dict[tuple[str, ...], Any] = {
 class Incus:
     """A client that gives what a host has said, the parts that a test changes included."""
 
-    endpoint = "/nowhere/unix.socket"
+    endpoint = Endpoint("/nowhere/unix.socket")
 
     def __init__(self, **changes: Any) -> None:
         self.said = {**SAID, **{path: changes[path[0]] for path in SAID if path and path[0] in changes}}

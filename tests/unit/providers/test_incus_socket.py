@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus import IncusProvider, files, wire
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 
 Serve = Callable[..., Path]
@@ -76,7 +77,7 @@ END = frame(b"", opcode=1)
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 300_000])
 def test_frames_of_every_size(serve: Serve, size: int) -> None:
     path = serve(UPGRADE + frame(b"x" * size) + frame(b"y") + END)
-    opened = WebSocket(str(path), "/1.0")
+    opened = WebSocket(Endpoint(str(path)), "/1.0")
     assert read_all(opened) == b"x" * size + b"y"
     opened.close()
 
@@ -84,13 +85,38 @@ def test_frames_of_every_size(serve: Serve, size: int) -> None:
 def test_pings_closes_and_split_messages_are_no_output(serve: Serve) -> None:
     split = bytes([0x02, 3]) + b"abc" + bytes([0x80, 3]) + b"def"
     path = serve(UPGRADE + frame(b"keepalive", opcode=9) + split + frame(b"", opcode=8) + frame(b"after"))
-    opened = WebSocket(str(path), "/1.0")
+    opened = WebSocket(Endpoint(str(path)), "/1.0")
     assert read_all(opened) == b"abcdef"
     opened.close()
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_pings_are_answered_only_where_incus_reads(tmp_path: Path, answers: bool) -> None:
+    """What it has not read when it closes has TCP throw away output: that of 6 commands of 500, else of none of 700."""
+    path = tmp_path / "unix.socket"
+    heard: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve_one() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(UPGRADE + frame(b"keepalive", opcode=9) + frame(b"abc") + END)
+                heard.append(connection.recv(1 << 16))
+
+        server = threading.Thread(target=serve_one)
+        server.start()
+        opened = WebSocket(Endpoint(str(path)), "/1.0", answers_pings=answers)
+        assert read_all(opened) == b"abc"
+        opened.close()
+        server.join()
+    assert heard == [encoded(b"keepalive", opcode=10) if answers else b""]
+
+
 def test_output_that_breaks_off_is_no_output(serve: Serve) -> None:
-    opened = WebSocket(str(serve(UPGRADE + frame(b"abc") + b"\x82\x05de")), "/1.0")
+    opened = WebSocket(Endpoint(str(serve(UPGRADE + frame(b"abc") + b"\x82\x05de"))), "/1.0")
     with pytest.raises(wire.WireError, match="in the middle of the output"):
         read_all(opened)
     opened.close()
@@ -98,7 +124,7 @@ def test_output_that_breaks_off_is_no_output(serve: Serve) -> None:
 
 def test_a_refused_websocket_says_its_status(serve: Serve) -> None:
     with pytest.raises(wire.WireError) as caught:
-        WebSocket(str(serve(http(b"", "404 Not Found"))), "/1.0/operations/x/websocket?secret=s3cret")
+        WebSocket(Endpoint(str(serve(http(b"", "404 Not Found")))), "/1.0/operations/x/websocket?secret=s3cret")
     assert caught.value.status == 404
     assert "s3cret" not in str(caught.value)
 
@@ -111,26 +137,26 @@ def test_a_client_s_frames_are_masked() -> None:
 def test_a_failed_operation_is_an_error_though_its_http_status_is_200(serve: Serve) -> None:
     path = serve(http(b'{"type":"error","error_code":400,"error":"Command not found","metadata":null}'))
     with pytest.raises(wire.WireError, match="Command not found"):
-        wire.call(str(path), "GET", "/1.0/operations/x/wait")
+        wire.call(Endpoint(str(path)), "GET", "/1.0/operations/x/wait")
 
 
 def test_an_answer_that_is_no_json_is_shown(serve: Serve) -> None:
     with pytest.raises(wire.WireError, match="bad gateway"):
-        wire.call(str(serve(http(b"bad gateway", "502 Bad Gateway"))), "GET", "/1.0")
+        wire.call(Endpoint(str(serve(http(b"bad gateway", "502 Bad Gateway")))), "GET", "/1.0")
 
 
 def test_a_file_that_does_not_arrive_whole_is_not_kept(serve: Serve, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"before")
     with pytest.raises(wire.WireError, match="10 bytes were announced, 3 arrived"):
-        files.pull(str(serve(http(b"abc", size=10))), "one", "/file", target)
+        files.pull(Endpoint(str(serve(http(b"abc", size=10)))), "one", "/file", target)
     assert target.read_bytes() == b"before"
     assert sorted(one.name for one in tmp_path.iterdir()) == ["target", "unix.socket"]
 
 
 def test_a_missing_socket_names_the_command_that_makes_one(tmp_path: Path) -> None:
     with pytest.raises(UnavailableError) as caught:
-        IncusProvider("box", endpoint=str(tmp_path / "unix.socket")).check_available()
+        IncusProvider("box", endpoint=Endpoint(str(tmp_path / "unix.socket"))).check_available()
     assert "sudo provision host prepare" in caught.value.resolution
 
 
@@ -139,10 +165,10 @@ def test_a_dead_daemon_is_told_from_a_missing_one(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     with pytest.raises(UnavailableError) as caught:
-        IncusProvider("box", endpoint=str(path)).check_available()
+        IncusProvider("box", endpoint=Endpoint(str(path))).check_available()
     assert "incusd" in caught.value.resolution
     with pytest.raises(ProviderError) as failed:
-        IncusProvider("box", endpoint=str(path)).execute("one", ["true"])
+        IncusProvider("box", endpoint=Endpoint(str(path))).execute("one", ["true"])
     assert "Unable to run true in container one" in failed.value.message
     assert str(path) in failed.value.details
 
@@ -154,10 +180,10 @@ def test_a_file_is_looked_at_again_when_incus_has_just_ended_its_helper(serve: S
     """HEAD, POST, HEAD: the first look fails twice, the one after the write once."""
     there = http(b"", size=5)
     socket_path = serve(NO_HELPER, NO_HELPER, http(b"", "404 Not Found"), http(b"{}"), NO_HELPER, there)
-    files.push(str(socket_path), "box", b"words", "/etc/motd")
+    files.push(Endpoint(str(socket_path)), "box", b"words", "/etc/motd")
 
 
 def test_a_file_that_cannot_be_looked_at_is_an_error_in_the_end(serve: Serve) -> None:
     with pytest.raises(wire.WireError) as caught:
-        files.push(str(serve(NO_HELPER)), "box", b"words", "/etc/motd")
+        files.push(Endpoint(str(serve(NO_HELPER))), "box", b"words", "/etc/motd")
     assert caught.value.status == 500

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 name: provision_incus
-short_description: Run tasks in an Incus container through the daemon's unix socket
+short_description: Run tasks in an Incus container through the daemon's unix socket, or over https
 description:
-  - Runs commands as root in a container over websockets, with pipelining, and copies files over the same socket.
-  - The user of the controller must be in the group that owns the socket (incus-admin).
+  - Runs commands as root in a container over websockets, with pipelining, and copies files by the same way.
+  - The user of the controller must be in the group that owns the socket (incus-admin), or have a client certificate
+    that an Incus elsewhere trusts.
 author: provisioner
 options:
   instance:
@@ -31,10 +32,25 @@ options:
       - name: inventory_hostname
       - name: provision_instance
   endpoint:
-    description: The daemon's unix socket.
+    description: The daemon's unix socket, or the https address of one elsewhere.
     default: ""
     vars:
       - name: provision_endpoint
+  cert:
+    description: File with the client certificate that is shown over https.
+    default: ""
+    vars:
+      - name: provision_cert
+  key:
+    description: File with the key of that certificate.
+    default: ""
+    vars:
+      - name: provision_key
+  fingerprint:
+    description: sha256 of the server's certificate; without it an authority of this machine must have signed that.
+    default: ""
+    vars:
+      - name: provision_fingerprint
 extends_documentation_fragment:
   - connection_pipelining
 """
@@ -54,11 +70,13 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def _connect(self) -> Connection:
         if self._provider is None:
+            from provisioner.providers.incus.endpoint import endpoint_in
             from provisioner.providers.incus.inside import Inside
 
             # The name that Ansible compares with become_user when it decides who must own a copied file.
             self._play_context.remote_user = self.default_user
-            self._provider = Inside("localhost", endpoint=self.get_option("endpoint") or None)
+            given = {name: self.get_option(name) for name in ("endpoint", "cert", "key", "fingerprint")}
+            self._provider = Inside("localhost", endpoint=endpoint_in(given))
             self._connected = True
         return self
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
     from provisioner.plan import Change
     from provisioner.providers.base import Provider
-    from provisioner.spec import ProxmoxHost, Spec
+    from provisioner.spec import Spec
     from provisioner.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""
@@ -42,12 +42,16 @@ options:
     type: path
   host:
     description:
-      - A node of Proxmox VE, in the words of C(hosts) in a lab's file; an Incus when left out.
-      - Without I(password) or I(ssh) what only root@pam itself may do is refused.
+      - A node of Proxmox VE or an Incus elsewhere, in the words of C(hosts) in a lab's file; the Incus of this machine
+        when left out.
+      - On Proxmox VE, without I(password) or I(ssh) what only root@pam itself may do is refused.
     type: dict
     suboptions:
-      proxmox: {type: str, required: true, description: "Address of its API: C(https://NAME:8006)."}
-      user: {type: str, required: true, description: "Who logs in: C(root@pam)."}
+      incus: {type: str, description: "Address of the API of an Incus: C(https://NAME:8443)."}
+      cert: {type: path, description: File with the client certificate that it trusts; this user's when left out.}
+      key: {type: path, description: File with the key of that certificate.}
+      proxmox: {type: str, description: "Address of the API of Proxmox VE: C(https://NAME:8006)."}
+      user: {type: str, description: "Who logs in there: C(root@pam)."}
       token:
         description: An API token of that user.
         type: dict
@@ -151,11 +155,11 @@ instance:
 HOST = "localhost"
 TOKEN_OPTIONS = {"id": {"type": "str", "required": True}, "secret": {"type": "str", "required": True, "no_log": True}}
 HOST_OPTIONS: dict[str, dict[str, Any]] = {
-    "proxmox": {"type": "str", "required": True},
-    "user": {"type": "str", "required": True},
+    **{name: {"type": "str"} for name in ("incus", "proxmox", "user")},
     "token": {"type": "dict", "options": TOKEN_OPTIONS, "no_log": False},
     "password": {"type": "str", "no_log": True},
-    "ca": {"type": "path"},
+    **{name: {"type": "path"} for name in ("ca", "cert")},
+    "key": {"type": "path", "no_log": False},
     **{name: {"type": "str"} for name in ("ssh", "node", "fingerprint", "storage", "templates", "bridge", "pool")},
 }
 DEVICE_OPTIONS = {
@@ -220,7 +224,8 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
         devices=_devices(options["devices"]),
         adopt=options["adopt"],
     )
-    if not options["host"]:
+    if not (options["host"] or {}).get("proxmox"):
+        _refuse_block(options)
         return plain
     from provisioner.catalog import Catalog
     from provisioner.resolve import desired_fleet
@@ -228,8 +233,16 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
     return replace(plain, settings=desired_fleet(lab_of(options), Catalog({}, {}), {}).instances[0].settings)
 
 
+def _refuse_block(options: Mapping[str, Any]) -> None:
+    from provisioner.errors import InputError
+
+    if options["proxmox"]:
+        message = f"Unable to use the options of container {options['name']}: its host is no Proxmox"
+        raise InputError(message, resolution="Leave proxmox out.")
+
+
 def lab_of(options: Mapping[str, Any]) -> Spec:
-    """A lab of this one container on its node of Proxmox, as its file would say it."""
+    """A lab of this one container on its host, as its file would say it."""
     from provisioner.catalog import Catalog
     from provisioner.errors import InputError
     from provisioner.spec import parse_spec, path_text
@@ -239,7 +252,7 @@ def lab_of(options: Mapping[str, Any]) -> Spec:
     host |= {"password": Secret("password", host["password"])} if "password" in host else {}
     if "token" in host:
         host["token"] = {**host["token"], "secret": Secret("token.secret", host["token"]["secret"])}
-    container = {"host": HOST, "proxmox": options["proxmox"] or {}}
+    container = {"host": HOST} | ({"proxmox": options["proxmox"] or {}} if "proxmox" in host else {})
     data = {"name": options["lab"], "hosts": {HOST: host}, "containers": {options["name"]: container}}
     parsed = parse_spec(data, Catalog({}, {}))
     if parsed.spec is None:
@@ -255,12 +268,13 @@ def provider_of(options: Mapping[str, Any]) -> Provider:
     """The driver of the host that the task names."""
     from provisioner.providers import provider_for
 
-    if not options["host"]:
-        return provider_for(HOST, "incus", endpoint=options["endpoint"])
-    from provisioner.cli.effects import access_of
+    if options["host"]:
+        from provisioner.cli.effects import provider_of as provider_by_page
 
-    page = cast("ProxmoxHost", lab_of(options).hosts[HOST])
-    return provider_for(HOST, "proxmox", access=access_of(page, Path.cwd()))
+        return provider_by_page(HOST, lab_of(options).hosts[HOST], Path.cwd())
+    from provisioner.providers.incus.endpoint import endpoint_in
+
+    return provider_for(HOST, "incus", endpoint=endpoint_in({"endpoint": options["endpoint"]}))
 
 
 def _devices(given: Iterable[Mapping[str, Any]]) -> tuple[Device, ...]:

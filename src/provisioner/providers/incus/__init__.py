@@ -1,4 +1,4 @@
-"""Incus over its unix socket: every verb of ``Provider``; pylxd is imported here only, and only by what needs it."""
+"""Incus, here or elsewhere: every verb of ``Provider``; pylxd is imported here only, and only by what needs it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PARALLEL = 10
 
 
 class IncusProvider(Inside, Provider):
-    """One Incus host, reached through its unix socket; one object serves many threads."""
+    """One Incus host, reached through its unix socket or over https; one object serves many threads."""
 
     kind: ClassVar[str] = "incus"
 
     def check_available(self) -> None:
         """Return when Incus answers and this user may use it; ``UnavailableError`` that says what to do, else."""
         with failures.reachable(self.endpoint):
-            self._client.get()
+            failures.require_trust(self.endpoint, self._client.get())
 
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and what else the host has."""
@@ -82,19 +82,23 @@ class IncusProvider(Inside, Provider):
         return health.examine(self.host, self._client, self.profile, lambda: self._pool, images)
 
     def cards(self) -> tuple[Card, ...]:
-        """The cards of this machine, which is the one that a unix socket leads to."""
+        """The cards of this machine, which is the one that a unix socket leads to; others cannot be looked at."""
+        self._require_here("look at its graphics cards")
         from provisioner.providers.incus import cards  # nothing that a lab without cards needs
 
         return cards.look_here()
 
     def host_driver(self) -> HostDriver:
         """What this machine does for its cards."""
+        self._require_here("look at the drivers of its graphics cards")
         from provisioner.providers.incus import cards
 
         return cards.host_driver()
 
     def mend_cards(self) -> str:
         """Start the unit that makes the nodes of this machine's cards, or make them as it does."""
+        if self.endpoint.is_remote:
+            return ""
         from provisioner.providers.incus import cards
 
         return cards.mend_cards()
@@ -251,11 +255,11 @@ class IncusProvider(Inside, Provider):
             locks.delete(self._client, name)
 
     def connection_variables(self, name: str) -> dict[str, str]:
-        """Our connection plugin and the socket that it uses."""
+        """Our connection plugin, and where Incus is."""
         return {
             "ansible_connection": "provision_incus",
             "provision_instance": name,
-            "provision_endpoint": self.endpoint,
+            **self.endpoint.variables,
         }
 
     def attach(

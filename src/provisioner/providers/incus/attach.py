@@ -14,6 +14,7 @@ from http.client import HTTPException
 from typing import Any
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.ends import Ends, raw_terminal
 from provisioner.providers.incus.execute import NEVER_STARTED, NOT_RUN, START_ATTEMPTS, kill
 from provisioner.providers.incus.streams import Joint
@@ -28,7 +29,7 @@ _MARK = "PROVISIONER_ATTACHED"
 
 
 def attach(
-    endpoint: str, name: str, command: Sequence[str], ends: Ends, environment: Mapping[str, str] | None = None
+    endpoint: Endpoint, name: str, command: Sequence[str], ends: Ends, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run ``command`` as root in ``name`` until it ends, and give its exit code; ``WireError`` when Incus refuses.
 
@@ -58,7 +59,7 @@ def attach(
 
 @dataclass(frozen=True)
 class _Request:
-    endpoint: str
+    endpoint: Endpoint
     name: str
     body: Mapping[str, Any]
     ends: Ends
@@ -69,8 +70,8 @@ class _Request:
 class _Operation:
     """The command as Incus sees it, waited for in a thread: Incus answers at once and says only later how it ended."""
 
-    def __init__(self, endpoint: str, made: Mapping[str, Any]) -> None:
-        self._connection = wire.UnixConnection(endpoint, timeout_s=None)
+    def __init__(self, endpoint: Endpoint, made: Mapping[str, Any]) -> None:
+        self._connection = wire.connection_to(endpoint, timeout_s=None)
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
         self._connection.request("GET", wire.path_of("operations", made["id"], "wait"))
         self.ended, self._end = os.pipe()
@@ -89,7 +90,8 @@ class _Operation:
     def close(self) -> None:
         """Stop waiting."""
         with suppress(OSError):  # the other side may have closed it
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+            # The plain one: that of TLS would take the connection away from the thread that reads it.
+            socket.socket.shutdown(self._connection.sock, socket.SHUT_RDWR)
         self._thread.join()
         self._connection.close()
         os.close(self.ended)
@@ -140,7 +142,8 @@ def _joined(request: _Request, made: Mapping[str, Any], ended: int) -> Joint:
 def _sockets(request: _Request, made: Mapping[str, Any], stack: ExitStack) -> dict[str, WebSocket]:
     def opened(secret: str) -> WebSocket:
         path = wire.path_of("operations", made["id"], "websocket", secret=secret)
-        return stack.enter_context(closing(WebSocket(request.endpoint, path)))
+        joined = WebSocket(request.endpoint, path, answers_pings=request.ends.terminal)
+        return stack.enter_context(closing(joined))
 
     keys = made["metadata"]["fds"]
     # The control socket comes first: the command starts, and may end, as soon as its own streams are joined.

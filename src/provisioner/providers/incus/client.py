@@ -1,21 +1,21 @@
-"""The JSON side of one Incus: what it says, over the bare socket; what changes something, through pylxd.
+"""The JSON side of one Incus: what it says, over the bare connection; what changes something here, through pylxd.
 
-A run that finds nothing to change never imports pylxd, which would take a third of its time.
+A run that finds nothing to change never imports pylxd, which would take a third of its time. An Incus elsewhere is
+changed over the bare connection, too: so one place alone decides which server is trusted.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 from collections.abc import Mapping
 from contextlib import closing
 from http import HTTPStatus
-from pathlib import Path
+from json import dumps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import UnreachableError, WireError
 
 if TYPE_CHECKING:
@@ -25,16 +25,10 @@ _WAIT_S = 30
 """One request waits so long for an operation; pylxd's sockets give up after 60 s of silence."""
 
 
-def default_endpoint() -> str:
-    """This machine's socket: ``$INCUS_SOCKET``, else ``unix.socket`` in ``$INCUS_DIR``, else in Incus' usual folder."""
-    folder = os.environ.get("INCUS_DIR") or "/var/lib/incus"
-    return os.environ.get("INCUS_SOCKET") or str(Path(folder) / "unix.socket")
-
-
 class Client:
     """Requests about instances, images, volumes and profiles; usable from many threads at once."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._threads = threading.local()
 
@@ -44,7 +38,7 @@ class Client:
 
     def get_tagged(self, *path: str) -> tuple[Any, str]:
         """What Incus says of the thing at ``path``, and the tag of this state of it, for ``change``."""
-        with closing(wire.UnixConnection(self.endpoint)) as connection:
+        with closing(wire.connection_to(self.endpoint)) as connection:
             connection.request("GET", wire.path_of(*path))
             response = connection.getresponse()
             return wire.answer_of(response)["metadata"], response.headers.get("ETag", "")
@@ -60,8 +54,8 @@ class Client:
 
     def write(self, method: str, *path: str, body: Mapping[str, Any] | None = None, tag: str = "") -> None:
         """Post, put or delete what the server does at once, such as a profile; ``tag`` as in ``change``."""
-        with closing(wire.UnixConnection(self.endpoint)) as connection:
-            text = None if body is None else json.dumps(body)
+        with closing(wire.connection_to(self.endpoint)) as connection:
+            text = None if body is None else dumps(body)
             connection.request(method.upper(), wire.path_of(*path), text, {"If-Match": tag} if tag else {})
             wire.answer_of(connection.getresponse())
 
@@ -91,8 +85,30 @@ class Client:
             return None
 
     def _request(self, method: str, path: tuple[str, ...], **arguments: Any) -> dict[str, Any]:
+        if self.endpoint.is_remote:
+            return self._bare_request(method, path, **arguments)
         answer: dict[str, Any] = self._answer(method, path, **arguments).json()
         return answer
+
+    def _bare_request(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        *,
+        json: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        with closing(wire.connection_to(self.endpoint)) as connection:
+            text = None if json is None else dumps(json)
+            connection.request(method.upper(), wire.path_of(*path, **(params or {})), text, dict(headers or {}))
+            response = connection.getresponse()
+            try:
+                return wire.answer_of(response)
+            except WireError as error:
+                if response.status == HTTPStatus.OK:
+                    raise WireError(HTTPStatus.BAD_REQUEST, str(error)) from error
+                raise
 
     def _answer(self, method: str, path: tuple[str, ...], **arguments: Any) -> Any:
         from pylxd.exceptions import LXDAPIException
@@ -112,7 +128,7 @@ class Client:
         if not hasattr(self._threads, "client"):
             try:
                 # Without an endpoint pylxd looks for LXD only.
-                self._threads.client = pylxd.Client(endpoint=self.endpoint)
+                self._threads.client = pylxd.Client(endpoint=self.endpoint.address)
             except ClientConnectionFailed as error:
                 raise UnreachableError(str(error)) from error
             # Incus closes idle connections after 30 s, pylxd keeps one per address: a second request to the same

@@ -12,6 +12,7 @@ from http.client import HTTPResponse
 from typing import Any
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 from provisioner.state import Execution
 
@@ -31,7 +32,7 @@ class ExecutionTimeoutError(Exception):
 
 @dataclass(frozen=True)
 class _Request:
-    endpoint: str
+    endpoint: Endpoint
     name: str
     command: Sequence[str]
     stdin: bytes = b""
@@ -48,7 +49,7 @@ class _Streams:
 
 
 def run(
-    endpoint: str,
+    endpoint: Endpoint,
     name: str,
     command: Sequence[str],
     *,
@@ -68,7 +69,7 @@ def run(
         raise
 
 
-def kill(endpoint: str, name: str, mark: str) -> None:
+def kill(endpoint: Endpoint, name: str, mark: str) -> None:
     """Kill every process in ``name`` that has ``mark`` in its environment.
 
     The signal of the exec API reaches only the process that it started, never that one's children.
@@ -92,7 +93,7 @@ def _attempt(request: _Request) -> Execution:
     body = {"command": list(request.command), "environment": request.environment, "wait-for-websocket": True}
     operation = wire.call(endpoint, "POST", wire.path_of("instances", request.name, "exec"), body)["metadata"]
     with ExitStack() as stack:
-        waiter = stack.enter_context(closing(wire.UnixConnection(endpoint, timeout_s=None)))
+        waiter = stack.enter_context(closing(wire.connection_to(endpoint, timeout_s=None)))
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
         waiter.request("GET", wire.path_of("operations", operation["id"], "wait"))
         try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import UnreachableError, WireError
 
+_UNREACHED = "Unable to reach Incus at {}"
 _PREPARE = "Run: sudo provision host prepare"
 _NAME_TAKEN = ("unique constraint failed", "already exists")
 _RESOLUTIONS = {
@@ -36,14 +39,14 @@ _RESOLUTIONS = {
 
 
 @contextmanager
-def worded(message: str, endpoint: str, pool: Callable[[], str]) -> Iterator[None]:
+def worded(message: str, endpoint: Endpoint, pool: Callable[[], str]) -> Iterator[None]:
     """Turn whatever Incus or its socket answers into a ``ProviderError`` that begins with ``message``."""
     try:
         yield
-    except UnreachableError as error:
-        why = unavailable(endpoint, error)
-        raise ProviderError(message, details=f"{why.message}: {why.details}", resolution=why.resolution) from error
     except (WireError, OSError, HTTPException) as error:
+        if isinstance(error, UnreachableError) or _lets_nothing(endpoint, error):
+            why = unavailable(endpoint, error)
+            raise ProviderError(message, details=f"{why.message}: {why.details}", resolution=why.resolution) from error
         raise ProviderError(message, details=_words(error), resolution=_resolution(error, pool)) from error
 
 
@@ -53,7 +56,7 @@ def is_name_clash(error: WireError) -> bool:
 
 
 @contextmanager
-def reachable(endpoint: str) -> Iterator[None]:
+def reachable(endpoint: Endpoint) -> Iterator[None]:
     """Turn a socket that is missing, refused or forbidden into an ``UnavailableError`` that says what to do."""
     try:
         yield
@@ -61,25 +64,45 @@ def reachable(endpoint: str) -> Iterator[None]:
         raise unavailable(endpoint, error) from error
 
 
-def unavailable(endpoint: str, error: Exception) -> UnavailableError:
+def unavailable(endpoint: Endpoint, error: Exception) -> UnavailableError:
     """Why Incus at ``endpoint`` does not answer this user, and what to do."""
-    message = f"Unable to reach Incus at {endpoint}"
-    if not Path(endpoint).parent.is_dir() or (_may_enter(endpoint) and not Path(endpoint).exists()):
+    message = _UNREACHED.format(endpoint)
+    if endpoint.is_remote:
+        from provisioner.providers.incus import distrust
+
+        details, resolution = distrust.reason(endpoint, error)
+        return UnavailableError(message, details=details, resolution=resolution)
+    socket = Path(endpoint.address)
+    if not socket.parent.is_dir() or (os.access(socket.parent, os.X_OK) and not socket.exists()):
         return UnavailableError(message, details="There is no such socket.", resolution=_PREPARE)
-    if not os.access(endpoint, os.W_OK):
-        group = _group(endpoint)
+    if not os.access(socket, os.W_OK):
+        group = _group(socket)
         resolution = f"Run: sudo usermod -aG {group} $USER, then log in again"
         return UnavailableError(message, details=f"This user is not in group {group}.", resolution=resolution)
     return UnavailableError(message, details=_words(error), resolution=f"Is incusd running? {_PREPARE}")
 
 
-def _may_enter(endpoint: str) -> bool:
-    return os.access(Path(endpoint).parent, os.X_OK)
+def require_trust(endpoint: Endpoint, server: Mapping[str, Any]) -> None:
+    """Raise ``UnavailableError`` when ``server``, what an Incus says of itself, does not take our certificate."""
+    if server["auth"] == "trusted":
+        return
+    from provisioner.providers.incus import distrust
+
+    details, resolution = distrust.untrusted(endpoint)
+    raise UnavailableError(_UNREACHED.format(endpoint), details=details, resolution=resolution)
 
 
-def _group(endpoint: str) -> str:
+def _lets_nothing(endpoint: Endpoint, error: Exception) -> bool:
+    if not endpoint.is_remote:
+        return False
+    from provisioner.providers.incus import distrust
+
+    return distrust.is_refusal(error)
+
+
+def _group(socket: Path) -> str:
     try:
-        return grp.getgrgid(Path(endpoint).stat().st_gid).gr_name
+        return grp.getgrgid(socket.stat().st_gid).gr_name
     except (OSError, KeyError):
         return "incus-admin"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from provisioner.providers.incus import wire
+from provisioner.providers.incus.endpoint import Endpoint
 
 LOOKS = 3
 """Incus' helper for files ends when it is idle; who asks at that moment gets a bare 500, which a second look mends."""
@@ -20,7 +21,7 @@ LOOK_PAUSE_S = 0.2
 
 
 def push(
-    endpoint: str, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
+    endpoint: Endpoint, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
 ) -> None:
     """Write ``path`` in ``name`` anew with this mode and owner; ``WireError`` when it did not arrive whole."""
     there = wire.path_of("instances", name, "files", path=path)
@@ -36,7 +37,7 @@ def push(
         raise wire.WireError(0, f"{size} bytes were sent, {arrived.get('Content-Length')} are there")
 
 
-def pull(endpoint: str, name: str, path: str, target: Path) -> None:
+def pull(endpoint: Endpoint, name: str, path: str, target: Path) -> None:
     """Copy ``path`` in ``name`` to ``target``, which appears when it is whole; ``WireError`` when it cannot be read."""
     with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
         if response.headers["X-Incus-type"] != "file":
@@ -44,7 +45,7 @@ def pull(endpoint: str, name: str, path: str, target: Path) -> None:
         save(response, target)
 
 
-def read(endpoint: str, name: str, path: str) -> bytes:
+def read(endpoint: Endpoint, name: str, path: str) -> bytes:
     """What stands in the small file ``path`` of ``name``, running or not; ``WireError`` when it cannot be read."""
     with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
         return response.read()
@@ -69,7 +70,7 @@ def _require_size(arrived: int, announced: str | None) -> None:
         raise wire.WireError(0, f"{announced} bytes were announced, {arrived} arrived")
 
 
-def _make_room(endpoint: str, there: str) -> None:
+def _make_room(endpoint: Endpoint, there: str) -> None:
     """Remove a file that is there: Incus would keep its mode and owner, so a secret could land in a readable file."""
     try:
         found = _look(endpoint, there)
@@ -82,7 +83,7 @@ def _make_room(endpoint: str, there: str) -> None:
     wire.call(endpoint, "DELETE", there)
 
 
-def _look(endpoint: str, there: str) -> http.client.HTTPMessage:
+def _look(endpoint: Endpoint, there: str) -> http.client.HTTPMessage:
     attempt = 1
     while True:
         try:
@@ -97,13 +98,13 @@ def _look(endpoint: str, there: str) -> http.client.HTTPMessage:
 
 @contextmanager
 def _answer(
-    endpoint: str,
+    endpoint: Endpoint,
     method: str,
     path: str,
     body: IO[bytes] | bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[http.client.HTTPResponse]:
-    with closing(wire.UnixConnection(endpoint, timeout_s=None)) as connection:
+    with closing(wire.connection_to(endpoint, timeout_s=None)) as connection:
         # Without room Incus answers and closes before it has read all: its answer is the reason, not the break.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(method, path, body, dict(headers or {}))

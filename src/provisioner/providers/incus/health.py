@@ -10,8 +10,6 @@ from provisioner.providers.incus import failures
 from provisioner.providers.incus.client import Client
 from provisioner.state import Fact
 
-_PREPARE = "Run: sudo provision host prepare"
-
 
 def examine(
     host: str, client: Client, profile: str, pool: Callable[[], str], images: Collection[str]
@@ -19,16 +17,20 @@ def examine(
     """What was seen; a host that does not answer, or does not let us in, is a fact, too."""
     try:
         with failures.reachable(client.endpoint):
-            seen = list(_seen(client, profile, pool(), images))
+            seen = list(_seen(client, profile, pool, images))
     except UnavailableError as error:
         said = {"problem": error.message, "details": error.details, "hint": error.resolution}
         return (Fact(host, "answers", said),)
     return tuple(Fact(host, name, value) for name, value in [("answers", {"problem": ""}), *seen])
 
 
-def _seen(client: Client, profile: str, pool: str, images: Collection[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    version = client.get()["environment"]["server_version"]
-    yield "version", {"program": "Incus", "version": version}
+def _seen(
+    client: Client, profile: str, pool_name: Callable[[], str], images: Collection[str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    server = client.get()
+    failures.require_trust(client.endpoint, server)
+    yield "version", {"program": "Incus", "version": server["environment"]["server_version"]}
+    pool = pool_name()
     space = client.get("storage-pools", pool, "resources").get("space", {})
     total = int(space.get("total", 0))
     if total:  # not every kind of pool says
@@ -36,7 +38,7 @@ def _seen(client: Client, profile: str, pool: str, images: Collection[str]) -> I
         yield "storage", {"name": pool, "use": "disks", **room, "problem": ""}
     there = {one["name"] for one in client.get("images", "aliases", recursion="1")}
     for image in sorted(images):
-        hint = f"Run: sudo provision host prepare --image {image}"
+        hint = client.endpoint.prepare(f" --image {image}")
         yield "image", {"name": image, "state": "there" if image in there else "missing", "hint": hint}
     yield "bridge", _bridge(client, profile)
 
@@ -46,7 +48,11 @@ def _bridge(client: Client, profile: str) -> Mapping[str, Any]:
     devices = client.get("profiles", profile)["devices"].values()
     card = next((one for one in devices if one.get("type") == "nic"), None)
     if card is None:
-        return {"name": "", "problem": f"profile {profile} has no network card", "hint": _PREPARE}
+        return {"name": "", "problem": f"profile {profile} has no network card", "hint": client.endpoint.prepare()}
     name = card.get("network") or card.get("parent") or ""
     is_there = client.find("networks", name) is not None
-    return {"name": name, "problem": "" if is_there else f"there is no bridge {name}", "hint": _PREPARE}
+    return {
+        "name": name,
+        "problem": "" if is_there else f"there is no bridge {name}",
+        "hint": client.endpoint.prepare(),
+    }

@@ -9,7 +9,8 @@ from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus import failures, stopping
-from provisioner.providers.incus.client import Client, default_endpoint
+from provisioner.providers.incus.client import Client
+from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
 from provisioner.providers.incus.translate import LAB, instance_of, is_root
 from provisioner.providers.incus.wire import WireError
 from provisioner.state import Instance
@@ -19,17 +20,24 @@ _JUST_CHANGING = "Invalid PID"
 
 
 class IncusHost:
-    """One Incus host, reached through its unix socket."""
+    """One Incus host, reached through its unix socket or over https."""
 
-    def __init__(self, host: str, *, endpoint: str | None = None, profile: str = PROFILE) -> None:
+    def __init__(self, host: str, *, endpoint: Endpoint | None = None, profile: str = PROFILE) -> None:
         self.host = host
-        self.endpoint = endpoint or default_endpoint()
+        self.endpoint = endpoint or local_endpoint()
         self.profile = profile
         """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
         self._client = Client(self.endpoint)
 
     def _worded(self, message: str) -> AbstractContextManager[None]:
         return failures.worded(message, self.endpoint, lambda: self._pool)
+
+    def _require_here(self, what: str) -> None:
+        if self.endpoint.is_remote:
+            raise UnavailableError(
+                f"Unable to {what}: host {self.host} is an Incus elsewhere ({self.endpoint})",
+                resolution="Run provision on that machine, with { incus: local }.",
+            )
 
     def _change_state(self, name: str, action: str, **options: Any) -> None:
         self._client.change("put", "instances", name, "state", body={"action": action, **options})
@@ -80,7 +88,7 @@ class IncusHost:
             raise ProviderError(
                 f"Unable to create container {instance.name}: image {instance.image} not found",
                 details="Images there: " + (", ".join(there) or "none"),
-                resolution=f"Run: sudo provision host prepare --image {instance.image}",
+                resolution=self.endpoint.prepare(f" --image {instance.image}"),
             )
 
     @cached_property
@@ -92,7 +100,7 @@ class IncusHost:
             raise UnavailableError(
                 f"Unable to use profile {self.profile} of host {self.host}",
                 details="It has no root disk, so there is no storage pool to use.",
-                resolution="Run: sudo provision host prepare",
+                resolution=self.endpoint.prepare(),
             )
         return root
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from provisioner.errors import ReadyTimeoutError
 from provisioner.providers.incus import execute, wire
 from provisioner.providers.incus.client import Client
+from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.translate import address_in
 
 POLL_S = 0.1
@@ -33,7 +34,7 @@ def wait(client: Client, name: str, timeout_s: float) -> None:
         time.sleep(POLL_S)
 
 
-def _system(endpoint: str, name: str, deadline: float) -> str:
+def _system(endpoint: Endpoint, name: str, deadline: float) -> str:
     """What systemd says of itself, once it has started or the time is over."""
     left = max(1.0, deadline - time.monotonic())
     try:
@@ -58,7 +59,7 @@ def _not_ready(client: Client, name: str, what: str, resolution: str) -> ReadyTi
 
 
 def _console(client: Client, name: str) -> str:
-    with closing(wire.UnixConnection(client.endpoint)) as connection:
+    with closing(wire.connection_to(client.endpoint)) as connection:
         connection.request("GET", wire.path_of("instances", name, "console"))
         response = connection.getresponse()
         text = response.read().decode(errors="replace")

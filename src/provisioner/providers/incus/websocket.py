@@ -1,14 +1,16 @@
-"""A client websocket (RFC 6455) on Incus' unix socket, as small as its exec API allows."""
+"""A client websocket (RFC 6455) to Incus, as small as its exec API allows."""
 
 from __future__ import annotations
 
 import base64
 import os
+import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
-from provisioner.providers.incus.wire import BLOCK_BYTES, UnixConnection, WireError
+from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.providers.incus.wire import BLOCK_BYTES, WireError, connection_to
 
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _FINAL, _MASKED = 0x80, 0x80
@@ -28,7 +30,7 @@ def encoded(payload: bytes, *, opcode: int = _BINARY) -> bytes:
         head = bytes([_FINAL | opcode, _MASKED | _SIZE_IN_2_BYTES]) + size.to_bytes(2)
     else:
         head = bytes([_FINAL | opcode, _MASKED | _SIZE_IN_8_BYTES]) + size.to_bytes(8)
-    # A client's frame must carry a mask; the mask 0 is a legal one, and there is no proxy on this socket to fool.
+    # A client's frame must carry a mask; the mask 0 is a legal one, and there is no proxy here to fool.
     return head + _NO_MASK + payload
 
 
@@ -37,11 +39,17 @@ END_OF_INPUT = encoded(b"", opcode=_TEXT)
 
 
 class WebSocket:
-    """An open websocket that is read and written when a selector says so; it never blocks."""
+    """An open websocket that is read and written when a selector says so; it never blocks.
 
-    def __init__(self, endpoint: str, path: str) -> None:
-        self._connection = UnixConnection(endpoint)
+    ``answers_pings`` only where Incus reads on to the command's end. From a stream that only brings output it reads
+    nothing; what lies there unread when it closes has TCP throw away the output that is still on its way.
+    """
+
+    def __init__(self, endpoint: Endpoint, path: str, *, answers_pings: bool = False) -> None:
+        self._connection = connection_to(endpoint)
         self._buffer = b""
+        self._answers_pings = answers_pings
+        self._is_half_sent = False
         self.ended = False
         self._open(path)
 
@@ -55,11 +63,21 @@ class WebSocket:
 
     def send(self, data: bytes | memoryview) -> int:
         """Send what the connection takes now of ``data`` (made by ``encoded``) and say how much that was."""
-        return self._connection.sock.send(data)
+        try:
+            sent: int = self._connection.sock.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            sent = 0
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            raise BrokenPipeError(str(error)) from error
+        self._is_half_sent = sent < len(data)
+        return sent
 
     def receive(self) -> bytes:
         """The payload that has arrived; ``ended`` is true once the other side has said that it was the last."""
-        data = self._connection.sock.recv(BLOCK_BYTES)
+        try:
+            data = self._connection.sock.recv(BLOCK_BYTES)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return b""  # a part of a record: TLS gives whole ones, and one at a time, so that none waits unannounced
         if not data:
             raise WireError(0, "the connection ended in the middle of the output")
         self._buffer += data
@@ -97,12 +115,14 @@ class WebSocket:
             opcode, payload = frame
             if opcode == _CLOSE or (opcode == _TEXT and not payload):
                 self.ended = True
-            elif opcode == _PING:
+            elif opcode == _PING and self._answers_pings:
                 self._answer(payload)
-            elif opcode != _PONG:
+            elif opcode not in {_PING, _PONG}:
                 yield payload
 
     def _answer(self, ping: bytes) -> None:
+        if self._is_half_sent:
+            return  # the answer would land inside of a frame; that of the next ping will do
         # Incus pings each socket as it opens it; a short command may have closed it by the time the ping is read.
         with suppress(BrokenPipeError):
             self.send(encoded(ping, opcode=_PONG))

@@ -1,7 +1,7 @@
-"""HTTP over Incus' unix socket, from the standard library alone: the fast way for commands and files.
+"""HTTP with Incus, over its unix socket or TLS, from the standard library alone: the way for commands and files.
 
-pylxd is right over this socket, but importing it costs 0.15 CPU-seconds, which Ansible would pay once per task, and its
-files API holds whole files in memory.
+pylxd is right over the socket, but importing it costs 0.15 CPU-seconds, which Ansible would pay once per task, and its
+files API holds whole files in memory. Over TLS it loses output of commands, and takes orders from CURL_CA_BUNDLE.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import closing
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from provisioner.providers.incus.endpoint import Endpoint
 
 CONNECT_TIMEOUT_S = 60.0
 BLOCK_BYTES = 1 << 18
@@ -28,15 +30,26 @@ class WireError(Exception):
 
 
 class UnreachableError(ConnectionError):
-    """Nobody answers at the socket, or this user may not use it."""
+    """Nobody answers there, it is somebody else, or we may not use it; ``resolution`` where that is known here."""
+
+    def __init__(self, text: str, resolution: str = "") -> None:
+        super().__init__(text)
+        self.resolution = resolution
 
 
-class UnixConnection(http.client.HTTPConnection):
-    """One HTTP connection to the daemon's socket, to be used in ``contextlib.closing``."""
+def connection_to(endpoint: Endpoint, timeout_s: float | None = CONNECT_TIMEOUT_S) -> http.client.HTTPConnection:
+    """One HTTP connection to the daemon, to be used in ``contextlib.closing``; it connects with the first request."""
+    if endpoint.is_remote:
+        from provisioner.providers.incus.tls import TlsConnection  # nothing that a socket needs
 
-    def __init__(self, endpoint: str, timeout_s: float | None = CONNECT_TIMEOUT_S) -> None:
+        return TlsConnection(endpoint, timeout_s)
+    return _UnixConnection(endpoint.address, timeout_s)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", blocksize=BLOCK_BYTES)
-        self._endpoint = endpoint
+        self._path = path
         self._timeout_s = timeout_s
 
     def connect(self) -> None:
@@ -44,7 +57,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self._timeout_s)
         try:
-            self.sock.connect(self._endpoint)
+            self.sock.connect(self._path)
         except OSError as error:
             self.close()
             raise UnreachableError(str(error)) from error
@@ -77,8 +90,8 @@ def answer_of(response: http.client.HTTPResponse) -> dict[str, Any]:
     return answer
 
 
-def call(endpoint: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def call(endpoint: Endpoint, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The JSON answer to one request; ``WireError`` when it was refused."""
-    with closing(UnixConnection(endpoint)) as connection:
+    with closing(connection_to(endpoint)) as connection:
         connection.request(method, path, None if body is None else json.dumps(body))
         return answer_of(connection.getresponse())
