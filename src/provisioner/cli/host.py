@@ -10,7 +10,7 @@ import click
 
 from provisioner.cli.options import Words, complete_host_names, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, PreflightError
+from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
 
 if TYPE_CHECKING:
@@ -39,20 +39,46 @@ def host() -> None:
 @option("--user", "users", multiple=True, metavar="NAME", help="Account that may use Incus without root (repeatable).")
 @option("--state-dir", "dir", metavar="PATH", help="Folder of the daemon's state; another one makes a second daemon.")
 @option("--print", "only_print", is_flag=True, help="With FILE HOST: print what to type on that node, and do nothing.")
+@option("--trust", metavar="TOKEN", help="Be trusted by an Incus elsewhere; - asks for the token or reads it. Alone.")
+@option("--address", metavar="URL", help="With --trust: where that Incus is, if not where its token says.")
 @lab_words(names=True, shape="[FILE HOST]", complete=complete_host_names)
-def prepare(session: Session, words: Words, *, gpu: bool, only_print: bool, **given: Any) -> int:
+def prepare(
+    session: Session,
+    words: Words,
+    *,
+    gpu: bool,
+    only_print: bool,
+    trust: str | None,
+    address: str | None,
+    **given: Any,
+) -> int:
     """Install and set up Incus: storage, network, images; with --gpu graphics cards, too. Needs root.
 
     Adds only what is absent; the second run changes nothing. What is not given has the role's default.
 
     With FILE HOST, a Proxmox node of that file: over ssh a role, a user and a token with no more rights than are
     needed, and the templates of the file's containers. The token's secret is written into secrets.env.
+
+    With --trust nothing of that: a client certificate is made where there is none, and an Incus elsewhere learns to
+    trust it. Its token is what `incus config trust add NAME` prints there. Needs no root.
     """
+    others = [name for name, value in {"gpu": gpu, **given}.items() if value]
+    if trust is not None:
+        from provisioner.cli.trusting import enrol
+
+        if words.names or only_print:
+            raise InputError("Unable to use --trust with a host: it stands alone", resolution="Leave FILE HOST out.")
+        return enrol(session, trust, address, others=others)
+    if address is not None:
+        raise InputError("Unable to use --address: it belongs to --trust", resolution="Give both, or neither.")
     if words.names or only_print:
         from provisioner.cli.proxmox_node import prepare_named
 
-        others = [name for name, value in {"gpu": gpu, **given}.items() if value]
         return prepare_named(session, words, only_print=only_print, others=others)
+    return _prepare_this_machine(session, gpu=gpu, given=given)
+
+
+def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any]) -> int:
     if os.geteuid() != 0:
         raise PreflightError(
             "Unable to prepare this machine: it takes root",
