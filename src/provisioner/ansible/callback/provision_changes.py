@@ -140,6 +140,10 @@ def _path(result: Mapping[str, Any], arguments: Mapping[str, Any]) -> Things:
     return things(paths=[found] if found else [], unknown=not found or bool(arguments.get("recurse")))
 
 
+def _listed(result: Mapping[str, Any], _arguments: Mapping[str, Any]) -> Things:
+    return things(paths=list(_names(result.get("paths"))))
+
+
 def _extracted(_result: Mapping[str, Any], arguments: Mapping[str, Any]) -> Things:
     paths = list(_names(arguments.get("creates"), arguments.get("dest")))
     return things(paths=paths, unknown=not arguments.get("creates"))
@@ -175,6 +179,8 @@ def _names(*values: Any) -> Iterator[str]:
 
 CHANGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Things]] = {
     **dict.fromkeys(("assemble", "blockinfile", "copy", "file", "get_url", "lineinfile", "replace", "template"), _path),
+    **dict.fromkeys(("provision_apt_key", "provision_ini"), _path),
+    "provision_files": _listed,
     "unarchive": _extracted,
     **dict.fromkeys(("command", "shell"), _command),
     **dict.fromkeys(("apt", "package"), _packages),

@@ -1,0 +1,138 @@
+"""Ansible module: has several small files and folders in place with one call, where a call for each takes its time."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: provision_files
+short_description: Have several small files and folders in place
+description:
+  - Goes through them in their order; one without I(content) is a folder. What differs is replaced as a whole.
+  - A way that goes through a link is refused, as the account that a folder belongs to could have laid it to elsewhere.
+options:
+  files:
+    type: list
+    elements: dict
+    required: true
+    description: [What should be there.]
+    suboptions:
+      path: {type: str, required: true, description: [An absolute path; the folder that it is in comes before it.]}
+      content: {type: str, description: [The text of a file.]}
+      owner: {type: str, default: root, description: [Its owner.]}
+      group: {type: str, default: root, description: [Its group.]}
+      mode: {type: str, required: true, description: [Its mode, in octal digits.]}
+author: [provisioner]
+"""
+EXAMPLES = r"""
+- name: configure | Write the account's files
+  provision_files:
+    files:
+      - {path: /home/penny/Desktop, owner: penny, group: penny, mode: "0755"}
+      - {path: /home/penny/.xsession, content: "exec mate-session\n", owner: penny, group: penny, mode: "0644"}
+"""
+RETURN = r"""
+paths: {type: list, returned: always, description: What was changed.}
+"""
+
+Entry = Mapping[str, Any]
+
+
+def main() -> None:
+    """Have them."""
+    text = {"type": "str"}
+    options = {
+        "path": {"type": "str", "required": True},
+        "content": text,
+        "owner": {**text, "default": "root"},
+        "group": {**text, "default": "root"},
+        "mode": {**text, "required": True},
+    }
+    files = {"type": "list", "elements": "dict", "required": True, "options": options}
+    module = AnsibleModule(argument_spec={"files": files}, supports_check_mode=True)
+    try:
+        changed = ensured(module.params["files"], check_mode=module.check_mode)
+    except (OSError, ValueError, KeyError) as error:
+        module.fail_json(msg=f"Unable to have these files: {error}")
+    header = "what differs"
+    before = {one: text_of(Path(one)) for one in changed} if module.check_mode else {}
+    after = {one["path"]: one["content"] or "" for one in module.params["files"] if one["path"] in changed}
+    diff = [{"before": before.get(one, ""), "after": after[one], "before_header": header} for one in changed]
+    module.exit_json(changed=bool(changed), paths=changed, diff=diff)
+
+
+def ensured(files: Sequence[Entry], *, check_mode: bool) -> list[str]:
+    """The paths of what differed. Raises ``ValueError`` for a way that goes through a link."""
+    changed = []
+    for one in files:
+        path = Path(one["path"])
+        if not path.is_absolute() or path.parent.resolve() != path.parent:
+            raise ValueError(f"{path} is not an absolute path without links")
+        if one["content"] is None and path.is_symlink():
+            raise ValueError(f"{path} is a link and should be a folder")
+        if differs(path, one):
+            changed.append(str(path))
+            if not check_mode:
+                place(path, one)
+    return changed
+
+
+def differs(path: Path, wanted: Entry) -> bool:
+    """Whether kind, owner, group, mode or content are others."""
+    try:
+        seen = path.lstat()
+    except FileNotFoundError:
+        return True
+    is_folder = wanted["content"] is None
+    is_kind = stat.S_ISDIR(seen.st_mode) if is_folder else stat.S_ISREG(seen.st_mode)
+    names = (name_of(seen.st_uid, pwd.getpwuid), name_of(seen.st_gid, grp.getgrgid))
+    is_owned = (*names, stat.S_IMODE(seen.st_mode)) == (wanted["owner"], wanted["group"], int(wanted["mode"], 8))
+    return not (is_kind and is_owned and (is_folder or text_of(path) == wanted["content"]))
+
+
+def name_of(number: int, look: Any) -> str:
+    """The name of an account or a group, the number where it has none."""
+    try:
+        return str(look(number)[0])
+    except KeyError:
+        return str(number)
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, empty for anything else."""
+    if path.is_symlink() or not path.is_file():
+        return ""
+    return path.read_bytes().decode(errors="replace")
+
+
+def place(path: Path, wanted: Entry) -> None:
+    """Make it, or replace it as a whole. Raises ``KeyError`` for an unknown owner or group."""
+    mode, ids = int(wanted["mode"], 8), (pwd.getpwnam(wanted["owner"])[2], grp.getgrnam(wanted["group"])[2])
+    if wanted["content"] is None:
+        path.mkdir(exist_ok=True)
+        os.chown(path, *ids)
+        path.chmod(mode)
+        return
+    number, partial = tempfile.mkstemp(dir=path.parent, prefix=".provision-")
+    try:
+        with os.fdopen(number, "wb") as stream:
+            stream.write(wanted["content"].encode())
+            os.fchown(number, *ids)
+            os.fchmod(number, mode)
+        Path(partial).replace(path)
+    except OSError:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+if __name__ == "__main__":
+    main()

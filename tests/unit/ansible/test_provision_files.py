@@ -1,0 +1,63 @@
+"""Module `provision_files`: what is made, what is left as it is, and which ways it does not go."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.ansible.modules import provision_files
+
+ME, MINE = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
+
+
+def wanted(path: Path, content: str | None = None, mode: str = "0644", **more: str) -> dict[str, Any]:
+    return {"path": str(path), "content": content, "owner": ME, "group": MINE, "mode": mode, **more}
+
+
+def test_folders_and_files_are_made_in_their_order_and_a_second_time_changes_nothing(tmp_path: Path) -> None:
+    files = [wanted(tmp_path / "a", mode="0750"), wanted(tmp_path / "a/b", "text ü\n", "0600")]
+    assert provision_files.ensured(files, check_mode=False) == [str(tmp_path / "a"), str(tmp_path / "a/b")]
+    assert (tmp_path / "a/b").read_text(encoding="utf-8") == "text ü\n"
+    assert [oct(path.stat().st_mode & 0o7777) for path in (tmp_path / "a", tmp_path / "a/b")] == ["0o750", "0o600"]
+    assert provision_files.ensured(files, check_mode=False) == []
+    assert [one.name for one in (tmp_path / "a").iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "link", "gone"])
+def test_what_differs_is_named_in_check_mode_and_mended_after(tmp_path: Path, change: str) -> None:
+    file, other = tmp_path / "file", tmp_path / "other"
+    files = [wanted(file, "text")]
+    provision_files.ensured(files, check_mode=False)
+    if change == "content":
+        file.write_text("edited")
+    elif change == "mode":
+        file.chmod(0o666)
+    else:
+        file.unlink()
+    if change == "link":
+        other.write_text("text")
+        file.symlink_to(other)
+    assert provision_files.ensured(files, check_mode=True) == [str(file)]
+    assert provision_files.ensured(files, check_mode=True) == [str(file)]
+    assert provision_files.ensured(files, check_mode=False) == [str(file)]
+    assert (file.is_symlink(), file.read_text(), file.stat().st_mode & 0o777) == (False, "text", 0o644)
+
+
+def test_a_way_through_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for one in (wanted(tmp_path / "link/file", "x"), wanted(tmp_path / "link"), wanted(Path("file"), "x")):
+        with pytest.raises(ValueError, match="link"):
+            provision_files.ensured([one], check_mode=False)
+    assert list((tmp_path / "real").iterdir()) == []
+
+
+def test_an_unknown_owner_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        provision_files.ensured([wanted(tmp_path / "file", "x", owner="nobody-at-all")], check_mode=False)
+    assert list(tmp_path.iterdir()) == []
