@@ -144,6 +144,8 @@ class Service:
     managed: Managed = Managed()
     unstampable: str = ""
     """Why no stamp can say that nothing has changed, so that Ansible has to look each time."""
+    pictures: str = ""
+    """The folder in the container where its proof keeps pictures of what it saw; empty where it sees nothing."""
 
     @property
     def address(self) -> str:
@@ -281,6 +283,15 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Screen:
+    """A picture that a proof took: its name, what it was judged to show, and the PNG file in which it is kept here."""
+
+    name: str
+    shows: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes.
 
@@ -294,6 +305,7 @@ class ServiceStatus:
     port: int | None = None
     processor: str = ""
     why: str = ""
+    screens: tuple[Screen, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

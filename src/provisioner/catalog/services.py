@@ -87,6 +87,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
         upkeep=_upkeep(pages["upkeep"]),
         requirements=tuple(page.get("requirements", ())),
+        pictures=page.get("pictures", ""),
         implied=page.get("implied", False),
     )
     _check_names(service)

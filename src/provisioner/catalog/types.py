@@ -108,6 +108,8 @@ class ServiceType:
     upkeep: Upkeep = field(default_factory=Upkeep)
     requirements: tuple[str, ...] = ()
     """What is installed beside its stack of wheels, in lines of requirements."""
+    pictures: str = ""
+    """The folder in its container where its proof keeps pictures."""
     implied: bool = False
     """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
 

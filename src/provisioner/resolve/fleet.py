@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
+from provisioner.resolve import desktops
 from provisioner.resolve.artifacts import ModelFile, built, stored
 from provisioner.resolve.cards import USERSPACE, devices, lends, userspace, with_device_files
 from provisioner.resolve.engine_builds import VULKAN
@@ -143,6 +144,7 @@ def _service(context: Context, name: str, service: ServiceSpec, page: ServiceTyp
     options |= service.options
     if "listen" in page.options:
         options["listen"] = ANY_ADDRESS
+    options |= desktops.told(page, image_of(context.spec.containers[name], context.catalog))
     needs: set[str] = set()
     for option in page.references:
         if option in service.options:
@@ -166,6 +168,7 @@ def _service(context: Context, name: str, service: ServiceSpec, page: ServiceTyp
         digest=page.upkeep.digest,
         managed=managed_by(page.upkeep, variables),
         unstampable=page.unstampable_reason,
+        pictures=page.pictures,
     )
 
 

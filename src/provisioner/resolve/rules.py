@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
 from provisioner.catalog import Catalog
+from provisioner.resolve.desktops import desktop_problems
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import model_options, port_of, services_of
 from provisioner.resolve.gateways import alias_names, gateway_numbers
@@ -178,6 +179,7 @@ RULES: tuple[Rule, ...] = (
     ports,
     lan_needs_key,
     key_prefixes,
+    desktop_problems,
 )
 
 

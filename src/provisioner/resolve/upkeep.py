@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from provisioner.catalog import Upkeep
-from provisioner.state import Managed, secrets_of
+from provisioner.state import Managed, Secret
 
 _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 
@@ -18,12 +18,21 @@ def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
 
     Raises ``jinja2.UndefinedError`` or ``KeyError`` for a name made of what is no variable of the role, or a secret.
     """
-    public = {name: value for name, value in variables.items() if not secrets_of(value)}
+    public = {name: _public(value) for name, value in variables.items() if not isinstance(value, Secret)}
     kinds = {}
     for field in fields(Managed):
         filled = (name for thing in upkeep.managed.get(field.name, ()) for name in _names(thing, public))
         kinds[field.name] = tuple(dict.fromkeys(name for name in filled if name))
     return Managed(**kinds)
+
+
+def _public(value: Any) -> Any:
+    """The value without what is secret in it."""
+    if isinstance(value, Mapping):
+        return {key: _public(inner) for key, inner in value.items() if not isinstance(inner, Secret)}
+    if isinstance(value, list | tuple):
+        return [_public(inner) for inner in value if not isinstance(inner, Secret)]
+    return value
 
 
 def _names(thing: str | Mapping[str, Any], public: Mapping[str, Any]) -> list[str]:
