@@ -40,6 +40,7 @@ VERBS = {
     "rollback": ("provisioner.cli.keeping", "Bring containers back to a state that was kept."),
     "clone": ("provisioner.cli.keeping", "Copy a container."),
     "logs": ("provisioner.cli.inside", "Print what the services wrote to their journals."),
+    "open": ("provisioner.cli.opening", "Open a desktop, or write a file for RDP clients."),
     "exec": ("provisioner.cli.inside", "Run a command in a container."),
     "host": ("provisioner.cli.host", "Prepare the machine that containers live on."),
     "cuda": ("provisioner.cli.cuda", "Mend CUDA's headers where glibc contradicts them."),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +17,7 @@ from provisioner.errors import ExitCode
 
 if TYPE_CHECKING:  # the plan is made when a verb touches the world
     from provisioner.plan import Wishes
+    from provisioner.state import ContainerStatus
 
 PENDING = "Exit with 2 when there are changes to be made."
 
@@ -74,8 +78,12 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
 @click.command()
 @verb
 @lab_words(names=True)
-def status(session: Session, words: Words) -> int:
-    """Say what runs where, how it does, and what drifted from the file."""
+@option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it as a web page, too.")
+def status(session: Session, words: Words, *, html: Path | None) -> int:
+    """Say what runs where, how it does, and what drifted from the file.
+
+    The page has the pictures in it that proofs took, such as that of a desktop.
+    """
     from provisioner.report.status import status_text
     from provisioner.workflow import surveying
 
@@ -83,6 +91,8 @@ def status(session: Session, words: Words) -> int:
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
     containers = surveying.status(lab, session.effects(lab), words.names)
+    if html is not None:
+        _write_page(html, lab.name, containers)
     console.say(status_text(containers, console.style))
     for one in containers:
         console.line("container", one)
@@ -91,6 +101,19 @@ def status(session: Session, words: Words) -> int:
         if one.orphan:
             console.line("orphan", {"target": one.name, "host": one.host})
     return ExitCode.DONE
+
+
+def _write_page(file: Path, name: str, containers: Sequence[ContainerStatus]) -> None:
+    from provisioner.errors import InputError
+    from provisioner.report.status_html import status_html
+
+    screens = [screen for one in containers for service in one.services for screen in service.screens]
+    pictures = {screen.file: Path(screen.file).read_bytes() for screen in screens}
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        file.write_text(status_html(name, containers, pictures, at), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"Unable to write {file}", details=str(error)) from error
 
 
 @click.command()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-from urllib.parse import urlsplit
-
 import click
 
+from provisioner.cli.addresses import address_of
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError
+from provisioner.errors import ExitCode, InputError
 from provisioner.lab import Lab
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import Entrance, Mouth, entrance_of, mouth_of
-from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
-from provisioner.spec import IncusHost
-
-DOCUMENTATION_ADDRESS = "192.0.2.1"  # RFC 5737: routed like any other, belongs to nobody
 
 
 @click.command()
@@ -63,39 +57,5 @@ def _speech(session: Session, lab: Lab, mouth: Mouth, url: str) -> Speech:
 
 
 def _url(session: Session, lab: Lab, entrance: Entrance) -> str:
-    address = (_host_address(lab, entrance) if entrance.is_on_lan else None) or _observed_address(
-        session, lab, entrance
-    )
+    address = address_of(session, lab, entrance.container, is_on_lan=entrance.is_on_lan)
     return f"http://{address}:{entrance.port}/v1"
-
-
-def _observed_address(session: Session, lab: Lab, entrance: Entrance) -> str:
-    from provisioner.workflow import surveying
-
-    there = surveying.observe(lab.name, session.effects(lab).providers).instance(entrance.container)
-    if there is None or there.address is None:
-        raise PreflightError(
-            f"Unable to tell the address of container {entrance.container}: it does not run",
-            resolution=f"Run: provision up {lab.loaded.path}",
-        )
-    return there.address
-
-
-def _host_address(lab: Lab, entrance: Entrance) -> str | None:
-    """The address at which the host of the entrance shows it to the LAN."""
-    name = host_of(lab.spec, lab.spec.containers[entrance.container])
-    host = hosts_of(lab.spec)[name] if name else None
-    if isinstance(host, IncusHost) and is_elsewhere(host):
-        return urlsplit(host.incus).hostname
-    return _own_address()
-
-
-def _own_address() -> str | None:
-    """This machine's address towards its network, None without one; connecting a datagram socket sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((DOCUMENTATION_ADDRESS, 9))
-        except OSError:
-            return None
-        address: str = probe.getsockname()[0]
-        return address

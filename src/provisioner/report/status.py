@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from provisioner.report.style import PLAIN, Style, safe_line, table
 from provisioner.state import ContainerStatus, ServiceStatus
 
-_HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
+HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
 _NONE = "-"
 
 
@@ -15,7 +15,17 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
     """One row per service: container, host, state, address, service, port, health, what computes, drift."""
     if not containers:
         return "The lab has no containers, neither in the file nor on its hosts."
-    rows = [row for container in containers for row in _rows(container)]
+    below = [line for title, lines in listed_below(containers).items() for line in _listed(title, lines, style)]
+    return "\n".join([table(HEAD, status_rows(containers), style), *below])
+
+
+def status_rows(containers: Sequence[ContainerStatus]) -> list[tuple[str, ...]]:
+    """The table's cells."""
+    return [row for container in containers for row in _rows(container)]
+
+
+def listed_below(containers: Sequence[ContainerStatus]) -> dict[str, list[str]]:
+    """What does not fit into the table: lines by their titles."""
     devices = [
         f"{container.name}/{one.role}: {one.processor}: {one.why}"
         for container in containers
@@ -23,8 +33,7 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
         if one.why and one.processor != "CPU"
     ]
     drift = [f"{one.name}: {what}" for one in containers for what in one.drift]
-    below = _listed("Devices", devices, style) + _listed("Drift", drift, style)
-    return "\n".join([table(_HEAD, rows, style), *below])
+    return {"Devices": devices, "Drift": drift}
 
 
 def _listed(title: str, lines: Sequence[str], style: Style) -> list[str]:

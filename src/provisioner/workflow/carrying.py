@@ -16,6 +16,7 @@ from provisioner.lock import Lease
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.runner import ansible_version
+from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
@@ -55,6 +56,7 @@ class Run:
         self.lease.check()
         run = self._to_configure(touched)
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
+        gather(run, effects.providers, self.lab.folder)  # before anything goes back: they show what was wrong
         facts = settled([one for one in touched if one.name not in outcome.failed], effects)
         findings = self._findings(touched, outcome, facts)
         self.lease.check()

@@ -15,6 +15,7 @@ from provisioner.probe import probe
 from provisioner.providers.base import Provider
 from provisioner.resolve.engine_builds import wants_device
 from provisioner.runner import ansible_version
+from provisioner.screens import gather
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
     ACTIVE,
@@ -24,6 +25,7 @@ from provisioner.state import (
     Fleet,
     Instance,
     InstanceKind,
+    Screen,
     Service,
     ServiceStatus,
     Status,
@@ -158,20 +160,27 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
     for why in seen.cardless.values():
         effects.emit(Diagnostic("warning", why))
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}
+    running = [one for one in seen.wanted if is_running(one, seen.actual)]
+    screens = gather(running, effects.providers, lab.folder)
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
     return (
-        *(_container_status(one, seen, facts) for one in seen.wanted),
+        *(_container_status(one, seen, facts, screens) for one in seen.wanted),
         *(ContainerStatus(one.name, one.host, one.status, one.address, orphan=True) for one in orphans if not targets),
     )
 
 
-def _container_status(wanted: Instance, survey: Survey, facts: Mapping[tuple[str, str], Fact]) -> ContainerStatus:
+def _container_status(
+    wanted: Instance, survey: Survey, facts: Mapping[tuple[str, str], Fact], screens: Mapping[str, tuple[Screen, ...]]
+) -> ContainerStatus:
     there = survey.actual.instance(wanted.name)
     if there is None:
         return ContainerStatus(wanted.name, wanted.host)
     services = (
-        _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict")))
+        replace(
+            _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict"))),
+            screens=screens.get(one.address, ()),
+        )
         for one in wanted.services
     )
     if wanted.name in survey.cardless:  # what it would be with a card is not known

@@ -9,6 +9,7 @@ from provisioner.errors import ProviderError, VerificationError
 from provisioner.events import Check
 from provisioner.lab import Lab
 from provisioner.plan import Change
+from provisioner.screens import gather
 from provisioner.state import Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects
@@ -27,6 +28,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Fin
     running = tuple(one for one in provable if is_running(one, seen.actual))
     proofs = prove(running, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
     remember_use(lab, seen.cards, proofs, effects.emit)
+    gather(running, effects.providers, lab.folder)
     cardless = (
         Finding(one.name, "it gets no card", seen.cardless[one.name], "See: provision doctor")
         for one in seen.wanted

@@ -1,0 +1,82 @@
+"""Pictures that proofs took in containers, brought into ``screens/`` of the lab's folder, for its owner alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from provisioner.providers.base import Provider
+from provisioner.state import Instance, Screen, Service
+
+FOLDER = "screens"
+ANSWER = "proof.json"
+NAME = re.compile(r"(?:\./)?([a-z][a-z0-9_]{0,30})\.png", re.ASCII)
+MOST_BYTES = 4 * 2**20
+"""A container's word is not trusted with the controller's disk: a larger picture is left there."""
+MOST_PICTURES = 10
+PNG = b"\x89PNG\r\n\x1a\n"
+TIMEOUT_S = 30.0
+PACK = 'cd "$1" 2>/dev/null && find . -maxdepth 1 -type f -size -9000k | tar --create --file=- --files-from=-'
+
+
+def gather(
+    instances: Iterable[Instance], providers: Mapping[str, Provider], folder: Path
+) -> dict[str, tuple[Screen, ...]]:
+    """The pictures of every service of these running containers, by its address; older ones of the same name go."""
+    return {
+        service.address: screens
+        for one in instances
+        for service in one.services
+        if service.pictures and (screens := _kept(service, _packed(service, providers[one.host]), folder))
+    }
+
+
+def _packed(service: Service, provider: Provider) -> bytes:
+    done = provider.execute(service.container, ["sh", "-c", PACK, "sh", service.pictures], timeout_s=TIMEOUT_S)
+    return done.stdout if done.returncode == 0 else b""
+
+
+def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
+    if not packed:
+        return ()
+    files = dict(_files(packed))
+    shows = _said(files.pop(ANSWER, b""))
+    place = folder / FOLDER / service.container / service.role
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in place.glob("*.png"):
+        if old.stem not in files:
+            old.unlink()
+    screens = []
+    for name, content in sorted(files.items()):
+        file = place / f"{name}.png"
+        file.touch(mode=0o600)
+        file.write_bytes(content)
+        screens.append(Screen(name, shows.get(name, ""), str(file)))
+    return tuple(screens)
+
+
+def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
+    """The pictures by their names, and the proof's answer; what is not a picture is left out."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive.getmembers()[: MOST_PICTURES + 1]:
+            found, stream = NAME.fullmatch(member.name), archive.extractfile(member)
+            if stream is None or member.size > MOST_BYTES:
+                continue
+            content = stream.read()
+            if member.name.removeprefix("./") == ANSWER:
+                yield ANSWER, content
+            elif found and content.startswith(PNG):
+                yield found[1], content
+
+
+def _said(answer: bytes) -> dict[str, str]:
+    """What each picture was judged to show."""
+    try:
+        pictures = json.loads(answer)["pictures"]
+        return {str(name): str(shows) for name, shows in pictures.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
