@@ -63,6 +63,7 @@ options:
       node: {type: str, description: "Name of the node; the one that answers when left out."}
       ca: {type: path, description: File with the certificate that signed the server's.}
       fingerprint: {type: str, description: sha256 of the server's certificate.}
+      address: {type: str, description: Where other hosts' containers reach an Incus; not used here.}
       storage: {type: str, description: "For disks; the first fit one when left out."}
       templates: {type: str, description: "For templates; the first fit one when left out."}
       bridge: {type: str, description: "For network cards; C(vmbr0) when left out."}
@@ -160,7 +161,10 @@ HOST_OPTIONS: dict[str, dict[str, Any]] = {
     "password": {"type": "str", "no_log": True},
     **{name: {"type": "path"} for name in ("ca", "cert")},
     "key": {"type": "path", "no_log": False},
-    **{name: {"type": "str"} for name in ("ssh", "node", "fingerprint", "storage", "templates", "bridge", "pool")},
+    **{
+        name: {"type": "str"}
+        for name in ("ssh", "node", "fingerprint", "address", "storage", "templates", "bridge", "pool")
+    },
 }
 DEVICE_OPTIONS = {
     "name": {"type": "str"},
