@@ -18,7 +18,7 @@ from tests.integration.elsewhere_lab import elsewhere_lab
 from tests.integration.quickstart_lab import CANARIES, MASTER_KEY, Lab
 from tests.lab.far import FarIncus
 
-pytestmark = [pytest.mark.incus]
+pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 LARGE_BYTES = 5_000_000
 
@@ -70,7 +70,6 @@ def test_doctor_looks_at_the_host_by_its_api(lab: Lab) -> None:
     assert "debian/12-bare is there" in ran.out
 
 
-@pytest.mark.slow
 def test_a_stopped_engine_is_found_and_mended(lab: Lab) -> None:
     lab.incus("exec", "far-llama", "--", "systemctl", "stop", "llama-server")
     assert lab.provision("verify").code == 3
@@ -79,7 +78,6 @@ def test_a_stopped_engine_is_found_and_mended(lab: Lab) -> None:
     assert lab.ask("far-gateway", 4000, "fast", MASTER_KEY).status == 200
 
 
-@pytest.mark.slow
 def test_a_snapshot_is_gone_back_to(lab: Lab) -> None:
     assert lab.provision("snapshot", "far-llama", "--name", "before").code == 0
     lab.incus("exec", "far-llama", "--", "touch", "/root/later")
