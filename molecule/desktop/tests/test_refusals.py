@@ -44,7 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "port 0": ({"port": 0}, "`port` is from 1 to 65535"),
     "port of another": ({"port": 8899}, "listens there. Stop it, or set another `port`"),
     "another image": ({"image": "debian/13"}, "Unable to install a desktop for debian/13 on debian/12"),
-    "no PEM": ({"certificate": "/etc/cert.pem", "certificate_key": "x"}, "the certificate is no PEM text"),
+    "no PEM": ({"certificate": "/etc/cert.pem", "certificate_key": "/etc/key.pem"}, "the certificate is no PEM text"),
     "not its key": ({"certificate": "first", "certificate_key": "second"}, "do not belong together"),
     "its key": ({"certificate": "first", "certificate_key": "first"}, ""),
     "without its key": ({"certificate": "first"}, "the key is no PEM text"),
