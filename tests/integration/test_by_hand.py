@@ -182,6 +182,8 @@ def member(incus_lab: Incus, tmp_path: Path) -> Iterator[list[str]]:
     if tried.returncode:
         pytest.skip(f"other users cannot run {PROVISION}, or the Python behind it: {tried.stderr.strip()}")
     home = Path("/home") / USER
+    for left_by_a_killed_run in (["userdel", "--force", "--remove", USER], ["groupdel", USER]):
+        subprocess.run(left_by_a_killed_run, check=False, capture_output=True)
     subprocess.run(["groupadd", "--gid", str(UID), USER], check=True)
     subprocess.run(
         ["useradd", "--uid", str(UID), "--gid", str(UID), "--create-home", "--home-dir", home, USER], check=True
