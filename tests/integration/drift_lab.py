@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -39,14 +39,6 @@ FIXED = "what cannot be written to is covered by a mount, and nothing can be mou
 SETTLE_TIMEOUT_S = 120.0
 POLL_S = 0.2
 STALE = "has not read its files as they are"
-
-
-def wait_until(is_true: Callable[[], bool], timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-    """Return as soon as it is true; fail when it does not become so in time."""
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(POLL_S)
 
 
 @dataclass(frozen=True)

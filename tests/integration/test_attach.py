@@ -15,7 +15,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Instance
 from tests.lab.far import WAYS, provider_by
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
 
@@ -55,13 +56,6 @@ def words(container: str, *command: str, terminal: bool = False) -> tuple[str, .
 
 def attached(container: str, *command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(words(container, *command), input=stdin, capture_output=True, check=False, timeout=60)
-
-
-def wait_until(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def is_running(provider: IncusProvider, container: str, what: str) -> bool:

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.drift_lab import wait_until
 from tests.integration.quickstart_lab import Lab
 from tests.lab import remains
 from tests.lab.incus import RUN, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus]
 

@@ -6,8 +6,7 @@ import json
 import secrets
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider
 from provisioner.state import Device, Instance, Status
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
 
@@ -41,14 +41,6 @@ def mount(volume: str, *, readonly: bool = True) -> Device:
 
 def publication(listen: str) -> Device:
     return Device("web", "publish", {"listen": listen, "connect": "127.0.0.1:80"})
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Return once it is so."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.1)
 
 
 def free_port() -> int:
@@ -113,7 +105,7 @@ def test_a_volume_is_exchanged_under_a_service_that_has_a_file_of_it_open(box: B
     first, second = box.volume("first"), box.volume("second")
     one = box.start(devices=(mount(first),))
     box.sh("systemd-run --unit=reader -p ProtectSystem=strict tail -f /srv/data/first")
-    until(lambda: "/first" in box.sh("ls -l /proc/$(systemctl show -P MainPID reader)/fd"))
+    wait_until(lambda: "/first" in box.sh("ls -l /proc/$(systemctl show -P MainPID reader)/fd"))
     wanted = replace(one, devices=(mount(second),))
     assert box.provider.update(wanted) == wanted
     assert box.sh("cat /srv/data/*; systemctl is-active reader").split() == ["second" + "active"]
@@ -131,7 +123,7 @@ def test_a_port_of_the_host_is_opened_and_closed(box: Box) -> None:
 
     assert not answers()
     box.provider.update(replace(one, devices=(publication(f"127.0.0.1:{box.port}"),)))
-    until(answers)
+    wait_until(answers)
     box.provider.update(one)
     assert not answers()
 
@@ -140,7 +132,7 @@ def test_limits_count_at_once_and_the_disk_grows(box: Box) -> None:
     one = box.start(memory=GIB, disk=GIB)
     box.provider.update(replace(one, cpu=1, memory=GIB // 2, disk=3 * GIB))
     assert box.sh("grep MemTotal /proc/meminfo").split()[1] == str(GIB // 2 // 1024)
-    until(lambda: box.sh("nproc") == "1")
+    wait_until(lambda: box.sh("nproc") == "1")
     box.sh("head -c 1500000000 /dev/zero > /root/large && sync && rm /root/large")
     box.provider.update(replace(one, memory=None, disk=None))
     assert "root" not in query(f"/1.0/instances/{one.name}")["devices"]
@@ -152,7 +144,7 @@ def test_processors_count_each_time_they_are_changed_beside_another_limit(box: B
     one = box.start(memory=GIB)
     for cpu, memory in ((1, 2), (2, 1)) * 3:
         box.provider.update(replace(one, cpu=cpu, memory=memory * GIB))
-        until(lambda cpu=cpu: box.sh("nproc") == str(cpu))  # type: ignore[misc]
+        wait_until(lambda cpu=cpu: box.sh("nproc") == str(cpu))  # type: ignore[misc]
 
 
 def test_nesting_counts_from_the_next_start(box: Box) -> None:
@@ -189,7 +181,7 @@ def test_memory_that_is_in_use_cannot_be_taken_and_nothing_else_is_changed(box: 
     first, second = box.volume("first"), box.volume("second")
     one = box.start(memory=GIB // 2, devices=(mount(first),))
     box.sh("systemd-run --unit=hog python3 -c 'import time; b = bytearray(250 << 20); print(len(b)); time.sleep(600)'")
-    until(lambda: int(box.sh("free -m | awk '/Mem:/ {print $3}'")) > 240)
+    wait_until(lambda: int(box.sh("free -m | awk '/Mem:/ {print $3}'")) > 240)
     wanted = replace(one, memory=128 * MIB, devices=(mount(second), publication(f"127.0.0.1:{box.port}")))
     with pytest.raises(ProviderError, match="Unable to change container") as caught:
         box.provider.update(wanted)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from provisioner.state import Device, Instance
 from tests.integration.test_attach import Terminal
 from tests.lab.pve.fixture import PveHost
 from tests.lab.pve.incus_containers import MAKER, IncusContainers
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 
@@ -68,13 +68,6 @@ def vmid(provider: ProxmoxProvider, container: Instance) -> int:
 
 def is_running(shell: Shell, vmid: int, what: str) -> bool:
     return inside.execute(shell, vmid, ["pgrep", "-f", what]).returncode == 0
-
-
-def wait_until(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def reached(host: PveHost, **changes: object) -> Shell:

@@ -22,6 +22,7 @@ from provisioner.lock.lease import Terms, uptime
 from provisioner.lock.taking import take
 from provisioner.providers.base import Provider
 from provisioner.providers.fake import FakeProvider
+from tests.waiting import wait_until
 
 LAB = "homelab"
 FIRST, SECOND = f"provisioner-lock-{LAB}-1", f"provisioner-lock-{LAB}-2"
@@ -85,19 +86,11 @@ def test_it_is_held_for_the_time_of_the_block_on_every_host(box: FakeProvider) -
         assert (list(box.locks), list(rack.locks)) == ([FIRST], [FIRST])
         lease.check()
         before = box.locks[FIRST]["heartbeat"]
-        until(lambda: box.locks[FIRST]["heartbeat"] != before)
+        wait_until(lambda: box.locks[FIRST]["heartbeat"] != before)
         found = box.locks[FIRST]
         assert found["holder"] == this_process("up").title
         assert f"pid {os.getpid()}, provision up" in found["holder"]
     assert (box.locks, rack.locks) == ({}, {})
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    """Return once it is so."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.005)
 
 
 def test_an_error_in_the_block_gives_it_back(box: FakeProvider) -> None:
@@ -304,7 +297,7 @@ def test_a_daemon_that_restarts_is_waited_for() -> None:
         time.sleep(PATIENCE_S / 2)
         box.away = False
         before = box.locks[FIRST]["heartbeat"]
-        until(lambda: box.locks[FIRST]["heartbeat"] != before)
+        wait_until(lambda: box.locks[FIRST]["heartbeat"] != before)
         lease.check()
 
 
@@ -328,7 +321,7 @@ def test_a_host_that_hangs_costs_no_lock_of_another(box: FakeProvider) -> None:
         assert hanging.asked.wait(10)
         (name,) = box.locks
         beats = int(box.locks[name]["heartbeat"])
-        until(lambda: int(box.locks[name]["heartbeat"]) > beats + 2)
+        wait_until(lambda: int(box.locks[name]["heartbeat"]) > beats + 2)
         hanging.go_on.set()
     assert box.locks == hanging.locks == {}
 

@@ -25,6 +25,7 @@ from provisioner.events import ApplyComplete, ApplyProgress, Diagnostic, Event
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Artifact, Execution, Instance
+from tests.waiting import wait_until
 
 LOG = "/var/log/build.log"
 BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12", log=LOG)
@@ -107,7 +108,7 @@ class Box(FakeProvider):
     def looked(self, more: int = 2) -> None:
         """Return when as many looks have begun as this, so that all but the last of them have ended."""
         goal = self.looks + more
-        until(lambda: self.looks >= goal)
+        wait_until(lambda: self.looks >= goal)
 
 
 @pytest.fixture(autouse=True)
@@ -120,13 +121,6 @@ def box() -> Iterator[Box]:
     made = Box()
     yield made
     assert not watchers(), "a watcher has outlived its build"
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
 
 
 def watchers() -> list[str]:
@@ -182,7 +176,7 @@ def test_each_new_count_is_told_once_with_its_task(box: Box, tmp_path: Path) -> 
         box.looked()
         for done in (1, 120):
             box.written(BUILT, f"[{done}/222] Building CXX object x\n")
-            until(lambda: build.has_told(f"{COMPILE}: {done} of 222"))  # noqa: B023  # called before it changes
+            wait_until(lambda: build.has_told(f"{COMPILE}: {done} of 222"))  # noqa: B023  # called before it changes
             box.looked(4)
         box.written(BUILT, "[120/222] Building CXX object x\n" + "a warning\n" * END_BYTES)
         box.looked(4)
@@ -200,7 +194,7 @@ def test_what_the_task_before_has_written_is_not_this_ones(box: Box, tmp_path: P
         build.task(COMPILE)
         box.looked()
         box.written(BUILT, "[221/222] Building CXX object x\n")
-        until(lambda: build.has_told(f"{COMPILE}: 221 of 222"))
+        wait_until(lambda: build.has_told(f"{COMPILE}: 221 of 222"))
         box.written(BUILT, "[222/222] Linking\n")
         build.task(COMPILE, status="ok")
         build.task("build | Install")
@@ -215,9 +209,9 @@ def test_a_look_that_a_new_task_overtakes_is_not_told(box: Box, tmp_path: Path) 
         build.task(COMPILE)
         box.looked()
         box.written(BUILT, "[1/222] Building CXX object x\n")
-        until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
+        wait_until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
         box.hold()
-        until(box.stuck.is_set)
+        wait_until(box.stuck.is_set)
         box.written(BUILT, "[2/222] Building CXX object x\n")
         build.task("build | Install")
         box.release()
@@ -245,7 +239,7 @@ def test_two_builds_have_their_own_counts(box: Box, tmp_path: Path) -> None:
         box.looked(4)
         for done, one in ((3, BUILT), (5, OTHER)):
             box.written(one, f"[{done}/9] Building\n")
-        until(lambda: len(counts(build.events)) == 2)
+        wait_until(lambda: len(counts(build.events)) == 2)
 
     told = counts(Build(script).run(box, tmp_path, BUILT, OTHER))
     assert sorted(told) == [("llama_cpp", f"{COMPILE}: 3 of 9"), ("whisper", f"{COMPILE}: 5 of 9")]
@@ -274,12 +268,12 @@ def test_a_host_that_fails_now_and_then_is_asked_again_in_silence(box: Box, tmp_
     def script(build: Build) -> None:
         box.errors = [GONE, AWAY]
         build.task(COMPILE)
-        until(lambda: not box.errors)
+        wait_until(lambda: not box.errors)
         box.looked()
         box.errors = [GONE, AWAY]
-        until(lambda: not box.errors)
+        wait_until(lambda: not box.errors)
         box.written(BUILT, "[1/222] Building CXX object x\n")
-        until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
+        wait_until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
 
     assert warnings(Build(script).run(box, tmp_path)) == []
 
@@ -288,10 +282,10 @@ def test_a_host_that_goes_on_failing_is_told_of_once_and_asked_again(box: Box, t
     def script(build: Build) -> None:
         box.errors = [GONE] * 9
         build.task(COMPILE)
-        until(lambda: not box.errors)
+        wait_until(lambda: not box.errors)
         box.looked()
         box.written(BUILT, "[1/222] Building CXX object x\n")
-        until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
+        wait_until(lambda: build.has_told(f"{COMPILE}: 1 of 222"))
 
     events = Build(script).run(box, tmp_path)
     assert warnings(events) == [
@@ -317,7 +311,7 @@ def test_a_log_that_cannot_be_read_is_told(box: Box, tmp_path: Path, answer: Exe
 
     def script(build: Build) -> None:
         build.task(COMPILE)
-        until(lambda: bool(warnings(build.events)))
+        wait_until(lambda: bool(warnings(build.events)))
 
     box.programs["tail"] = tail
     (warning,) = warnings(Build(script).run(box, tmp_path))
@@ -358,9 +352,9 @@ def test_it_is_waited_for_and_says_nothing_after_the_end(box: Box) -> None:
         looking.go_on(BUILT.builder, COMPILE)
         box.looked()
         box.written(BUILT, "[1/222] Building CXX object x\n")
-        until(lambda: len(events) == 1)
+        wait_until(lambda: len(events) == 1)
         box.hold()
-        until(box.stuck.is_set)
+        wait_until(box.stuck.is_set)
         box.written(BUILT, "[2/222] Building CXX object x\n")
         release = threading.Timer(0.2, box.release)
         release.start()
@@ -376,7 +370,7 @@ def test_a_container_that_goes_away_with_the_end_is_no_warning(box: Box, monkeyp
     box.hold()
     with Watching([BUILT], {"box": box}, events.append) as looking:
         looking.go_on(BUILT.builder, COMPILE)
-        until(box.stuck.is_set)
+        wait_until(box.stuck.is_set)
         release = threading.Timer(0.2, box.release)
         release.start()
     assert events == []

@@ -32,6 +32,7 @@ from tests.unit.providers.proxmox.box import (
     running,
     wanted,
 )
+from tests.waiting import wait_until
 
 DEVICE = {"path": "/dev/null", "mode": "0666", "uid": 0, "gid": 0}
 NETWORK = {"bridge": "vmbr0", "ip": "dhcp", "firewall": False}
@@ -431,9 +432,8 @@ def test_somebodys_lock_on_a_storage_is_waited_out(pve: Double, access: Access) 
     with ThreadPoolExecutor(1) as pool:
         with pve.world.faults.hold_storage("pve1", "local-lvm"):
             making_it = pool.submit(provider.create, wanted())
-            time.sleep(0.6)
+            wait_until(lambda: kinds(pve).count("vzcreate") > 1)
         assert making_it.result() == wanted()
-    assert kinds(pve).count("vzcreate") > 1
 
 
 def test_errors_that_are_no_race_are_not_repeated(provider: ProxmoxProvider) -> None:
