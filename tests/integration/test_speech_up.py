@@ -108,6 +108,9 @@ def test_a_server_that_collects_is_a_finding(restarted: SpeechLab) -> None:
 
 def test_a_damaged_voice_is_a_finding_that_up_mends_as_it_says(lab: SpeechLab) -> None:
     lab.inside(f"printf damaged | dd of={VOICE} conv=notrunc status=none")
-    finds(lab, f'with changes in {VOICE.removeprefix(CHECKOUT)}. Run "provision up --full"')
+    said = f'with changes in {VOICE.removeprefix(CHECKOUT)}. Run "provision up --full"'
+    finds(lab, said)
+    lab.inside(f"systemctl restart {UNIT}")  # it reads the voice, and dies of it
+    finds(lab, said)
     lab.well("up", "--full", "--yes")
     lab.well("verify")
