@@ -78,7 +78,7 @@ def killed_after(lab: Lab, seconds: float, number: signal.Signals) -> bool:
 
 
 def wait_until_gone(words: str) -> None:
-    """Block until no process has ``words`` among its arguments: Ansible ends with the terminal that it was given."""
+    """Block until no process has ``words`` among its arguments: Ansible ends soon after a run that was killed."""
     deadline = time.monotonic() + ORPHAN_S
     while left := [one for one in Path("/proc").glob("[0-9]*") if words in arguments_of(one)]:
         assert time.monotonic() < deadline, left

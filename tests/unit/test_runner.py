@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from provisioner.errors import PlaybookError
 from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
 from provisioner.state import Secret
+from tests.waiting import wait_until
 
 CANARY = "CANARY-7f3a-value"
 INVENTORY = """
@@ -118,6 +121,30 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     run_playbook(playbook, INVENTORY, folder=lab).raise_for_failure("run the test")
     assert not gone.exists()
     assert alive.exists()
+
+
+def test_ansible_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    begun, lab = tmp_path / "begun", tmp_path / "lab"
+    tasks = f"""
+    - name: Write nothing for a while
+      ansible.builtin.command: sh -c "touch {begun}; sleep 61"
+"""
+    run = f"run_playbook({_playbook(tmp_path, tasks)!r}, {INVENTORY!r}, folder=Path({str(lab)!r}))"
+    program = f"from pathlib import Path\nfrom provisioner.runner import run_playbook\n{run}"
+    process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        wait_until(begun.exists)
+        assert left_in(lab)
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: not left_in(lab), timeout_s=20)
+
+
+def left_in(lab: Path) -> list[str]:
+    """The processes of Ansible that work for a run in that folder, as ``ps`` has them."""
+    said = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return [one for one in said.splitlines() if "ansible-playbook" in one and str(lab) in one]
 
 
 def test_the_hubs_token_is_not_in_the_environment_that_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,11 +157,15 @@ def _unforeseen(error: Exception, *, verbose: bool) -> ProvisionError:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A polite end (systemd, a closed terminal) is an interruption like ctrl-c, so that work is left in order."""
+    """A polite end (systemd, a closed terminal) is an interruption like ctrl-c, so that work is left in order.
+
+    What was ignored when the command began stays so: ``nohup`` means it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     try:
         yield
     finally:

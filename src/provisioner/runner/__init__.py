@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -87,7 +88,8 @@ def run_playbook(
             private_data_dir=str(private),
             playbook=str(paths.playbooks() / playbook),
             inventory=str(private / "inventory" / "hosts.yml"),
-            envvars=ansible_environment(secrets_file) | {"ANSIBLE_CONFIG": str(private / "ansible.cfg")},
+            envvars=_ended_with_us(ansible_environment(secrets_file), private)
+            | {"ANSIBLE_CONFIG": str(private / "ansible.cfg")},
             extravars=dict(variables or {}),
             settings={"pexpect_timeout": CANCEL_POLL_S},
             suppress_env_files=True,
@@ -122,6 +124,23 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
     if secrets_file is not None:
         environment["PROVISION_SECRETS_FILE"] = str(secrets_file)
     return environment
+
+
+def _ended_with_us(environment: dict[str, str], private: Path) -> dict[str, str]:
+    """The environment in which ``ansible-playbook`` is ended with its workers when this process is killed.
+
+    ansible-runner has it ignore the end of its terminal, and without one it may wait for its own output for ever.
+    """
+    setpriv = shutil.which("setpriv")  # of util-linux; where there is none, a killed run leaves Ansible to itself
+    if setpriv is None:
+        return environment
+    launcher = private / "bin" / "ansible-playbook"
+    launcher.parent.mkdir()
+    path = shlex.quote(environment["PATH"])
+    words = f'#!/bin/sh\nPATH={path} exec {setpriv} --pdeathsig TERM ansible-playbook "$@"\n'
+    launcher.write_text(words, encoding="utf-8")
+    launcher.chmod(0o700)
+    return environment | {"PATH": f"{launcher.parent}:{environment['PATH']}"}
 
 
 @cache

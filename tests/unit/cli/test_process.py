@@ -58,6 +58,23 @@ def test_a_signal_ends_it_with_130_and_a_summary(lab: Path, number: signal.Signa
     assert '"exit_code": 130' in lines[-1]
 
 
+def test_nohup_means_that_a_closed_terminal_ends_nothing(lab: Path) -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = subprocess.Popen(
+            (sys.executable, "-c", WAITING, "validate", "--json"), cwd=lab.parent, stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [(("show", "--expanded"), 0), (("plan", "--json", "a.yml", "b.yml"), 64), (("--help",), 1)],  # 1 is click's own
