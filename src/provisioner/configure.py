@@ -9,7 +9,7 @@ from time import monotonic
 
 from provisioner import paths
 from provisioner.artifacts import Emit, RunPlaybook
-from provisioner.errors import PlaybookError, ProvisionError, VerificationError
+from provisioner.errors import PlaybookError, ProviderError, ProvisionError, VerificationError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
@@ -20,6 +20,9 @@ PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
 DEVICE = re.compile(r"device(_[a-z]+)* \| ")
 """How those begin by which an engine is held against its device, before it is started as well as by its proof."""
+
+Connections = Mapping[str, Mapping[str, str]]
+"""By containers, the variables by which Ansible reaches them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,13 @@ def configure(
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
     measured: list[Fact] = []
-    result = _run("site.yml", instances, providers, run_playbook, _progress(emit, measured))
+    try:
+        reached = _connections(instances, providers)
+    except ProviderError as error:  # what was changed before it may have to go back, as when a role fails
+        for one in instances:
+            emit(ApplyErrored(one.name, "configure", error.message))
+        return Configured(failed=frozenset(one.name for one in instances), error=error)
+    result = _run("site.yml", instances, reached, run_playbook, _progress(emit, measured))
     failed = {one.host: one for one in result.failures}
     for one in instances:
         if one.name in failed:
@@ -91,7 +100,7 @@ def prove(
         if event.status in {"ok", "changed"} and PROOF.match(_short(event)):
             reached.add(f"{event.host}/{event.role}")
 
-    result = _run("verify.yml", instances, providers, run_playbook, on_task)
+    result = _run("verify.yml", instances, _connections(instances, providers), run_playbook, on_task)
     _refuse_silence(result)
     addresses = [service.address for one in instances for service in one.services]
     return (*(Fact(one, "proof", _proof(one, result, reached)) for one in addresses), *measured)
@@ -113,14 +122,17 @@ def _refuse_silence(result: PlaybookResult) -> None:
         result.raise_for_failure("run the proofs")
 
 
+def _connections(instances: Sequence[Instance], providers: Mapping[str, Provider]) -> Connections:
+    return {one.name: providers[one.host].connection_variables(one.name) for one in instances}
+
+
 def _run(
     playbook: str,
     instances: Sequence[Instance],
-    providers: Mapping[str, Provider],
+    connections: Connections,
     run_playbook: RunPlaybook,
     on_task: Callable[[TaskEvent], None],
 ) -> PlaybookResult:
-    connections = {one.name: providers[one.host].connection_variables(one.name) for one in instances}
     inventory = render_inventory(instances, connections, paths.inventory_templates())
     secrets = secrets_of([service.variables for one in instances for service in one.services])
     return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))

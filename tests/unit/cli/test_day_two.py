@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.errors import ProviderError
 from provisioner.runner import TaskEvent
 from provisioner.state import Status
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
@@ -100,6 +101,23 @@ def test_a_failed_proof_is_rolled_back_by_itself(lab_there: World, lab: Path) ->
     assert snapshots(lab_there, "llama") == ["provision-1", "provision-2-failed"]
     assert snapshots(lab_there, "gateway") == []
     assert "parallel changed in the file" in lab_there.command("plan").out
+
+
+def test_what_ansible_cannot_reach_after_a_change_goes_back_too(
+    lab_there: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(name: str) -> dict[str, str]:
+        raise ProviderError(f"Unable to reach container {name} at 192.0.2.3 by ssh", resolution="Look at its sshd.")
+
+    monkeypatch.setattr(lab_there.host, "connection_variables", refused)
+    text = FILE.replace("model: tiny,", "model: tiny, parallel: 2,")
+    lab.write_text(text.replace("  llama:\n", "  llama:\n    memory: 3GiB\n"))
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 1
+    assert "Unable to reach container llama at 192.0.2.3 by ssh" in answer.err
+    assert "Look at its sshd." in answer.err
+    assert "llama: rolled back to its last verified state" in answer.err
+    assert lab_there.host.containers["llama"].instance.memory != 3 * 2**30
 
 
 def test_where_only_the_newest_state_can_be_gone_back_to_the_failed_one_is_given_up_and_said(
