@@ -85,3 +85,9 @@ def test_only_an_incus_elsewhere_has_to_be_named_to_the_role() -> None:
     assert host_variables(IncusHost(incus="local")) == {}
     far = IncusHost.model_validate({"incus": "https://far:8443", "fingerprint": "AB" * 32})
     assert host_variables(far) == {"container_host": {"incus": "https://far:8443", "fingerprint": "ab" * 32}}
+
+
+def test_how_ansible_goes_into_containers_is_nothing_that_makes_one() -> None:
+    written = {"proxmox": "https://pve:8006", "user": "root@pam", "password": Secret("p", "x")}
+    page = ProxmoxHost.model_validate({**written, "transport": "ssh", "ssh_key": "key"})
+    assert host_variables(page) == {"container_host": written}

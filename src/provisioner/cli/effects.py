@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,23 +13,27 @@ from provisioner.lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.resolve import hosts_of
+from provisioner.resolve.proxmox import direct_ways
 from provisioner.spec import IncusHost, ProxmoxHost
 
 if TYPE_CHECKING:
     from provisioner.providers.incus.endpoint import Endpoint
-    from provisioner.providers.proxmox.access import Access
+    from provisioner.providers.proxmox.access import Access, Direct
 
 
 def providers_of(lab: Lab) -> dict[str, Provider]:
     """A provider for each host of the file."""
     folder = lab.loaded.path.parent
-    return {name: provider_of(name, hosts_of(lab.spec)[name], folder) for name in lab.used_hosts()}
+    return {
+        name: provider_of(name, hosts_of(lab.spec)[name], folder, direct=direct_of(lab, name))
+        for name in lab.used_hosts()
+    }
 
 
-def provider_of(name: str, host: IncusHost | ProxmoxHost, folder: Path) -> Provider:
+def provider_of(name: str, host: IncusHost | ProxmoxHost, folder: Path, *, direct: Direct | None = None) -> Provider:
     """The provider of host ``name``, by its page; a relative path in it is one in ``folder``."""
     if isinstance(host, ProxmoxHost):
-        return provider_for(name, "proxmox", access=access_of(host, folder))
+        return provider_for(name, "proxmox", access=replace(access_of(host, folder), direct=direct))
     return provider_for(name, "incus", endpoint=endpoint_of(host, folder))
 
 
@@ -46,6 +51,17 @@ def endpoint_of(host: IncusHost, folder: Path) -> Endpoint:
 def client_pair() -> tuple[Path, Path]:
     """The files of this user's client certificate and of its key, whether they are there or not."""
     return paths.config() / "client.crt", paths.config() / "client.key"
+
+
+def direct_of(lab: Lab, name: str) -> Direct | None:
+    """The containers of host ``name`` whose own sshd Ansible uses; None where there is none."""
+    host, ways = hosts_of(lab.spec)[name], direct_ways(lab.spec, name)
+    if not ways or not isinstance(host, ProxmoxHost):
+        return None
+    from provisioner.providers.proxmox.access import Direct
+
+    key = lab.loaded.path.parent / Path(host.ssh_key).expanduser() if host.ssh_key else None
+    return Direct((paths.state(lab.name) / "ssh").absolute(), ways, key.absolute() if key else None)
 
 
 def access_of(host: ProxmoxHost, folder: Path) -> Access:

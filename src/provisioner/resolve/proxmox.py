@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.resolve.hosts import host_of, hosts_of
 from provisioner.sizes import written_size
-from provisioner.spec import ProxmoxContainer, ProxmoxHost
+from provisioner.spec import ProxmoxContainer, ProxmoxHost, Spec
 
+PCT = "pct"
+"""The transport that needs nothing in a container."""
 NESTING = "nesting"
 """Every container has this feature: systemd of Debian 12 and later wants it."""
 
@@ -35,6 +38,19 @@ def settings_of(host: ProxmoxHost, written: ProxmoxContainer | None) -> dict[str
     }
     chosen = {"vmid": options.vmid, "storage": options.storage or host.storage}
     return settings | {name: value for name, value in chosen.items() if value is not None}
+
+
+def direct_ways(spec: Spec, name: str) -> dict[str, str]:
+    """Of the containers of host ``name`` that Ansible reaches by an sshd of their own: by which way."""
+    host = hosts_of(spec)[name]
+    if not isinstance(host, ProxmoxHost):
+        return {}
+    ways = {
+        one: (container.proxmox.transport if container.proxmox else None) or host.transport
+        for one, container in spec.containers.items()
+        if host_of(spec, container) == name
+    }
+    return {one: way for one, way in ways.items() if way != PCT}
 
 
 def _network(host: ProxmoxHost, options: ProxmoxContainer) -> dict[str, Any]:

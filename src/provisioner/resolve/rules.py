@@ -13,6 +13,7 @@ from provisioner.resolve.gateways import alias_names, gateway_numbers
 from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
+from provisioner.resolve.proxmox import direct_ways
 from provisioner.spec import ProxmoxHost, Spec
 from provisioner.state import Problem
 
@@ -52,6 +53,16 @@ def host_words(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
         if container.proxmox is not None and host and not isinstance(hosts_of(spec)[host], ProxmoxHost):
             hint = "Leave it out, or give the container a host of Proxmox."
             yield Problem(("containers", name, "proxmox"), f"host {host} is no Proxmox", hint)
+
+
+def direct_addresses(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+    """A container whose own sshd is used has an address."""
+    ways = {one: way for name in hosts_of(spec) for one, way in direct_ways(spec, name).items()}
+    for name, way in ways.items():
+        options = spec.containers[name].proxmox
+        if options is not None and options.network.ip == "none" and options.network.ip6 is None:
+            path = ("containers", name, "proxmox", "network")
+            yield Problem(path, f"transport: {way} needs an address", "Give it one, or write transport: pct.")
 
 
 def cards_elsewhere(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
@@ -166,6 +177,7 @@ RULES: tuple[Rule, ...] = (
     container_names,
     container_hosts,
     host_words,
+    direct_addresses,
     cards_elsewhere,
     host_numbers,
     model_references,

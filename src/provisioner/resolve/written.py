@@ -16,6 +16,8 @@ from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
 from provisioner.state import Instance
 
 _DEEP = "proxmox"
+_NOT_FOR_MAKING = ("transport", "ssh_key")
+"""How Ansible goes into containers, of a host's page."""
 _DEPTH = 3
 """Of a block of Proxmox' own words only the item is left out that cannot be said: ``proxmox``, ``mounts``, 0."""
 
@@ -64,7 +66,7 @@ def host_variables(host: IncusHost | ProxmoxHost) -> dict[str, Any]:
     """The variables by which role ``container`` reaches a host; secrets are in it as ``Secret``."""
     if isinstance(host, IncusHost) and host.incus == LOCAL_INCUS:
         return {}
-    return {"container_host": _dumped(host)}
+    return {"container_host": {name: one for name, one in _dumped(host).items() if name not in _NOT_FOR_MAKING}}
 
 
 def _block(one: Instance, spec: Spec) -> dict[str, Any]:

@@ -34,6 +34,8 @@ DEFAULT_BRIDGE = "vmbr0"
 _LOGIN = "write token: {id: NAME, secret: !secret NAME}, or password: !secret NAME"
 DEFAULT_SWAP = 512 * 2**20
 """Proxmox' own."""
+Transport = Literal["pct", "ssh", "jump"]
+"""How Ansible reaches a container: by its node's ``pct exec``, or its own sshd, straight or through the node."""
 
 
 _EXAMPLES = {4: ("ip", "192.168.1.50/24"), 6: ("ip6", "fd00::50/64")}
@@ -89,6 +91,8 @@ class ProxmoxHost(Part):
     token: Token | None = None
     password: SecretValue | None = Field(default=None, description="Of `user`, beside a token or instead of one")
     ssh: SshDestination | None = None
+    transport: Transport = Field(default="pct", description="How Ansible reaches containers that do not say it")
+    ssh_key: str | None = Field(default=None, description="File with the private key for that; made when left out")
     node: Label | None = Field(default=None, description="The node's name; the one that answers when left out")
     ca: str | None = Field(default=None, description="File with the certificate that signed the server's")
     fingerprint: Fingerprint | None = Field(default=None, description="sha256 of the server's certificate")
@@ -155,6 +159,9 @@ class ProxmoxContainer(Part):
     storage: Storage | None = Field(default=None, description="The host's `storage` when left out")
     swap: SizeOrNone = Field(default=DEFAULT_SWAP, description="0 for none")
     network: Network = Network()
+    transport: Transport | None = Field(
+        default=None, description="pct: through its node; ssh, or jump through it: its own sshd; else as its host says"
+    )
     features: list[Literal["keyctl", "fuse", "mknod"]] = Field(
         default=[], description="Beside nesting, which every container has; only root@pam itself may set them"
     )

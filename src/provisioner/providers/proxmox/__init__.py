@@ -164,7 +164,13 @@ class ProxmoxProvider(ProxmoxKeeping):
             inside.pull(self.ssh, self.vmid(name, what), path, target, name=name)
 
     def connection_variables(self, name: str) -> dict[str, str]:
-        """Our connection plugin, the container's number, and how its node is reached."""
+        """Our connection plugin, the container's number, and how its node is reached; or its own sshd, made ready."""
+        direct = self.access.direct
+        if direct is not None and name in direct.ways:
+            from provisioner.providers.proxmox import direct as straight  # nothing that most labs need
+
+            with worded(f"Unable to reach container {name}"):
+                return straight.variables(self, direct, name)
         with worded(f"Unable to look for container {name}"):
             vmid = self.find_vmid(name)
         config = self.access.ssh_config

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.state import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """The containers that Ansible reaches by an ssh of their own instead of ``pct exec`` on their node.
+
+    ``ways``: ``ssh`` or ``jump`` (through the node), by their names. ``key``: a private key; without one it is made in
+    ``folder``, where what is known of their host keys lies, too.
+    """
+
+    folder: Path
+    ways: Mapping[str, str]
+    key: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +28,8 @@ class Access:
 
     ``url``: https address of the API. ``user``: with its realm. ``ssh``: [USER@]HOST[:PORT], ``ssh_config`` a file
     for ``ssh -F``. ``ca``: who signed the server's certificate, ``fingerprint``: its sha256 in lower-case hexadecimal
-    digits. ``node``, ``storage`` and ``templates`` are chosen by the driver when they are None.
+    digits. ``node``, ``storage`` and ``templates`` are chosen by the driver when they are None. ``direct``: which
+    containers' own sshd is used.
     """
 
     url: str
@@ -31,3 +46,4 @@ class Access:
     templates: str | None = None
     bridge: str = "vmbr0"
     pool: str | None = None
+    direct: Direct | None = None

@@ -42,12 +42,17 @@ def no_ssh(what: str) -> PreflightError:
 
 def unreachable(destination: Destination, said: str) -> UnavailableError:
     """The error for an ``ssh`` that did not get as far as to run anything; ``said`` is what it wrote."""
-    for pattern, advice in _ADVICE:
-        if re.search(pattern, said):
-            return UnavailableError(
-                f"Unable to reach {destination} by ssh", details=said.strip(), resolution=advice(destination)
-            )
-    return UnavailableError(f"Unable to reach {destination} by ssh", details=said.strip() or "It ended without a word.")
+    advice = _ADVICE.get(reason(said))
+    return UnavailableError(
+        f"Unable to reach {destination} by ssh",
+        details=said.strip() or "It ended without a word.",
+        resolution=advice(destination) if advice else "",
+    )
+
+
+def reason(said: str) -> str:
+    """Why ``ssh`` was not let in, by what it wrote; "" where that is not known."""
+    return next((name for name, pattern in _REASONS.items() if re.search(pattern, said)), "")
 
 
 def is_passing(said: str) -> bool:
@@ -103,12 +108,21 @@ def _options(to: Destination) -> str:
     return f"-p {to.port} " if to.port else ""
 
 
-_ADVICE: tuple[tuple[str, Callable[[Destination], str]], ...] = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed", _changed_key),
-    ("host key is known for|Host key verification failed", _unknown_key),
-    ("Permission denied|Too many authentication failures", _refused_key),
-    ("kex_exchange_identification", _let_go),
-    ("Connection refused", _refused),
-    ("timed out|No route to host|Network is unreachable|Host is down", _silent),
-    ("Could not resolve hostname", _nameless),
-)
+_REASONS = {
+    "changed key": "REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
+    "unknown key": "host key is known for|Host key verification failed",
+    "refused key": "Permission denied|Too many authentication failures",
+    "let go": "kex_exchange_identification",
+    "refused": "Connection refused",
+    "silent": "timed out|No route to host|Network is unreachable|Host is down",
+    "nameless": "Could not resolve hostname",
+}
+_ADVICE: dict[str, Callable[[Destination], str]] = {
+    "changed key": _changed_key,
+    "unknown key": _unknown_key,
+    "refused key": _refused_key,
+    "let go": _let_go,
+    "refused": _refused,
+    "silent": _silent,
+    "nameless": _nameless,
+}

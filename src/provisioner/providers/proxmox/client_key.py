@@ -1,0 +1,55 @@
+"""The key by which this machine is let into containers: one of the lab's own, or one that the file names."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from provisioner.errors import PreflightError
+from provisioner.providers.proxmox.shell import ssh_environment
+
+
+def made_key(folder: Path) -> Path:
+    """A private key of this lab's own, made when there is none."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = folder / "id_ed25519"
+    if not key.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as private:
+            made = Path(private, "key")
+            _keygen("-t", "ed25519", "-N", "", "-C", "provision", "-f", str(made))
+            with suppress(FileExistsError):  # another run was faster
+                os.link(made, key)
+    return key
+
+
+def public_part(key: Path) -> str:
+    """The public part of a private key; that of one with a passphrase lies beside it."""
+    beside = key.with_name(f"{key.name}.pub")
+    if beside.is_file():
+        return beside.read_text(encoding="utf-8", errors="replace").strip()
+    return _keygen("-y", "-P", "", "-f", str(key)).strip()
+
+
+def _keygen(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["ssh-keygen", "-q", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=ssh_environment(),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise PreflightError("Unable to find ssh-keygen", resolution="apt install openssh-client") from error
+    if done.returncode:
+        raise PreflightError(
+            f"Unable to use the key in {arguments[-1]}",
+            details=done.stderr.strip(),
+            resolution="Is ssh_key: the file of a private key? Of one with a passphrase, FILE.pub must lie beside it, "
+            "and ssh-agent must have it.",
+        )
+    return done.stdout
