@@ -87,6 +87,7 @@ def test_the_second_time_it_changes_nothing(lab: Lab, pve_host: PveHost) -> None
     assert (secret_of(pve_host), (lab.folder / "secrets.env").read_text()) == (secret, commands)
 
 
+@pytest.mark.slow
 def test_what_was_taken_away_is_given_back(lab: Lab, pve_host: PveHost) -> None:
     assert prepare(lab).code == 0
     permissions = pve_host.double.world.access.permissions
@@ -98,6 +99,7 @@ def test_what_was_taken_away_is_given_back(lab: Lab, pve_host: PveHost) -> None:
     assert "made role Provisioner for lab@pve on /pool" in ran.err
 
 
+@pytest.mark.slow
 def test_a_token_whose_secret_nobody_has_is_left_and_told(lab: Lab, pve_host: PveHost) -> None:
     assert prepare(lab).code == 0
     (lab.folder / "secrets.env").unlink()
@@ -109,6 +111,7 @@ def test_a_token_whose_secret_nobody_has_is_left_and_told(lab: Lab, pve_host: Pv
     assert secret_of(pve_host) == secret
 
 
+@pytest.mark.slow
 def test_an_older_secret_of_that_name_is_replaced(lab: Lab, pve_host: PveHost) -> None:
     secrets = lab.folder / "secrets.env"
     secrets.write_text("# mine\nother=x\nnode_token=stale\n")

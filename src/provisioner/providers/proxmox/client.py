@@ -138,7 +138,10 @@ class Client:
                 answer = self._login(as_root=as_root).call(verb, path, form)
             except UnreachableError as error:
                 error.lost = verb != "GET" and not error.unsent
-                if not self._may_pass(error) or not backoff.wait():
+                if not self._may_pass(error):
+                    raise
+                if not backoff.wait():
+                    self._was_reached = False  # what is still to be asked does not wait as long again
                     raise
             except PveError as error:
                 self._was_reached = True
