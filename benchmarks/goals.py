@@ -55,6 +55,8 @@ GOALS = (
     Goal("proxmox", "plan on Proxmox: 1000 strangers / none", 1.3, source=ISSUE_4),
     *(Goal("speech", f"speech, two sentences, {form}: first / last audio", 0.45, 3, ISSUE_9) for form in FORMATS),
     Goal("looks", "20 looks: Proxmox without pct's own / Incus", 2.0, source=ISSUE_11),
+    Goal("homes", "no-op, 20: up on Proxmox without pct's own / on Incus", 2.0, source=ISSUE_11),
+    Goal("homes", "no-op, 20 on Proxmox: commands over ssh", 1.0, source=ISSUE_11),
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, looks, memory, noop, proxmox, speech
+from benchmarks import changed, homes, looks, memory, noop, proxmox, speech
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -91,6 +91,8 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured["proxmox"] = _proxmox_rows(monkeypatch)
     measured["speech"] = speech.rows_of("two sentences", {form: [Run(1.0, 3.0, 2)] for form in FORMATS})
     measured["looks"] = looks.rows_of(dict.fromkeys((looks.INCUS, looks.ONE, looks.ALONE, looks.EACH), [1.0] * 5))
+    costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.ALONE)}
+    measured["homes"] = homes.rows_of(costs, [1] * 5)
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
 
