@@ -33,7 +33,7 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
     fleet = lab.fleet(needs_wheels=False)
-    value = fleet_value(fleet) if expanded else file_value(lab.spec, lab.catalog, fleet)
+    value = fleet_value(lab.spec, lab.catalog, fleet) if expanded else file_value(lab.spec, lab.catalog, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE
 

@@ -8,6 +8,7 @@ from typing import Any
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.report.lines import plain_value
 from provisioner.resolve import hosts_of
+from provisioner.resolve.lan import implied_users, with_lan
 from provisioner.sizes import size_text
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Fleet, Instance
@@ -17,6 +18,7 @@ _SIZES = ("memory", "disk")
 
 def file_value(spec: Spec, catalog: Catalog, fleet: Fleet) -> dict[str, Any]:
     """The file with all defaults, in its own format."""
+    spec = with_lan(spec, catalog)
     whole: dict[str, Any] = {
         "name": spec.name,
         "hosts": {name: _written(host) for name, host in hosts_of(spec).items()},
@@ -27,13 +29,23 @@ def file_value(spec: Spec, catalog: Catalog, fleet: Fleet) -> dict[str, Any]:
     return {key: plain_value(value) for key, value in whole.items() if value}
 
 
-def fleet_value(fleet: Fleet) -> dict[str, Any]:
-    """Everything that the file resolves to: containers with devices and every variable of every role, artifacts."""
+def fleet_value(spec: Spec, catalog: Catalog, fleet: Fleet) -> dict[str, Any]:
+    """Everything that the file resolves to: containers with devices and every variable of every role, artifacts.
+
+    A service that is exposed because other hosts need it names them (``needed_by``).
+    """
     value: dict[str, Any] = plain_value(fleet)
+    exposed, needed = with_lan(spec, catalog), implied_users(spec, catalog)
     del value["hosts"]
     for one in value["instances"]:
         del one["status"], one["address"]  # only a host knows them
         one.update({name: _size(one[name]) for name in _SIZES})
+        written = exposed.containers[one["name"]].services
+        for service in one["services"]:
+            if service["role"] in written:
+                service["expose"] = written[service["role"]].expose
+            users = needed.get(f"{one['name']}/{service['role']}")
+            service.update({"needed_by": list(users)} if users else {})
     return value
 
 

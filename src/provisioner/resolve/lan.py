@@ -9,7 +9,7 @@ from provisioner.resolve.aliases import written_names
 from provisioner.resolve.engines import engines_of, find_engines, services_of
 from provisioner.resolve.hosts import has_fixed_address, host_of, hosts_of
 from provisioner.resolve.speech import speakers
-from provisioner.spec import IncusHost, Spec
+from provisioner.spec import IncusHost, ServiceSpec, Spec
 
 LAN = "lan"
 
@@ -40,12 +40,17 @@ def used_over_lan(spec: Spec, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     return {used: tuple(users) for used, users in sorted(found.items())}
 
 
+def implied_users(spec: Spec, catalog: Catalog) -> dict[str, tuple[str, ...]]:
+    """Of the same those that the file itself does not expose to the LAN."""
+    return {used: users for used, users in used_over_lan(spec, catalog).items() if _service(spec, used).expose != LAN}
+
+
 def with_lan(spec: Spec, catalog: Catalog) -> Spec:
     """The same with ``expose: lan`` at each service that another host's containers use."""
     containers = dict(spec.containers)
     for address in used_over_lan(spec, catalog):
         name, _, role = address.partition("/")
-        service = containers[name].services[role].model_copy(update={"expose": LAN})
+        service = _service(spec, address).model_copy(update={"expose": LAN})
         services = {**containers[name].services, role: service}
         containers[name] = containers[name].model_copy(update={"services": services})
     return spec.model_copy(update={"containers": containers})
@@ -67,6 +72,11 @@ def users_of_addresses(spec: Spec, catalog: Catalog) -> dict[str, frozenset[str]
         if here != there if is_incus else not has_fixed_address(spec, name):
             found.setdefault(name, set()).add(user)
     return {name: frozenset(users) for name, users in sorted(found.items())}
+
+
+def _service(spec: Spec, address: str) -> ServiceSpec:
+    name, _, role = address.partition("/")
+    return spec.containers[name].services[role]
 
 
 def _host(spec: Spec, address: str) -> str | None:

@@ -136,6 +136,23 @@ def test_what_was_changed_together_goes_back_together_on_both_hosts(world: World
     assert "spare: rolled back" not in ran.err
 
 
+def test_the_file_alone_tells_what_is_exposed_and_for_whom(world: World, pve1: FakeProvider) -> None:
+    pve1.available = world.host.available = False
+    drawn = world.command("graph").out
+    assert "llama_cpp :8080 open to the LAN, because gateway/litellm on another host needs it" in drawn
+    assert drawn.count("open to the LAN") == 1
+    nodes = {one["name"]: one for one in world.command("graph", "--json").of("result")[0]["nodes"]}
+    assert [one["needed_by"] for one in nodes["llama"]["services"]] == [["gateway/litellm"]]
+    shown = yaml.safe_load(world.command("show").out)["containers"]
+    assert {name: one["services"]["llama_cpp"]["expose"] for name, one in shown.items() if name != "gateway"} == {
+        "llama": "lan",
+        "spare": "host",
+    }
+    expanded = yaml.safe_load(world.command("show", "--expanded").out)["instances"]
+    told = {one["name"]: [(s["expose"], s.get("needed_by")) for s in one["services"]] for one in expanded}
+    assert told == {"llama": [("lan", ["gateway/litellm"])], "spare": [("host", None)], "gateway": [("host", None)]}
+
+
 def test_the_example_is_valid(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PVE1_TOKEN", "ENGINE_KEY", "MASTER_KEY"):
         monkeypatch.setenv(f"PROVISION_SECRET_{name}", "sk-x")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from provisioner.catalog import Catalog, ServiceType
@@ -11,6 +11,7 @@ from provisioner.resolve import host_of, hosts_of
 from provisioner.resolve.aliases import flatten, for_too_long
 from provisioner.resolve.engines import engines_of, find_engines, port_of, served_models
 from provisioner.resolve.hosts import LOCAL_HOST
+from provisioner.resolve.lan import implied_users, with_lan
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
 
 LAN = "lan"
@@ -21,7 +22,10 @@ Line = Literal["first", "fallback", "serves", "uses", "exposed"]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service: ``stage`` is engine, gateway or app; ``aliases`` are the names under which it serves others."""
+    """One service: ``stage`` is engine, gateway or app; ``aliases`` are the names under which it serves others.
+
+    ``needed_by``: the services of other hosts because of which it is open to the LAN, where the file does not say so.
+    """
 
     id: str
     role: str
@@ -30,6 +34,7 @@ class Service:
     model: str | None = None
     on_lan: bool = False
     aliases: tuple[str, ...] = ()
+    needed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,9 @@ class Graph:
 
 def topology(spec: Spec, catalog: Catalog) -> Graph:
     """What the file connects; the file must be free of problems."""
-    hosts = hosts_of(spec)
-    boxes = tuple(_box(spec, catalog, name, container) for name, container in spec.containers.items())
+    hosts, needed = hosts_of(spec), implied_users(spec, catalog)
+    spec = with_lan(spec, catalog)
+    boxes = tuple(_box(spec, catalog, name, container, needed) for name, container in spec.containers.items())
     used = {one.host for box in boxes for one in (box,)} | set(hosts)
     models = tuple(Outside(f"model:{name}", "model", name, model.source) for name, model in spec.models.items())
     upstreams = tuple(
@@ -109,8 +115,11 @@ def topology(spec: Spec, catalog: Catalog) -> Graph:
     )
 
 
-def _box(spec: Spec, catalog: Catalog, name: str, container: Container) -> Box:
-    services = tuple(_service(name, one, catalog.services[one.role]) for one in container.services.values())
+def _box(spec: Spec, catalog: Catalog, name: str, container: Container, needed: Mapping[str, tuple[str, ...]]) -> Box:
+    services = tuple(
+        replace(_service(name, one, catalog.services[one.role]), needed_by=needed.get(f"{name}/{one.role}", ()))
+        for one in container.services.values()
+    )
     return Box(name, host_of(spec, container) or LOCAL_HOST, _gpu_words(container.gpu), services)
 
 

@@ -61,7 +61,8 @@ def _box(box: Box, graph: Graph, style: Style, signs: Signs) -> Tree:
 
 def _service(service: Service, graph: Graph, style: Style, signs: Signs) -> Tree:
     port = f" :{service.port}" if service.port else ""
-    lan = style.paint(" open to the LAN", "yellow") if service.on_lan else ""
+    why = f", because {', '.join(service.needed_by)} on another host needs it" if service.needed_by else ""
+    lan = style.paint(f" open to the LAN{safe_line(why)}", "yellow") if service.on_lan else ""
     edges = [edge for edge in graph.edges if edge.source == service.id]
     width = max(map(len, service.aliases), default=0)
     aliases: list[Tree] = [
