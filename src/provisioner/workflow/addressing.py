@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from provisioner.errors import PreflightError
@@ -18,7 +22,10 @@ from provisioner.resolve import host_of, hosts_of
 from provisioner.resolve.engines import port_of
 from provisioner.resolve.lan import used_over_lan, users_of_addresses
 from provisioner.spec import IncusHost
+from provisioner.state import Fleet
 
+FILE = "addresses.json"
+"""In the lab's folder: where containers were reached when they last ran."""
 ANYWHERE = "192.0.2.1"
 """An address that nobody has (RFC 5737): the way to it is the way to whatever is not nearby."""
 
@@ -28,17 +35,19 @@ class Addresses:
     """What is known of addresses in the LAN.
 
     ``users``: by each container whose address is needed, the services that need it; ``known``: the addresses;
-    ``own``: the containers that have one of their own, which another container in their place may not get.
+    ``own``: the containers that have one of their own, which another container in their place may not get;
+    ``remembered``: those of them that do not say it now, and had the known one when they last did.
     """
 
     users: Mapping[str, frozenset[str]] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
+    remembered: frozenset[str] = frozenset()
 
     def unsettled(self, made: Plan) -> dict[str, tuple[str, ...]]:
         """The services that have to learn an address once the plan is carried out, with the reasons, in words."""
         new = {one.container for one in made.of("create", "replace")}
-        started = {one.container for one in made.of("start")} - self.known.keys()
+        started = {one.container for one in made.of("start")} - (self.known.keys() - self.remembered)
         found: dict[str, tuple[str, ...]] = {}
         for name in sorted(self.own & (new | started)):
             for user in self.users[name]:
@@ -59,8 +68,11 @@ class Addresses:
                 )
 
 
-def look_at_addresses(lab: Lab, providers: Mapping[str, Provider]) -> Addresses:
-    """The addresses that services have to know of containers elsewhere, as far as there are any by now."""
+def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet) -> Addresses:
+    """The addresses that services have to know of containers elsewhere, as far as there are any by now.
+
+    A container that is there and has none, because it does not run, is remembered: who uses it has not drifted by that.
+    """
     users = users_of_addresses(lab.spec, lab.catalog)
     if not users:
         return Addresses()
@@ -70,8 +82,30 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider]) -> Addresses:
     with ThreadPoolExecutor(len(users)) as pool:
         asked = {name: pool.submit(providers[there[name]].address, name) for name in sorted(own)}
         found = {name: one.result() for name, one in asked.items()}
-    found |= {name: _of_host(lab, there[name], min(users[name])) for name in sorted(users.keys() - own)}
-    return Addresses(users, {name: address for name, address in found.items() if address}, own)
+    kept = _remembered(lab.folder / FILE)
+    said = {name: address for name, address in found.items() if address}
+    remembered = {name: kept[name] for name in own - said.keys() if name in kept and actual.instance(name)}
+    _remember(lab.folder / FILE, kept, {**remembered, **said})
+    said |= {name: _of_host(lab, there[name], min(users[name])) for name in sorted(users.keys() - own)}
+    return Addresses(users, {**remembered, **said}, own, frozenset(remembered))
+
+
+def _remembered(file: Path) -> dict[str, str]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # not there, cut off, or not ours: it is asked for again
+        return {}
+    return {str(name): str(one) for name, one in content.items()} if isinstance(content, dict) else {}
+
+
+def _remember(file: Path, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    if now == before:
+        return
+    with suppress(OSError):  # who may not write here can look all the same
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = file.with_suffix(f".{os.getpid()}")
+        partial.write_text(json.dumps(now, indent=2, sort_keys=True), encoding="utf-8")
+        partial.replace(file)
 
 
 def say(lab: Lab, addresses: Addresses, made: Plan, emit: Callable[[Event], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -51,10 +51,11 @@ class Run:
         kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
         apply_instances(self.made.of("create", "replace", "update", "start"), effects.providers, effects.emit)
         _wait_until_ready(self._touched(), effects)
+        unsure = self.seen.unsure(self.made)
         self.seen = self.seen.readdressed(self.lab, effects)
         touched = self._touched()
         self.lease.check()
-        run = self._to_configure(touched)
+        run = self._to_configure(touched, unsure)
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
         gather(run, effects.providers, self.lab.folder)  # before anything goes back: they show what was wrong
         facts = settled([one for one in touched if one.name not in outcome.failed], effects)
@@ -73,11 +74,15 @@ class Run:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}
         return tuple(one for one in self.seen.wanted if one.name in names)
 
-    def _to_configure(self, touched: Sequence[Instance]) -> tuple[Instance, ...]:
-        """The containers that Ansible has to work in, each with only the services that need it."""
+    def _to_configure(self, touched: Sequence[Instance], unsure: Collection[str]) -> tuple[Instance, ...]:
+        """The containers that Ansible has to work in, each with only the services that need it.
+
+        ``unsure``: those that need it only where an address has become another one.
+        """
         new = {one.container for one in self.made.of("create", "replace")}
-        known = {one.target for one in self.made.of("configure")}
+        known = {one.target for one in self.made.of("configure")}.difference(unsure)
         started = {one.container for one in self.made.of("start", "update", "adopt")}
+        started |= {address.partition("/")[0] for address in unsure} - new
         looked = [one for one in touched if one.name in started]
         found = _reasons(looked, settled(looked, self.effects))
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}

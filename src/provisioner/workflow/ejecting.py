@@ -59,7 +59,7 @@ def _require_room(folder: Path) -> None:
 def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
-    addresses = look_at_addresses(lab, providers).known
+    addresses = look_at_addresses(lab, providers, actual).known
     fleet = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards, addresses=addresses)
     _require_there(fleet.instances, actual.instances)
     boxes = [

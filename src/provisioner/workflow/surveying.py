@@ -67,11 +67,15 @@ class Survey:
             reasons[address] = (*reasons.get(address, ()), *why)
         return make_plan(self.desired, self.actual, inside=replace(self.inside, reasons=reasons), wishes=wishes)
 
+    def unsure(self, made: Plan) -> frozenset[str]:
+        """The services that are in the plan only because an address may turn out to be another one."""
+        return frozenset(self.addresses.unsettled(made)) - self.inside.reasons.keys()
+
     def readdressed(self, lab: Lab, effects: Effects) -> Survey:
         """The same with what services have to know of addresses elsewhere as those are by now."""
         if not self.addresses.users:
             return self
-        addresses = look_at_addresses(lab, effects.providers)
+        addresses = look_at_addresses(lab, effects.providers, self.actual)
         desired = _desired(lab, self.actual, self.cards, addresses)
         names = {one.name for one in self.wanted}
         wanted = tuple(one for one in desired.instances if one.name in names)
@@ -117,7 +121,7 @@ def survey(
         cards, cardless = looked.result()
     if needs_cards:
         require_cards(cardless)
-    addresses = look_at_addresses(lab, effects.providers)
+    addresses = look_at_addresses(lab, effects.providers, actual)
     desired = _desired(lab, actual, cards, addresses)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))

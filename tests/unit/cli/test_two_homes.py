@@ -13,6 +13,7 @@ from provisioner import paths
 from provisioner.errors import PreflightError
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import TaskEvent
+from provisioner.state import Status
 from provisioner.workflow import addressing
 from tests.unit.cli.conftest import World
 
@@ -96,6 +97,40 @@ def test_an_engine_that_got_another_address_is_told_to_the_gateway(world: World,
     assert planned(world) == {"configure gateway/litellm": "engines changed in the file"}
     up(world)
     assert bases(world)["far"] == "http://192.0.2.77:8080/v1"
+
+
+def test_a_gateway_has_not_drifted_because_its_engine_is_stopped(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    assert world.command("down", "llama", "--yes").code == 0
+    assert pve1.containers["llama"].instance.address is None
+    told = {one["name"]: one["drift"] for one in world.command("status", "--json").of("container")}
+    assert told["gateway"] == []
+    assert planned(world, "gateway") == {}
+    assert planned(world)["configure gateway/litellm"] == "the address of llama is known once it runs"
+    runs = len(world.inventories)
+    up(world)
+    assert len(world.inventories) == runs, "it came back at the address that it had"
+    assert planned(world) == {}
+
+
+def test_an_engine_that_comes_back_at_another_address_is_told_in_the_same_run(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    assert world.command("down", "llama", "--yes").code == 0
+    pve1.containers["ahead"] = dataclasses.replace(pve1.containers["llama"])  # who comes first gets the first address
+    up(world)
+    address = pve1.containers["llama"].instance.address
+    assert address == "192.0.2.3"
+    assert bases(world)["far"] == f"http://{address}:8080/v1"
+    assert planned(world) == {}
+
+
+def test_who_has_never_seen_it_run_says_why_the_gateway_is_not_as_it_was(world: World, pve1: FakeProvider) -> None:
+    up(world)
+    Path(".provision/addresses.json").write_text("{", encoding="utf-8")
+    pve1.containers["llama"].instance = dataclasses.replace(
+        pve1.containers["llama"].instance, status=Status.STOPPED, address=None
+    )
+    assert planned(world)["configure gateway/litellm"].startswith("engines changed")
 
 
 def test_an_engine_made_anew_has_its_gateway_configured_in_the_same_run(world: World, pve1: FakeProvider) -> None:
