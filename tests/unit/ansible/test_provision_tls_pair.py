@@ -9,23 +9,14 @@ from typing import Any
 import pytest
 
 from provisioner.ansible.modules import provision_tls_pair as tls_pair
+from tests.tls_pairs import CURVE, dated_pair, expired_pair
 
 
 def made(folder: Path, *words: str) -> tuple[str, str]:
     """A pair of openssl's making."""
     key, certificate = folder / "k.pem", folder / "c.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-subj=/CN=x",
-    ]
-    subprocess.run([*command, *words, f"-keyout={key}", f"-out={certificate}"], check=True, capture_output=True)
+    command = ["openssl", "req", "-x509", *CURVE, *words, f"-keyout={key}", f"-out={certificate}"]
+    subprocess.run(command, check=True, capture_output=True)
     return certificate.read_text(), key.read_text()
 
 
@@ -73,10 +64,10 @@ def test_bad_pairs_are_refused_each_in_its_own_words(tmp_path: Path, placing: li
     assert placing == []
 
 
-def test_an_expired_one_says_when_it_was(tmp_path: Path, placing: list[tuple[str, ...]]) -> None:
-    pair = made(tmp_path, "-days=90")
-    with pytest.raises(ValueError, match=r"the certificate expired on .* GMT"):
-        tls_pair.judged(*pair, str(tmp_path), 100 * 24 * 3600)
+def test_one_whose_time_is_over_or_to_come_says_when(tmp_path: Path, placing: list[tuple[str, ...]]) -> None:
+    assert "the certificate expired on Jan  1 00:00:00 2021 GMT" in refused(tmp_path, *expired_pair(tmp_path))
+    later = dated_pair(tmp_path, "20900101000000Z", "20910101000000Z")
+    assert "the certificate is not valid before Jan  1 00:00:00 2090 GMT" in refused(tmp_path, *later)
     assert placing == []
 
 
