@@ -11,7 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import changed, cli, containers, homes, looks, memory, noop, proxmox, speech, transports, up, where
+from benchmarks import (
+    changed,
+    cli,
+    containers,
+    desktop,
+    homes,
+    looks,
+    memory,
+    noop,
+    proxmox,
+    speech,
+    transports,
+    up,
+    where,
+)
 from benchmarks.goals import misses
 from benchmarks.labs import Labs
 from benchmarks.measuring import HEADER, Row
@@ -29,6 +43,7 @@ BENCHMARKS: Mapping[str, Callable[[Labs, int], list[Row]]] = {
     "speech": speech.rows,
     "looks": looks.rows,
     "homes": homes.rows,
+    "desktop": desktop.rows,
 }
 ROUNDS = 5
 MISSED, WRONG_USAGE = 1, 64

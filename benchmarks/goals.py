@@ -10,7 +10,8 @@ from provisioner.bench import FORMATS
 
 SIZES = (1, 5, 20)
 """Containers of the labs that are measured."""
-ISSUE_3, ISSUE_4, ISSUE_9, ISSUE_11 = "issue 3, Speed", "issue 4, Speed", "issue 9, Speed", "issue 11, Speed"
+ISSUE_3, ISSUE_4, ISSUE_9 = "issue 3, Speed", "issue 4, Speed", "issue 9, Speed"
+ISSUE_10, ISSUE_11 = "issue 10, Speed", "issue 11, Speed"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ GOALS = (
     Goal("proxmox", "plan on Proxmox: each of the last 50 owned / each of the 40 before", 1.3, source=ISSUE_4),
     Goal("proxmox", "plan on Proxmox: 1000 strangers / none", 1.3, source=ISSUE_4),
     *(Goal("speech", f"speech, two sentences, {form}: first / last audio", 0.45, 3, ISSUE_9) for form in FORMATS),
+    # A round takes minutes.
+    Goal("desktop", "desktop: up without its proof / its packages alone", 1.15, 1, ISSUE_10),
+    Goal("desktop", "desktop: clone, start and a login with panels", 15.0, 1, ISSUE_10),
+    Goal("desktop", "desktop: panels after connecting", 10.0, 1, ISSUE_10),
     Goal("looks", "20 looks: Proxmox without pct's own / Incus", 2.0, source=ISSUE_11),
     Goal("homes", "no-op, 20: up on Proxmox without pct's own / on Incus", 2.0, source=ISSUE_11),
     Goal("homes", "no-op, 20 on Proxmox: commands over ssh", 1.0, source=ISSUE_11),

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, homes, looks, memory, noop, proxmox, speech
+from benchmarks import changed, desktop, homes, looks, memory, noop, proxmox, speech
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -93,6 +93,7 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured["looks"] = looks.rows_of(dict.fromkeys((looks.INCUS, looks.ONE, looks.ALONE, looks.EACH), [1.0] * 5))
     costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.ALONE)}
     measured["homes"] = homes.rows_of(costs, [1] * 5)
+    measured["desktop"] = desktop.rows_of([dict.fromkeys(desktop.MEASURED, 2.0)])
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
 
@@ -119,6 +120,33 @@ def test_what_is_spoken_takes_turns_and_is_measured_as_bench_does(monkeypatch: p
     shares = [row for row in speech.rows_of("two sentences", taken) if row.unit == "x"]
     assert [row.values for row in shares] == [[0.1, 0.4], [0.2, 0.5], [0.3, 0.6]]
     assert len(speech.TWO) == 300
+
+
+def test_the_proof_of_a_desktop_is_timed_from_its_own_line_to_the_next() -> None:
+    steps = [{"type": "apply_start"}, *({"type": "apply_progress", "message": one} for one in ("a", "b", "b", "", "c"))]
+    assert desktop.length_of("b", steps, iter((10.0, 17.0)).__next__) == 7.0
+    with pytest.raises(RuntimeError, match="Unable to measure d: the run did not tell it"):
+        desktop.length_of("d", steps, iter((10.0,)).__next__)
+
+
+def test_a_desktops_packages_and_their_size_are_read_from_apts_own_words() -> None:
+    history = """
+Start-Date: 2026-11-21  15:14:06
+Commandline: apt-get install -y python3-apt
+Commandline: /usr/bin/apt-get -y -o Dpkg::Use-Pty=0 install xrdp=0.9.21.1-1+deb12u2 marco -o APT::Quiet=1
+Commandline: apt-get remove one two three four
+"""
+    assert desktop.packages_of(history) == ["xrdp", "marco"]
+    said = "0 to remove\nNeed to get 1,297 MB/1,300 MB of archives.\nAfter this operation, 949.5 MB of additional disk"
+    assert desktop.sizes_of(said) == (1297.0, 949.5)
+    with pytest.raises(ValueError, match="apt does not say"):
+        desktop.sizes_of("xrdp is already the newest version")
+
+
+def test_what_a_proof_takes_is_not_counted_beside_the_packages() -> None:
+    taken = dict.fromkeys(desktop.MEASURED, 1.0) | {desktop.UP: 30.0, desktop.PROVED: 7.0, desktop.ALONE: 20.0}
+    ratio = next(row for row in desktop.rows_of([taken]) if row.unit == "x")
+    assert ratio.values == [1.15]
 
 
 def test_what_is_linear_in_ours_has_a_ratio_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
