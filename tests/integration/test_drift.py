@@ -21,10 +21,10 @@ from tests.integration.drift_lab import (
     STALE,
     DriftLab,
     Mutation,
-    wait_until,
 )
 from tests.integration.quickstart_lab import ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus]
 
