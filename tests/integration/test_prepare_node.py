@@ -15,6 +15,7 @@ import pytest
 from tests.integration.quickstart_lab import Lab, Ran
 from tests.lab.pve.fixture import PveHost
 from tests.lab.pve.permissions import Grant
+from tests.lab.pve.world import NEWER_TEMPLATE
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 
@@ -40,6 +41,8 @@ def lab(pve_host: PveHost, tmp_path: Path) -> Iterator[Lab]:
     before = (dict(access.permissions.roles), set(access.permissions.grants), set(access.users))
     local = world.storages["local"]
     volumes = {node: dict(one) for node, one in local.volumes.items()}
+    for there in local.volumes.values():  # another test may have had it downloaded
+        there.pop(f"local:vztmpl/{NEWER_TEMPLATE}", None)
     lab = Lab(tmp_path, {"PROVISION_SSH_CONFIG": str(pve_host.access.ssh_config)}, "", "", name="prep")
     (tmp_path / "homelab.yml").write_text(FILE.format(url=pve_host.access.url, ssh=pve_host.access.ssh))
     yield lab
