@@ -121,6 +121,7 @@ def test_contents_modes_and_owners_are_mended(mended: DriftLab) -> None:
     mend(mended, [one for one in writable(mended) if one.what in ("edited", "mode", "owner", "group")])
 
 
+@pytest.mark.slow
 def test_deletions_are_mended(mended: DriftLab) -> None:
     mend(mended, [one for one in writable(mended) if one.what == "deleted"])
 

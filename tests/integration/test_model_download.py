@@ -135,7 +135,7 @@ def test_the_next_run_asks_only_for_the_rest(provider: IncusProvider, server: Fi
         assert seen() == ([], True)
 
 
-@pytest.mark.parametrize("is_download", [True, False])
+@pytest.mark.parametrize("is_download", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_model_of_several_files_is_stored_and_proved(
     provider: IncusProvider, server: FileServer, tmp_path: Path, *, is_download: bool
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_model_of_several_files_is_stored_and_proved(
             run(str(PLAY), inventory_of(less, one, provider), variables={"part": "main"}).raise_for_failure("main")
 
 
-@pytest.mark.parametrize("is_download", [True, False])
+@pytest.mark.parametrize("is_download", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_folder_is_stored_and_proved(
     provider: IncusProvider, server: FileServer, tmp_path: Path, *, is_download: bool
 ) -> None:

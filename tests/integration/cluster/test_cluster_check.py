@@ -27,7 +27,14 @@ def test_healthy_cluster_is_healthy(cluster: Cluster) -> None:
     assert_healthy(cluster, [1, 1, 1])
 
 
-@pytest.mark.parametrize("mode", [mode for mode in CONDITIONS if mode not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(one, marks=[] if one == "removed" else pytest.mark.slow)
+        for one in CONDITIONS
+        if one not in ELSEWHERE
+    ],
+)
 def test_stale_node_is_told_from_a_good_node_and_from_itself(cluster: Cluster, mode: Mode) -> None:
     cluster.make_stale("pve3", mode)
     assert_told(cluster, mode)

@@ -49,6 +49,7 @@ def files(folders: Sequence[str], pattern: str) -> list[Path]:
     return sorted(file for folder in folders for file in Path(folder).rglob(pattern))
 
 
+@pytest.mark.slow
 def test_an_off_member_is_forgotten_with_everything_that_it_leaves_behind(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add_guest("pve3", 103, volumes=("local-lvm:vm-103-disk-0", "big:103/disk.raw"))
     write(cluster, "storage.cfg", STORAGES)
