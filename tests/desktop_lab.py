@@ -90,9 +90,7 @@ class DesktopLab(Lab):
         }
         program = VISIT.read_text(encoding="utf-8")
         # By its text: a restart of the container empties /run.
-        return json.loads(
-            self.inside("python3", "-c", program, stdin=json.dumps({"limit": LIMIT_S, **request, **asked}), of=of)
-        )
+        return json.loads(self.inside("python3", "-c", program, stdin=json.dumps(request | asked), of=of))
 
     def sessions(self) -> list[dict[str, Any]]:
         """The sessions that there are."""
