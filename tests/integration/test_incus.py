@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -74,6 +75,15 @@ def test_containers_are_unprivileged_and_limited(provider: IncusProvider, runnin
     assert uid_map[1] != b"0"
     memory = provider.execute(running.name, ["grep", "MemTotal", "/proc/meminfo"]).stdout.split()
     assert memory[1] == str(2**28 // 1024).encode()
+
+
+def test_an_image_built_here_has_the_security_updates_of_the_machine(
+    provider: IncusProvider, running: Instance
+) -> None:
+    fetched = subprocess.run(["apt-get", "update", "--print-uris"], capture_output=True, text=True, check=True).stdout
+    theirs = set(re.findall(r"'(\S+)/dists/bookworm-security/InRelease'", fetched))
+    sources = provider.execute(running.name, ["sh", "-c", "cat /etc/apt/sources.list.d/*"]).stdout.decode()
+    assert set(re.findall(r"deb (\S+) bookworm-security main", sources)) == theirs
 
 
 def test_a_command_that_takes_too_long_is_killed_with_its_children(provider: IncusProvider, running: Instance) -> None:

@@ -67,6 +67,21 @@ def test_without_package_lists_the_archive_with_updates_is_debians() -> None:
     assert found == {"main": "http://mirror.example/debian", "security": "", "backports": True}
 
 
+def test_an_archive_whose_lists_were_not_fetched_is_known_all_the_same() -> None:
+    targets = (
+        "bookworm stable Docker https://docker.example/linux/debian/",
+        "bookworm main Debian http://mirror.example/debian/",
+        "'http://docker.example/linux/debian/dists/bookworm/InRelease' name 0 ",
+        "'http://mirror.example/debian/dists/bookworm/InRelease' name 0 ",
+        "'http://mirror.example/debian-security/dists/bookworm-security/InRelease' name 0 ",
+    )
+    assert facts.mirrors("\n".join(targets), "bookworm", no_file) == {
+        "main": "http://mirror.example/debian",
+        "security": "http://mirror.example/debian-security",
+        "backports": False,
+    }
+
+
 def test_a_source_that_names_its_mirrors_in_a_file_gives_the_first() -> None:
     texts = {"/etc/apt/mirrors/debian.list": "# cloud\n\nhttps://one.example/debian\nhttps://two.example/debian\n"}
     targets = "trixie main Debian mirror+file:/etc/apt/mirrors/debian.list/"

@@ -67,9 +67,9 @@ def default_device(table: str) -> str | None:
 def mirrors(targets: str, codename: str, read: Callable[[str], str]) -> dict[str, Any]:
     """The Debian archives that the machine uses: ``main`` and ``security`` URIs ("" = none), ``backports`` or not.
 
-    ``targets`` are lines ``RELEASE COMPONENT ORIGIN REPO-URI`` of ``apt-get indextargets``, or, where apt has no lists
-    yet and prints none, what ``apt-get update --print-uris`` would fetch. ``read`` gives the text of a file, for
-    sources that name their mirrors in one (``mirror+file:/…``).
+    ``targets`` are lines ``RELEASE COMPONENT ORIGIN REPO-URI`` of ``apt-get indextargets``, then those of what
+    ``apt-get update --print-uris`` would fetch: the former know who publishes an archive, but only archives whose lists
+    were fetched. ``read`` gives the text of a file, for sources that name their mirrors in one (``mirror+file:/…``).
     """
     found: dict[str, list[str]] = {}
     for release, component, origin, uri in map(_target, targets.splitlines()):
@@ -169,9 +169,8 @@ def _apt_targets(module: AnsibleModule) -> str:
     if module.get_bin_path("apt-get") is None:
         return ""
     form = "$(RELEASE) $(COMPONENT) $(ORIGIN) $(REPO_URI)"
-    return _output(module, "indextargets", "--format", form, "Created-By: Packages") or _output(
-        module, "update", "--print-uris"
-    )
+    fetched = _output(module, "indextargets", "--format", form, "Created-By: Packages")
+    return fetched + _output(module, "update", "--print-uris")
 
 
 def _output(module: AnsibleModule, *arguments: str) -> str:
