@@ -35,7 +35,7 @@ up: install ## bare machine to answering model: prepare the host, generate missi
 	$(AS_MEMBER) "$(BIN)/provision up $(FILE) --yes"
 
 test: install ## everything CI runs; Molecule only for roles whose inputs have not passed on this machine yet
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2
 
 test-all: install ## everything, on every distribution, slow legs included, whatever passed before
 	$(BIN)/pytest --all

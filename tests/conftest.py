@@ -11,11 +11,11 @@ import pytest
 
 from tests.lab.far import far_incus
 from tests.lab.incus import incus_lab
+from tests.scheduling import ByScope, rank
 
 __all__ = ["far_incus", "incus_lab"]  # fixtures for everybody
 
 ROOT = Path(__file__).resolve().parents[1]
-ORDER = ("lint", "unit", "integration", "molecule")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,8 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run folders in the order of ``ORDER``; leave what is slow to ``--all``."""
-    items.sort(key=_rank)
+    """Put files into the order of ``scheduling``; leave what is slow to ``--all``."""
+    workers = hasattr(config, "workerinput")
+    items.sort(key=lambda item: rank(item.path.relative_to(ROOT / "tests").as_posix(), workers=workers))
     if config.getoption("--all"):
         return
     for item in items:
@@ -47,9 +48,10 @@ def pytest_report_header(config: pytest.Config) -> Iterable[str]:
     return [f"scope: {scope}"]
 
 
-def _rank(item: pytest.Item) -> int:
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
-    return ORDER.index(folder) if folder in ORDER else len(ORDER)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByScope:
+    """Share the tests out by what they have in common, in their order."""
+    config.option.loadscopereorder = False
+    return ByScope(config, log)
 
 
 @pytest.fixture(scope="session")

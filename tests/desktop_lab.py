@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.integration.quickstart_lab import CANARIES, Lab
+from tests.integration.up.quickstart_lab import CANARIES, Lab
 
 ROOT = Path(__file__).resolve().parents[1]
 VISIT = ROOT / "tests/desktop_visit.py"

@@ -272,7 +272,6 @@ def test_what_others_create_meanwhile_is_not_waited_for(provider: ProxmoxProvide
 
 def test_one_of_a_storage_is_made_at_a_time(pve: Double, access: Access) -> None:
     """Two providers of one process wait for each other; storages do not."""
-    pve.world.faults.slow_tasks("vzcreate", 0.3)
     active: list[int] = []
 
     def watch() -> None:
@@ -283,7 +282,9 @@ def test_one_of_a_storage_is_made_at_a_time(pve: Double, access: Access) -> None
     def make(name: str, storage: str) -> Instance:
         return driver(access, storage=storage).create(wanted(name))
 
-    for storages, most in ((("local-lvm",) * 3, 1), (("local-lvm", "local-zfs"), 2)):
+    # two have to meet also on a busy machine
+    for storages, most, slow_s in ((("local-lvm",) * 3, 1, 0.3), (("local-lvm", "local-zfs"), 2, 2.0)):
+        pve.world.faults.slow_tasks("vzcreate", slow_s)
         done = threading.Event()
         active.clear()
         watcher = threading.Thread(target=watch)

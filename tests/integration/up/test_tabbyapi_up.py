@@ -26,7 +26,7 @@ from tests.wheel_files import write_stack, write_wheel
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCENARIO = ROOT / "molecule/tabbyapi"
 PYTHON = (3, 11)
 TAG = "cp311-cp311-linux_x86_64"

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.integration.quickstart_lab import Lab, Ran
+from tests.integration.up.quickstart_lab import Lab, Ran
 from tests.lab.incus import Lab as Incus
 from tests.lab.pve.fixture import PveHost, real_host
 from tests.lab.pve.guest import Guest

@@ -20,7 +20,7 @@ from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.state import Instance
-from tests.integration.quickstart_lab import MASTER_KEY, Lab
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
 from tests.lab.pve.fixture import PveHost
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 
 NAME, ENGINE, GATE, DESK = "twohomes", "twohomes-engine", "twohomes-gate", "twohomes-desk"
 PORT, RDP = 18931, 3389
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/two-homes.yml"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples/two-homes.yml"
 UNITS = {ENGINE: "/etc/systemd/system/llama-server.service", GATE: "/etc/systemd/system/litellm.service"}
 
 

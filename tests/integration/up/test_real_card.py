@@ -14,8 +14,8 @@ from provisioner import tiny_model
 from provisioner.ansible.modules.provision_card_memory import MIB, QUERY, of_nvidia, uses_in
 from provisioner.gpus.cards import Card
 from provisioner.gpus.look import SCRIPT, cards_in
-from tests.integration.drift_lab import DriftLab
-from tests.integration.test_device_proof import LARGE, repeated
+from tests.integration.up.drift_lab import DriftLab
+from tests.integration.up.test_device_proof import LARGE, repeated
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.gpu]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from tests.integration.elsewhere_lab import elsewhere_lab
-from tests.integration.quickstart_lab import CANARIES, MASTER_KEY, Lab
+from tests.integration.up.elsewhere_lab import elsewhere_lab
+from tests.integration.up.quickstart_lab import CANARIES, MASTER_KEY, Lab
 from tests.lab.far import FarIncus
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]

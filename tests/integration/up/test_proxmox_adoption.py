@@ -12,7 +12,7 @@ import yaml
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.state import Instance
 from tests.integration.plain_ansible import ansible, play
-from tests.integration.quickstart_lab import Lab
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab.pve.fixture import PveHost
 
 __all__ = ["ansible"]  # a fixture

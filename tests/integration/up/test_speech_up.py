@@ -20,7 +20,7 @@ from tests.speech_lab import MASTER_KEY, SpeechLab, speech_lab
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
-SPEAK = module_at(Path(__file__).resolve().parents[2] / "roles/kokoro/programs/speak.py")
+SPEAK = module_at(Path(__file__).resolve().parents[3] / "roles/kokoro/programs/speak.py")
 SENTENCE = "The lamp in the hall is on."
 UNIT = "kokoro.service"
 DROP_IN = f"/run/systemd/system/{UNIT}.d"

@@ -11,8 +11,8 @@ import pytest
 
 from provisioner import agent, probe
 from provisioner.errors import ProviderError
-from tests.integration.drift_lab import DriftLab
-from tests.integration.quickstart_lab import Ran
+from tests.integration.up.drift_lab import DriftLab
+from tests.integration.up.quickstart_lab import Ran
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.integration.quickstart_lab import Lab
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab.far import FarIncus
 
 NAME = "far"

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 import pytest
 
-from tests.integration.drift_lab import (
+from tests.integration.up.drift_lab import (
     ENGINE,
     FILE,
     FIXED,
@@ -22,7 +22,7 @@ from tests.integration.drift_lab import (
     DriftLab,
     Mutation,
 )
-from tests.integration.quickstart_lab import ENGINE_KEY, MASTER_KEY
+from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.quickstart_lab import Lab, Ran
+from tests.integration.up.quickstart_lab import Lab, Ran
 from tests.lab.pve.fixture import PveHost
 from tests.lab.pve.permissions import Grant
 from tests.lab.pve.world import NEWER_TEMPLATE

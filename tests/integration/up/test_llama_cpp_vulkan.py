@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.drift_lab import DriftLab
+from tests.integration.up.drift_lab import DriftLab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]

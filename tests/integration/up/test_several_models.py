@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from provisioner import tiny_model
-from tests.integration.drift_lab import DriftLab
-from tests.integration.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY
+from tests.integration.up.drift_lab import DriftLab
+from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]

@@ -16,7 +16,7 @@ from provisioner.lab import open_lab
 from provisioner.state import Execution
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import survey
-from tests.integration.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, Ran
+from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, Ran
 
 ENGINE, GATEWAY = "drift-engine", "drift-gateway"
 FILE = f"""

@@ -19,9 +19,9 @@ from provisioner import tiny_model
 from provisioner.probe import probe
 from provisioner.state import Instance, Service
 from provisioner.verify import processor
-from tests.integration.drift_lab import DriftLab
-from tests.integration.quickstart_lab import ENGINE_KEY
 from tests.integration.role_box import RoleBox
+from tests.integration.up.drift_lab import DriftLab
+from tests.integration.up.quickstart_lab import ENGINE_KEY
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.quickstart_lab import Lab
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]

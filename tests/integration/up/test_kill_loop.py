@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.quickstart_lab import Lab
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]

@@ -14,7 +14,7 @@ import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.state import Instance
-from tests.integration.quickstart_lab import ENGINE_KEY, Lab
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.pve.fixture import PveHost
 
 pytestmark = [pytest.mark.incus]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.quickstart_lab import Lab
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab import remains
 from tests.lab.incus import RUN, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus

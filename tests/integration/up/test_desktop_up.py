@@ -17,8 +17,8 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from tests.desktop_lab import PASSWORDS, USERS, DesktopLab
 from tests.desktop_pictures import inked
-from tests.integration.quickstart_lab import CANARIES
 from tests.integration.role_box import RoleBox
+from tests.integration.up.quickstart_lab import CANARIES
 from tests.lab.incus import Lab as Incus
 from tests.tls_pairs import expired_pair
 from tests.unit.desktop.programs import ROOT, program

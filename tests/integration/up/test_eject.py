@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.plain_ansible import ansible, play
-from tests.integration.quickstart_lab import CANARIES, ENGINE_KEY, Lab
+from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
 __all__ = ["ansible"]  # a fixture
