@@ -36,6 +36,8 @@ FIELDS = {
     "units": ("state", "enablement", "unit file", "drop-ins", "files"),
 }
 """What the positions of an entry mean."""
+OLDER, READ = "older", "read"
+"""Whether the process of a unit is older than the files of its role."""
 UNIT = (
     "LoadState,ActiveState,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic,InvocationID"
 )
@@ -105,13 +107,20 @@ def state_of(
 
 
 def differences(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """``[kind, name, words]`` for everything that is not as it was."""
-    return [
-        [kind, name, _words(kind, was, now.get(kind, {}).get(name))]
+    """``[kind, name, words]`` for everything that is not as it was, or as it has to be since."""
+    pairs = (
+        (kind, name, _due(kind, was, now.get(kind, {}).get(name)), now.get(kind, {}).get(name))
         for kind in sorted(before)
         for name, was in sorted(before[kind].items())
-        if now.get(kind, {}).get(name) != was
-    ]
+    )
+    return [[kind, name, _words(kind, was, found)] for kind, name, was, found in pairs if found != was]
+
+
+def _due(kind: str, was: Any, now: Any) -> Any:
+    """What a thing has to be now: a service that was started since it proved itself has read its files by that."""
+    if kind == "units" and was and now and (was[-1], now[-1]) == (OLDER, READ):
+        return [*was[:-1], READ]
+    return was
 
 
 def _words(kind: str, was: Any, now: Any) -> str:
@@ -129,8 +138,7 @@ def _change(kind: Any, field: str, was: Any, now: Any) -> str:
     if field == "content":
         return f"points to {now}, pointed to {was}" if kind == "link" else "edited"
     if field == "files":
-        words = {"": "has no process", "older": "has not read its files as they are"}
-        return words.get(now, "was started after its files were written")
+        return {"": "has no process", OLDER: "has not read its files as they are", READ: "has a process"}[now]
     return f"{field} is {'none' if now == '' else now}, was {'none' if was == '' else was}"
 
 
@@ -188,7 +196,7 @@ def _unit(seen: dict[str, str] | None, written: float) -> list[str] | None:
     files = ""
     if seen.get("MainPID", "0") != "0":
         age = time.monotonic() - int(seen["ExecMainStartTimestampMonotonic"]) / 1e6
-        files = "older" if written > time.time() - age else "read"
+        files = OLDER if written > time.time() - age else READ
     names = ("ActiveState", "UnitFileState", "FragmentPath", "DropInPaths")
     return [*(seen.get(name, "") for name in names), files]
 

@@ -182,6 +182,26 @@ def test_a_process_that_is_older_than_its_files_is_seen(tmp_path: Path) -> None:
     )
 
 
+def test_a_process_that_has_been_started_since_has_read_its_files(tmp_path: Path) -> None:
+    """A desktop's server is not restarted under a session; when its container is, nothing is wrong with it."""
+    write(tmp_path / "config", "text")
+    os.utime(tmp_path / "config", (time.time() - 60, time.time() - 60))
+    wanted = managed(tmp_path / "config") | {"units": ["x.service"]}
+
+    def seen(started_s_ago: float, **changes: str) -> dict[str, Any]:
+        started = str(int((time.monotonic() - started_s_ago) * 1e6))
+        return state_of(
+            wanted, "", {"x.service": unit(MainPID="1", ExecMainStartTimestampMonotonic=started, **changes)}, {}
+        )
+
+    assert differences(seen(120), seen(1)) == []
+    assert differences(seen(120), seen(120)) == []
+    assert differences(seen(1), seen(120)) == [["units", "x.service", "has not read its files as they are"]]
+    assert differences(seen(120), seen(1, UnitFileState="disabled")) == [
+        ["units", "x.service", "enablement is disabled, was enabled"]
+    ]
+
+
 def test_a_venv_is_what_is_installed_in_it(tmp_path: Path) -> None:
     place = tmp_path / "venv/lib/python3.11/site-packages"
     (place / "one-1.0.dist-info").mkdir(parents=True)
