@@ -1,4 +1,4 @@
-"""What continuous integration does with a test that fails: once more, alone, and by name; twice is failed."""
+"""What continuous integration does with a test that fails: once more, with its file, and by name; twice is failed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ def test_once():
     met.touch()
     assert not first
 """
+STORY = f"""
+told = []
+def test_begins():
+    told.append("once upon a time")
+{ONCE}
+    assert told
+"""
 PASSES = "def test_passes():\n    print('again', file=open('passed', 'a'))\n"
 
 
@@ -33,17 +40,27 @@ def run(folder: Path, tests: str, *, recipe: str = "@.venv/bin/pytest") -> subpr
     return subprocess.run(["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_what_fails_once_is_tried_alone_and_named(tmp_path: Path) -> None:
-    done = run(tmp_path, ONCE + PASSES)
-    assert done.returncode == 0
-    assert done.stdout.endswith("unsteady, failed once and passed alone:\ntest_some.py::test_once\n")
+def test_what_fails_once_is_tried_with_its_file_and_named(tmp_path: Path) -> None:
+    (tmp_path / "test_other.py").write_text(PASSES, encoding="utf-8")
+    done = run(tmp_path, STORY)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("unsteady, failed once and passed the second time:\ntest_some.py::test_once\n")
+    assert (tmp_path / "passed").read_text(encoding="utf-8").count("again") == 1
+
+
+def test_a_scenario_of_molecule_is_tried_without_the_others(tmp_path: Path) -> None:
+    place = tmp_path / "tests/molecule"
+    place.mkdir(parents=True)
+    (place / "test_scenarios.py").write_text(ONCE + PASSES, encoding="utf-8")
+    done = run(tmp_path, "")
+    assert done.returncode == 0, done.stdout
     assert (tmp_path / "passed").read_text(encoding="utf-8").count("again") == 1
 
 
 def test_what_fails_twice_has_failed(tmp_path: Path) -> None:
     done = run(tmp_path, ALWAYS.format(n=1) + PASSES)
     assert done.returncode != 0
-    assert "tried once more, alone:\ntest_some.py::test_1\n" in done.stdout
+    assert "tried once more:\ntest_some.py::test_1\n" in done.stdout
     assert "unsteady" not in done.stdout
 
 
