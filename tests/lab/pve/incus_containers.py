@@ -125,12 +125,13 @@ class IncusContainers:
 
     def running_s(self, vmid: int) -> float | None:
         """For how long it has been running; Incus is asked, because it may have ended by itself."""
-        if vmid not in self._started:
+        started = self._started.get(vmid)  # it may be stopped while Incus is asked
+        if started is None:
             return None
         found = self._client.find("instances", self.name(vmid))
         if found is None or found["status"] != "Running":
             return None
-        return time.monotonic() - self._started[vmid]
+        return time.monotonic() - started
 
     def snapshot(self, vmid: int, name: str) -> None:
         """Keep its files."""
