@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,7 +124,8 @@ def test_what_a_killed_run_left_goes_with_the_next(tmp_path: Path) -> None:
     assert alive.exists()
 
 
-def test_ansible_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_ansible_ends_with_a_run_that_is_killed_or_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     begun, lab = tmp_path / "begun", tmp_path / "lab"
     tasks = f"""
     - name: Write nothing for a while
@@ -136,7 +138,7 @@ def test_ansible_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
         wait_until(begun.exists)
         assert left_in(lab)
     finally:
-        process.kill()
+        process.send_signal(number)
         process.wait()
     wait_until(lambda: not left_in(lab), timeout_s=20)
 

@@ -13,8 +13,9 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,9 @@ __all__ = ["PlaybookResult", "TaskEvent", "ansible_environment", "ansible_versio
 KEPT_LOGS = 20
 SECRETS_MEMORY = Path("/dev/shm")  # noqa: S108  # tmpfs on every Linux; the folder made in it is private
 CANCEL_POLL_S = 1
+GRACE_S = 10.0
+"""So long Ansible has to end with its workers, before it is killed without them."""
+PID_FILE = "ansible-playbook.pid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def run_playbook(
             suppress_env_files=True,
             quiet=True,
             event_handler=handle,
-            cancel_callback=is_interrupted,
+            cancel_callback=_ended_first(is_interrupted, private / PID_FILE),
         )
         log = _keep_log(private, folder, Path(playbook).stem)
     return PlaybookResult(ended.rc, tuple(failures), changed, log)
@@ -130,17 +134,38 @@ def _ended_with_us(environment: dict[str, str], private: Path) -> dict[str, str]
     """The environment in which ``ansible-playbook`` is ended with its workers when this process is killed.
 
     ansible-runner has it ignore the end of its terminal, and without one it may wait for its own output for ever.
+    Its number is in ``PID_FILE`` of the folder.
     """
     setpriv = shutil.which("setpriv")  # of util-linux; where there is none, a killed run leaves Ansible to itself
-    if setpriv is None:
-        return environment
+    bound = f"{setpriv} --pdeathsig TERM " if setpriv else ""
     launcher = private / "bin" / "ansible-playbook"
     launcher.parent.mkdir()
     path = shlex.quote(environment["PATH"])
-    words = f'#!/bin/sh\nPATH={path} exec {setpriv} --pdeathsig TERM ansible-playbook "$@"\n'
+    number = shlex.quote(str(private / PID_FILE))
+    words = f'#!/bin/sh\necho $$ >{number}\nPATH={path} exec {bound}ansible-playbook "$@"\n'
     launcher.write_text(words, encoding="utf-8")
     launcher.chmod(0o700)
     return environment | {"PATH": f"{launcher.parent}:{environment['PATH']}"}
+
+
+def _ended_first(is_interrupted: Callable[[], bool], pid_file: Path) -> Callable[[], bool]:
+    """Whether ansible-runner is to kill Ansible: once interrupted, it is told to end and has ``GRACE_S`` for that.
+
+    A kill reaches the process group alone, and Ansible's workers have left it: they would go on with their tasks.
+    """
+    deadline = 0.0
+
+    def is_due() -> bool:
+        nonlocal deadline
+        if is_interrupted() and not deadline:
+            deadline = time.monotonic() + GRACE_S
+            number = pid_file.read_text(encoding="ascii").strip() if pid_file.exists() else ""
+            if number:
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    os.kill(int(number), signal.SIGTERM)
+        return bool(deadline) and time.monotonic() > deadline
+
+    return is_due
 
 
 @cache
@@ -191,7 +216,7 @@ def _own_folder(parent: Path, kind: str) -> Iterator[Path]:
 
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
-    """A signal is remembered, so that ansible-runner ends Ansible's whole process group; it is raised afterwards."""
+    """A signal is remembered, so that Ansible is ended with its workers; it is raised afterwards."""
     seen = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield seen.is_set
