@@ -81,7 +81,7 @@ def test_an_image_built_here_has_the_security_updates_of_the_machine(
     provider: IncusProvider, running: Instance
 ) -> None:
     fetched = subprocess.run(["apt-get", "update", "--print-uris"], capture_output=True, text=True, check=True).stdout
-    theirs = set(re.findall(r"'(\S+)/dists/bookworm-security/InRelease'", fetched))
+    theirs = set(re.findall(r"'(\S+)/dists/\w+-security/InRelease'", fetched))
     sources = provider.execute(running.name, ["sh", "-c", "cat /etc/apt/sources.list.d/*"]).stdout.decode()
     assert set(re.findall(r"deb (\S+) bookworm-security main", sources)) == theirs
 

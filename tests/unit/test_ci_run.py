@@ -75,3 +75,12 @@ def test_a_run_that_came_to_no_result_has_failed(tmp_path: Path, recipe: str) ->
     done = run(tmp_path, PASSES, recipe=recipe)
     assert done.returncode != 0
     assert "once more" not in done.stdout
+
+
+@pytest.mark.parametrize("noted", ["{}", "{", ""])
+def test_where_no_test_is_noted_nothing_is_tried_again(tmp_path: Path, noted: str) -> None:
+    recipe = f"@mkdir -p .pytest_cache/v/cache; printf '{noted}' > .pytest_cache/v/cache/lastfailed; false"
+    done = run(tmp_path, PASSES, recipe=recipe)
+    assert done.returncode != 0
+    assert "once more" not in done.stdout
+    assert not (tmp_path / "passed").exists()
