@@ -6,9 +6,11 @@ import io
 import json
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
 from provisioner.state import Instance, Screen, Service
 
@@ -36,14 +38,21 @@ def gather(
 
 
 def _packed(service: Service, provider: Provider) -> bytes:
-    done = provider.execute(service.container, ["sh", "-c", PACK, "sh", service.pictures], timeout_s=TIMEOUT_S)
+    """What its folder holds, nothing where that cannot be had: a picture less must not hide what a proof found."""
+    try:
+        done = provider.execute(service.container, ["sh", "-c", PACK, "sh", service.pictures], timeout_s=TIMEOUT_S)
+    except ProviderError:
+        return b""
     return done.stdout if done.returncode == 0 else b""
 
 
 def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
     if not packed:
         return ()
-    files = dict(_files(packed))
+    try:
+        files = dict(_files(packed))
+    except (tarfile.TarError, KeyError, EOFError, zlib.error):  # not what we asked for; a link that leads nowhere
+        return ()
     shows = _said(files.pop(ANSWER, b""))
     place = folder / FOLDER / service.container / service.role
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,7 +70,7 @@ def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
 
 def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
     """The pictures by their names, and the proof's answer; what is not a picture is left out."""
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # packed ones could be far larger inside
         for member in archive.getmembers()[: MOST_PICTURES + 1]:
             found, stream = NAME.fullmatch(member.name), archive.extractfile(member)
             if stream is None or member.size > MOST_BYTES:

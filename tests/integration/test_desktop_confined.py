@@ -52,6 +52,12 @@ def test_a_container_as_it_is_made_is_taken_and_one_that_is_unconfined_is_not(
         # A kernel without AppArmor: what it would say of an unconfined process is laid over the file.
         box.run("echo unconfined > /run/current && mount --bind /run/current /proc/1/attr/current")
         refused = said(box)
+        # A namespace of its own, which the host's profile is stacked on: the kernel's word for that.
+        box.run("mount -t tmpfs tmpfs /sys/kernel/security && mkdir /sys/kernel/security/apparmor")
+        box.run("echo yes > /sys/kernel/security/apparmor/.ns_stacked")
+        assert said(box).endswith("rc=0")
+        box.run("echo no > /sys/kernel/security/apparmor/.ns_stacked")
+        assert REFUSED in said(box)
     assert REFUSED in refused
     assert "AppArmor unconfined)" in refused
     assert refused.endswith("rc=2")

@@ -74,6 +74,31 @@ def test_the_password_has_to_be_there() -> None:
     assert "required key is missing" in refused({"user": "penny"})[0]
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("timezone", "Europe/Berln", 'there is no timezone "Europe/Berln"; Did you mean Europe/Berlin'),
+        ("timezone", "../../etc/passwd", "there is no timezone"),
+        ("timezone", "", "there is no timezone"),
+        ("locale", "de_DE", '"de_DE" is no locale; Write one such as de_DE.UTF-8.'),
+        ("locale", "de_DE.ISO-8859-1", "is no locale"),
+        ("locale", "de_DE.UTF-8\n", "is no locale"),
+    ],
+)
+def test_a_name_of_zone_or_locale_that_is_none_is_refused_at_its_place(option: str, value: str, words: str) -> None:
+    given: dict[str, Any] = {option: value}
+    (one,) = said(**given)
+    assert one.startswith(f"containers.desk.services.desktop.{option}: ")
+    assert words in one
+
+
+@pytest.mark.parametrize(
+    "options", [{"timezone": "America/Argentina/Buenos_Aires"}, {"locale": "de_DE.UTF-8"}, {"locale": "C"}]
+)
+def test_zones_and_locales_that_are_there_are_taken(options: dict[str, Any]) -> None:
+    assert said(**options) == []
+
+
 def test_a_layout_that_does_not_exist_names_those_that_are_near() -> None:
     (one,) = refused({"user": "penny", "password": WORD, "keyboard": "latm"})
     assert one == 'containers.desk.services.desktop.keyboard: not one of the choices; did you mean "latam"?'
@@ -97,6 +122,13 @@ def test_too_little_memory_says_how_much_is_missing_and_why() -> None:
     )
     assert said({"memory": "1472MiB"}) == []
     assert said({"memory": "448MiB"}, browser="none") == []
+
+
+def test_the_memory_that_a_desktop_has_by_itself_has_to_do_as_well() -> None:
+    many = [{"name": f"user{place}", "password": WORD} for place in range(9)]
+    (one,) = said(users=many)
+    assert one.startswith("containers.desk: 3GiB is too little: 128MiB are missing; 256MiB for the system, 10 x 192MiB")
+    assert said(users=many[:8]) == []
 
 
 def test_a_larger_flavour_and_more_users_need_more() -> None:

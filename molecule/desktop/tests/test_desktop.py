@@ -50,10 +50,10 @@ def playbook(name: str, **values: Any) -> str:
     return " ".join(done.stdout.split()) + f" rc={done.returncode}"
 
 
-def proved(host: Host, *users: dict[str, str], patience: int = 180, browser: str = "firefox-esr") -> Any:
+def proved(host: Host, *users: dict[str, str], patience: int = 180, most: int = 2) -> Any:
     """What the role's own proof says."""
-    asked = {"users": users or (PENNY,), "port": PORT, "certificate": CERTIFICATE, "browser": browser}
-    text = json.dumps({**asked, "folder": PICTURES, "patience": patience})
+    asked = {"users": users or (PENNY,), "port": PORT, "certificate": CERTIFICATE, "browser": "firefox-esr"}
+    text = json.dumps({**asked, "folder": PICTURES, "patience": patience, "max_sessions": most})
     return json.loads(host.check_output("printf %%s %s | python3 %s/prove.py", text, PROGRAMS))
 
 
@@ -164,6 +164,11 @@ def test_who_has_a_session_keeps_it_whatever_runs_meanwhile(host: Host) -> None:
         assert said.endswith("rc=0")
         assert "the session of penny on display :10 was left alone" in said
         pid = main_pid(host)
+        said = playbook("converge.yml", desktop_port=3390)
+        assert "Unable to serve a desktop on port 3390 now" in said
+        assert "the sessions of penny to nobody" in said
+        assert "changed=0" in said
+        assert said.endswith("rc=2")
         said = playbook("converge.yml", desktop_max_sessions=3)
         assert said.endswith("rc=0")
         assert "restarted when the last session ends" in said
@@ -206,6 +211,9 @@ def test_one_session_too_many_is_named(host: Host) -> None:
     less, more = (setting(sesman, "MaxSessions", number) for number in ("1", "2"))
     with done(host, [less, restart], [more, restart]), logged_in(host, PENNY):
         assert "no more sessions are allowed" in proved(host, ANN, patience=PATIENCE_S)["problem"]
+        taken = proved(host, ANN, most=1)  # as the file has it: somebody is there, and nothing is broken
+        assert taken["problem"] == ""
+        assert "every session that is allowed is taken (1), so nobody's password was tried" in taken["notes"]
 
 
 # What is broken.

@@ -1,25 +1,30 @@
 """Proves a desktop by using it: ``prove.py < JSON``; answers with ``problem``, ``notes``, ``took`` (s), ``pictures``.
 
 Asked: ``users`` (name and password), ``port``, ``certificate``, ``browser`` (a program, or nothing), ``folder`` (for
-the pictures), ``patience`` (seconds for a picture). Who has a session is left alone. A session made here ends here.
+the pictures), ``patience`` (seconds for a picture), ``max_sessions``. Who has a session is left alone. A session made
+here ends here.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pwd
 import secrets
 import ssl
+import struct
+import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import browser
 import client
+import evidence
 import judge
 import sessions
 import tls
@@ -31,8 +36,6 @@ REFUSAL_S = 20.0
 POLL_S = 0.5
 CALM_S = 1.5
 LATEST_S = 8.0
-LOGS = (Path("/var/log/xrdp.log"), Path("/var/log/xrdp-sesman.log"))
-DRIVER = Path("/usr/lib/xorg/modules/libxorgxrdp.so")
 NEWER = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 OLDER = (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1)
 
@@ -80,12 +83,14 @@ def main() -> None:
         answer = proof.answer()
     except Failed as error:
         answer = proof.answer(str(error))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, struct.error, subprocess.SubprocessError, zlib.error) as error:
         answer = proof.answer(f"{type(error).__name__}: {error}")
-    text = json.dumps(answer)
-    proof.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (proof.folder / "proof.json").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
+    try:
+        proof.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (proof.folder / "proof.json").write_text(json.dumps(answer), encoding="utf-8")
+    except OSError as error:  # a full disk is the finding, not what hides it
+        answer["problem"] = answer["problem"] or f"the answer cannot be kept: {error}"
+    sys.stdout.write(json.dumps(answer))
 
 
 def prove(proof: Proof) -> None:
@@ -101,10 +106,22 @@ def prove(proof: Proof) -> None:
     free = [user for user in proof.asked["users"] if user["name"] not in busy]
     with client.screen() as screen:
         refuse_a_wrong_password(proof, screen, shown, (free or proof.asked["users"])[0]["name"])
-        if free:
-            log_in(proof, screen, shown, free[0])
+        if untried := why_untried(proof, free):
+            proof.notes.append(f"{untried}, so nobody's password was tried")
         else:
-            proof.notes.append("every user has a session, so nobody's password was tried")
+            log_in(proof, screen, shown, free[0])
+
+
+def why_untried(proof: Proof, free: Sequence[Mapping[str, str]]) -> str:
+    """Why nobody can log in without harm to somebody else's session, seen just before; an empty text where one can."""
+    open_ones = sessions.sessions()
+    if not free:
+        return "every user has a session"
+    if len(open_ones) >= proof.asked["max_sessions"]:
+        return f"every session that is allowed is taken ({len(open_ones)})"
+    if any(one.user == free[0]["name"] for one in open_ones):
+        return f"{free[0]['name']} has logged in meanwhile"
+    return ""
 
 
 def check_tls(proof: Proof) -> str:
@@ -171,7 +188,7 @@ def refuse_a_wrong_password(proof: Proof, screen: client.Screen, shown: str, use
 def log_in(proof: Proof, screen: client.Screen, shown: str, user: Mapping[str, str]) -> None:
     """The right password leads to a desktop; the same one again when the client comes back."""
     name = user["name"]
-    lengths = {file: file.stat().st_size if file.exists() else 0 for file in (*LOGS, errors_of(name))}
+    lengths = evidence.lengths(name)
     try:
         with client.login(screen, proof.port, name, user["password"], shown) as login:
             proof.took["panel"] = wait_for_desktop(proof, screen, login, name, lengths)
@@ -209,42 +226,16 @@ def wait_for_desktop(
     """Seconds until panels are drawn and a window manager runs; logs count from ``lengths`` on. Raises ``Failed``."""
     began = time.monotonic()
     while True:
-        seen = look(screen, login, user, lengths)
+        seen = evidence.look(screen, login, user, lengths)
         elapsed = time.monotonic() - began
         if seen.kind == "mate" and not reason(seen):
             return round(elapsed, 1)
         if seen.code is not None or is_sure(seen) or elapsed > float(proof.asked["patience"]):
-            proof.keep("failed", screen.picture())
-            raise Failed(reason(seen) or "the client ended although a desktop was drawn")
+            why = reason(seen) or "the client ended although a desktop was drawn"
+            with suppress(OSError):  # on a full disk there is no room for a picture of it
+                proof.keep("failed", screen.picture())
+            raise Failed(why)
         time.sleep(POLL_S)
-
-
-def look(screen: client.Screen, login: client.Login, user: str, lengths: Mapping[Path, int]) -> Evidence:
-    """Everything that says how the login does."""
-    home = Path(pwd.getpwnam(user).pw_dir)
-    session = next((one for one in sessions.sessions() if one.user == user), None)
-    log = [line for file in LOGS for line in lines_of(file, lengths[file])]
-    errors = lines_of(errors_of(user), lengths[errors_of(user)])
-    free = {str(place): free_bytes(place) for place in (home, Path("/tmp")) if place.exists()}  # noqa: S108
-    kind = judge.kind(screen.picture())
-    return Evidence(user, kind, login.code, login.words(), log, errors, session, free, DRIVER.exists())
-
-
-def errors_of(user: str) -> Path:
-    """Where the user's sessions write what goes wrong; they add to it."""
-    return Path(pwd.getpwnam(user).pw_dir, ".xsession-errors")
-
-
-def free_bytes(place: Path) -> int:
-    """What an ordinary user may still write there."""
-    found = os.statvfs(place)
-    return found.f_bavail * found.f_frsize
-
-
-def lines_of(file: Path, since: int) -> list[str]:
-    """The lines from that byte on, from the first one where the file has been begun anew."""
-    content = file.read_bytes() if file.exists() else b""
-    return content[since if since <= len(content) else 0 :].decode(errors="replace").splitlines()
 
 
 def calm(screen: client.Screen) -> Picture:

@@ -9,8 +9,9 @@ from sessions import MANAGER, PANEL, Session
 
 LITTLE = 2**20
 """Bytes that must be free where a session writes first."""
-REFUSED = ("AUTHFAIL: user=", "pam_authenticate failed")
-LIMIT = ("max concurrent session limit exceeded", "Max session limit reached")
+REFUSED = ("AUTHFAIL: user={} ",)
+"""Logs tell everybody's logins; these lines name whose."""
+LIMIT = ("max concurrent session limit exceeded. login for user {} ", "for user {} - Max session limit reached")
 NO_DISPLAY = ("no display in range",)
 NO_SERVER = ("X server failed to start", "There is no X server active", "X server could not be started")
 QUICK = "exited quickly"
@@ -73,16 +74,17 @@ def _connection(seen: Evidence) -> str:
 
 
 def _password(seen: Evidence) -> str:
-    if not _said(seen.log, REFUSED):
+    if not _said(seen.log, [phrase.format(seen.user) for phrase in REFUSED]):
         return ""
     return f"the password of {seen.user} was refused: it is not the secret's any more. Run: provision up"
 
 
 def _limit(seen: Evidence) -> str:
-    if not _said(seen.log, LIMIT):
+    said = _said(seen.log, [phrase.format(seen.user) for phrase in LIMIT])
+    if not said:
         return ""
     return (
-        f"no more sessions are allowed: {_said(seen.log, LIMIT)}. End one (loginctl list-sessions, loginctl "
+        f"no more sessions are allowed: {said}. End one (loginctl list-sessions, loginctl "
         "terminate-user NAME), or set a larger `max_sessions`."
     )
 

@@ -12,13 +12,16 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.errors import ExitCode, InputError, ProvisionError
 from provisioner.lab import Lab
-from provisioner.report.rdp import Desktop, client_command, rdp_text
+from provisioner.report.rdp import Client, Desktop, client, rdp_text
 from provisioner.resolve.desktops import PROTOCOL
 from provisioner.resolve.engines import port_of, services_of
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+STDERR = 2
+FREERDP_FAILED = 128
+"""FreeRDP's exit codes from here on are its own failures; below it the session's end is told."""
 
 
 @click.command("open")
@@ -28,26 +31,51 @@ SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa: A001  # a verb's function bears its name
     """Open the desktop of a container with this machine's RDP client.
 
-    Where there is none, or no screen, and with --output, a file is written that RDP clients open, on Windows as well.
-    Nothing holds the password: the client asks for it.
+    Where there is none that could ask for the password, in a window or on this terminal, or no screen, and with
+    --output, a file is written that RDP clients open, on Windows as well. Nothing holds the password.
     """
     lab = session.open_lab(words.existing(), needs_secrets=False)
     lab.check_targets(words.names)
     desktop = _desktop(session, lab, words)
     file = output or Path(f"{desktop.name}.rdp")
     has_screen = any(os.environ.get(name) for name in SCREENS) or sys.platform != "linux"
-    command = client_command(desktop, str(file), shutil.which) if has_screen and output is None else None
-    if command is None or str(file) in command:
+    found = client(desktop, str(file), _found, has_terminal=sys.stdin.isatty()) if has_screen and not output else None
+    if found is None or str(file) in found.command:
         _write(file, rdp_text(desktop))
     content = {"address": desktop.address, "port": desktop.port, "user": desktop.user}
-    if command is None:
-        said = f"Wrote {file}: open it with an RDP client ({desktop.address}:{desktop.port}, user {desktop.user})."
+    where = f"{desktop.address}:{desktop.port}, user {desktop.user}"
+    if found is None:
+        said = f"Wrote {file}: open it with an RDP client ({where})."
         session.console.result(said, **content, file=str(file))
         return ExitCode.DONE
-    subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-    said = f"Started {Path(command[0]).name} for {desktop.address}:{desktop.port}, user {desktop.user}."
-    session.console.result(said, **content, command=list(command))
+    did = _started(found)
+    session.console.result(f"{did} {Path(found.command[0]).name} for {where}.", **content, command=list(found.command))
     return ExitCode.DONE
+
+
+def _found(name: str) -> str | None:
+    """A program; on other systems than macOS ``open`` is another one."""
+    return None if name == "open" and sys.platform != "darwin" else shutil.which(name)
+
+
+def _started(found: Client) -> str:
+    """Start it, what it says apart from what we say; wait for one that uses the terminal. Says which was done."""
+    if not found.on_terminal:
+        subprocess.Popen(
+            found.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return "Started"
+    code = subprocess.run(found.command, stdout=STDERR, check=False).returncode
+    if code < 0 or code >= FREERDP_FAILED:
+        raise ProvisionError(
+            f"Unable to use the desktop with {Path(found.command[0]).name}: it ended with {code}",
+            resolution="See what it said above; provision verify tells whether the desktop works.",
+        )
+    return "Ended"
 
 
 def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
@@ -67,7 +95,8 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
     ((name, (service, page)),) = found.items()
     port = port_of(service, page) or 0
     address = address_of(session, lab, name, is_on_lan=service.expose == "lan")
-    return Desktop(name, address, port, str(service.options["user"]))
+    options = {option: one.default for option, one in page.options.items()} | dict(service.options)
+    return Desktop(name, address, port, options["user"], clipboard=options["clipboard"], drives=options["drives"])
 
 
 def _write(file: Path, text: str) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-CLIENTS = ("xfreerdp3", "xfreerdp", "wlfreerdp", "remmina", "open", "mstsc.exe")
-"""In the order in which they are looked for; the last are macOS's own way to a file's program, and Windows' client."""
+WINDOWED = ("remmina", "sdl-freerdp3", "sdl-freerdp", "open", "mstsc.exe")
+"""Clients that ask for password and certificate in a window, in the order in which they are looked for; the last are
+macOS's own way to a file's program, and Windows' client."""
+ON_TERMINAL = ("xfreerdp3", "xfreerdp", "wlfreerdp3", "wlfreerdp")
+"""Those that ask on the terminal on which they were started; without one they refuse every certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +20,8 @@ class Desktop:
     address: str
     port: int
     user: str
+    clipboard: bool = False
+    drives: bool = False
 
 
 def rdp_text(desktop: Desktop) -> str:
@@ -31,25 +36,32 @@ def rdp_text(desktop: Desktop) -> str:
         "authentication level:i:2",
         "enablecredsspsupport:i:0",
         "negotiate security layer:i:1",
-        "redirectclipboard:i:0",
+        f"redirectclipboard:i:{desktop.clipboard:d}",
         "redirectprinters:i:0",
-        "drivestoredirect:s:",
+        f"drivestoredirect:s:{'*' if desktop.drives else ''}",
         "autoreconnection enabled:i:1",
     )
     return "".join(f"{line}\r\n" for line in lines)
 
 
-def client_command(desktop: Desktop, file: str, find: Callable[[str], str | None]) -> Sequence[str] | None:
-    """How the first client that ``find`` knows is started, which asks for the password itself; None without one."""
-    program = next((found for one in CLIENTS if (found := find(one))), None)
-    if program is None:
-        return None
-    if "freerdp" in program.rpartition("/")[2]:
-        return (
-            program,
-            f"/v:{desktop.address}:{desktop.port}",
-            f"/u:{desktop.user}",
-            "/sec:tls",
-            "/dynamic-resolution",
-        )
-    return (program, "-c", file) if program.endswith("remmina") else (program, file)
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How a client is started; it asks for the password itself, in a window or ``on_terminal``."""
+
+    command: Sequence[str]
+    on_terminal: bool
+
+
+def client(desktop: Desktop, file: str, find: Callable[[str], str | None], *, has_terminal: bool) -> Client | None:
+    """The first client that ``find`` knows and that can ask what it has to; None without one."""
+    for name in (*WINDOWED, *(ON_TERMINAL if has_terminal else ())):
+        if program := find(name):
+            return Client((program, *_words(desktop, file, name)), on_terminal=name in ON_TERMINAL)
+    return None
+
+
+def _words(desktop: Desktop, file: str, name: str) -> Sequence[str]:
+    if "freerdp" not in name:
+        return ("-c", file) if name == "remmina" else (file,)
+    there = (f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/sec:tls", "/dynamic-resolution")
+    return (*there, "+clipboard" if desktop.clipboard else "-clipboard", *(("+drives",) if desktop.drives else ()))

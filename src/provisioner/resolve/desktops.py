@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
@@ -15,6 +15,7 @@ from provisioner.state import Problem
 
 PROTOCOL = "rdp"
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
+LOCALE = re.compile(r"C|POSIX|C\.UTF-8|[a-z]{2,3}_[A-Z]{2}\.(UTF-8|utf8)", re.ASCII)
 MIB = 2**20
 SYSTEM_BYTES = 256 * MIB
 SESSION_BYTES = {"small": 192 * MIB, "core": 240 * MIB, "full": 272 * MIB}
@@ -45,16 +46,23 @@ def desktop_problems(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         options = {option: one.default for option, one in page.options.items()} | dict(service.options)
         image = image_of(spec.containers[name], catalog)
         yield from _accounts(options, path)
+        yield from _names(options, path)
         yield from _extras(options, image, path)
         choices = page.options["image"].choices
         if image not in choices:
             hint = f"Write one of: {', '.join(choices)}"
             yield Problem(("containers", name, "image"), f"a desktop cannot be made of {image}", hint)
-        memory = spec.containers[name].memory
-        need = needed_bytes(options)
-        if memory is not None and memory < need:
-            lacking = f"{size_text(memory)} is too little: {size_text(need - memory)} are missing"
-            yield Problem(("containers", name, "memory"), lacking, f"{_sum(options)}: write memory: {size_text(need)}")
+        yield from _memory(spec, catalog, name, options)
+
+
+def _memory(spec: Spec, catalog: Catalog, name: str, options: Mapping[str, Any]) -> Iterator[Problem]:
+    container = spec.containers[name]
+    memory = container.memory or sum(catalog.services[role].defaults.memory or 0 for role in container.services)
+    need = needed_bytes(options)
+    if memory < need:
+        lacking = f"{size_text(memory)} is too little: {size_text(need - memory)} are missing"
+        path = ("containers", name, *(("memory",) if container.memory else ()))
+        yield Problem(path, lacking, f"{_sum(options)}: write memory: {size_text(need)}")
 
 
 def needed_bytes(options: Mapping[str, Any]) -> int:
@@ -86,6 +94,27 @@ def _accounts(options: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         elif user in seen:
             yield Problem(where, f'"{user}" is named twice', "Leave one of them out.")
         seen.add(user)
+
+
+def _names(options: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    if (near := _nearest_zones(options["timezone"])) is not None:
+        hint = f"Did you mean {' or '.join(near)}?" if near else "Write one such as Europe/Berlin."
+        yield Problem((*path, "timezone"), f'there is no timezone "{options["timezone"]}"', hint)
+    if not LOCALE.fullmatch(options["locale"]):
+        yield Problem((*path, "locale"), f'"{options["locale"]}" is no locale', "Write one such as de_DE.UTF-8.")
+
+
+def _nearest_zones(zone: str) -> Sequence[str] | None:
+    """Names near to one that is no timezone's; None for one that is, and where this machine has no list of them."""
+    from difflib import get_close_matches
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zones = available_timezones()
+        return get_close_matches(zone, zones, n=3) if zones else None
+    return None
 
 
 def _extras(options: Mapping[str, Any], image: str, path: Path) -> Iterator[Problem]:

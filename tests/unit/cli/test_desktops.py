@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
 import stat
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.errors import ProviderError
 from provisioner.providers.fake import Container
-from provisioner.report.rdp import Desktop, client_command
+from provisioner.report.rdp import Client, Desktop, client, rdp_text
 from provisioner.screens import MOST_BYTES
 from provisioner.state import Execution
 from tests.unit.cli.conftest import World
@@ -113,6 +115,28 @@ def test_a_container_cannot_write_anything_else_here(desk: World, tmp_path: Path
     assert list(tmp_path.rglob("*evil*")) == []
 
 
+@pytest.mark.parametrize("packed", [b"not an archive" * 99, gzip.compress(bytes(9000))], ids=["words", "packed"])
+def test_what_is_no_archive_of_pictures_costs_the_pictures_alone(desk: World, packed: bytes) -> None:
+    desk.host.programs["sh"] = lambda *_: Execution(0, packed, b"")
+    assert screens(desk) == []
+
+
+def test_a_link_among_them_and_a_container_that_does_not_answer_cost_the_pictures_alone(desk: World) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        link = tarfile.TarInfo("./desktop.png")
+        link.type, link.linkname = tarfile.LNKTYPE, "nowhere"
+        archive.addfile(link)
+    desk.host.programs["sh"] = lambda *_: Execution(0, stream.getvalue(), b"")
+    assert screens(desk) == []
+
+    def killed(*_: object) -> Execution:
+        raise ProviderError("Unable to run sh in container desk", details="It was killed after 30 s")
+
+    desk.host.programs["sh"] = killed
+    assert screens(desk) == []
+
+
 def test_the_page_holds_the_pictures_and_escapes_what_was_said(desk: World, tmp_path: Path) -> None:
     answer = desk.command("status", "--html", "lab.html")
     assert answer.code == 0, answer.err
@@ -147,32 +171,69 @@ def test_open_says_as_json_where_it_is(desk: World) -> None:
     assert (result["user"], result["port"], result["file"]) == ("penny", 3389, "other.rdp")
 
 
-def test_with_a_screen_the_client_is_started_and_asks_for_the_password(
-    desk: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program = tmp_path / "xfreerdp"
-    program.write_text(
-        f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/said.part && mv {tmp_path}/said.part {tmp_path}/said\n"
-    )
-    program.chmod(0o755)
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[subprocess.Popen[bytes]]:
+    """A screen, no client but those that a test writes, and the programs that were started."""
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setenv("PATH", str(tmp_path))
+    programs: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
     def remembered(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(*args, **named))
-        return started[-1]
+        programs.append(popen(*args, **named))
+        return programs[-1]
 
     monkeypatch.setattr(subprocess, "Popen", remembered)
-    answer = desk.command("open")
+    return programs
+
+
+def program(tmp_path: Path, name: str, script: str) -> Path:
+    """A client that does this, and leaves its words in a file."""
+    said = tmp_path / "said"
+    file = tmp_path / name
+    file.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {said}\necho noise\necho noise >&2\n{script}\n")
+    file.chmod(0o755)
+    return said
+
+
+def test_with_a_screen_a_client_with_windows_is_started_and_its_noise_is_not_ours(
+    desk: World, started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    said = program(tmp_path, "remmina", "")
+    program(tmp_path, "xfreerdp", "")
+    answer = desk.command("open", "--json")
     assert answer.code == 0, answer.err
     assert [one.wait(20) for one in started] == [0]
-    said = (tmp_path / "said").read_text().split()
-    assert "/u:penny" in said
-    assert said[0].endswith(":3389")
-    assert WORD not in " ".join(said)
+    assert said.read_text().split() == ["-c", "desk.rdp"]
+    assert "full address:s:" in (tmp_path / "desk.rdp").read_text()
+    assert "noise" not in answer.out + answer.err
+    assert WORD not in said.read_text() + answer.out
+
+
+def test_a_client_that_asks_on_a_terminal_is_not_started_without_one(
+    desk: World, started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    said = program(tmp_path, "xfreerdp", "")
+    answer = desk.command("open")
+    assert "Wrote desk.rdp" in answer.out
+    assert started == []
+    assert not said.exists()
+
+
+def test_on_a_terminal_it_asks_there_and_its_end_is_awaited(
+    desk: World, started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    said = program(tmp_path, "xfreerdp", "exit 12")
+    answer = desk.command("open", typed="")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("Ended xfreerdp for ")
+    assert "/u:penny" in said.read_text().split()
+    assert started[0].returncode == 12  # the user has logged off
     assert not (tmp_path / "desk.rdp").exists()
+    program(tmp_path, "xfreerdp", "exit 131")
+    answer = desk.command("open", typed="")
+    assert answer.code == 1
+    assert "Unable to use the desktop with xfreerdp: it ended with 131" in answer.err
 
 
 @pytest.mark.parametrize("names", [("other",), ("desk", "other")])
@@ -192,12 +253,29 @@ def test_a_desktop_that_does_not_run_cannot_be_opened(world: World, lab: Path, t
 def test_each_client_is_started_in_its_own_words() -> None:
     desktop = Desktop("desk", "192.0.2.7", 3389, "penny")
 
-    def only(name: str) -> Any:
-        return lambda one: f"/usr/bin/{one}" if one == name else None
+    def only(*names: str, has_terminal: bool = True, desktop: Desktop = desktop) -> Client | None:
+        def find(one: str) -> str | None:
+            return f"/usr/bin/{one}" if one in names else None
 
-    assert client_command(desktop, "desk.rdp", only("none")) is None
-    assert client_command(desktop, "desk.rdp", only("remmina")) == ("/usr/bin/remmina", "-c", "desk.rdp")
-    assert client_command(desktop, "desk.rdp", only("mstsc.exe")) == ("/usr/bin/mstsc.exe", "desk.rdp")
-    command = client_command(desktop, "desk.rdp", only("xfreerdp3"))
-    assert command is not None
-    assert command[:3] == ("/usr/bin/xfreerdp3", "/v:192.0.2.7:3389", "/u:penny")
+        return client(desktop, "desk.rdp", find, has_terminal=has_terminal)
+
+    assert only() is None
+    assert only("remmina") == Client(("/usr/bin/remmina", "-c", "desk.rdp"), on_terminal=False)
+    assert only("mstsc.exe") == Client(("/usr/bin/mstsc.exe", "desk.rdp"), on_terminal=False)
+    there = ("/v:192.0.2.7:3389", "/u:penny", "/sec:tls", "/dynamic-resolution")
+    assert only("xfreerdp3") == Client(("/usr/bin/xfreerdp3", *there, "-clipboard"), on_terminal=True)
+    assert only("xfreerdp3", has_terminal=False) is None
+    assert only("xfreerdp3", "sdl-freerdp3") == Client(
+        ("/usr/bin/sdl-freerdp3", *there, "-clipboard"), on_terminal=False
+    )
+    free = Desktop("desk", "192.0.2.7", 3389, "penny", clipboard=True, drives=True)
+    assert only("xfreerdp", desktop=free) == Client(
+        ("/usr/bin/xfreerdp", *there, "+clipboard", "+drives"), on_terminal=True
+    )
+
+
+def test_the_file_lets_through_what_the_desktop_does() -> None:
+    closed = rdp_text(Desktop("desk", "192.0.2.7", 3389, "penny")).splitlines()
+    assert {"redirectclipboard:i:0", "drivestoredirect:s:"} < set(closed)
+    open_ = rdp_text(Desktop("desk", "192.0.2.7", 3389, "penny", clipboard=True, drives=True)).splitlines()
+    assert {"redirectclipboard:i:1", "drivestoredirect:s:*"} < set(open_)

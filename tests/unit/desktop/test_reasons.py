@@ -30,11 +30,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "the password of penny was refused",
     ),
     "session limit, 12": (
-        {"kind": "log", "log": ["[ERROR] max concurrent session limit exceeded. login for user bob denied"]},
+        {"kind": "log", "log": ["[ERROR] max concurrent session limit exceeded. login for user penny denied"]},
         "no more sessions are allowed",
     ),
     "session limit, 13": (
-        {"kind": "log", "code": 12, "log": ["Can't create session for user bob - Max session limit reached"]},
+        {"kind": "log", "code": 12, "log": ["Can't create session for user penny - Max session limit reached"]},
         "`max_sessions`",
     ),
     "no display": (
@@ -88,6 +88,21 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "no TLS": ({"kind": "blank", "code": 133, "words": "ERRCONNECT"}, "agree on no TLS (ERRCONNECT)"),
     "something else": ({"kind": "other"}, "judged as other"),
 }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[INFO ] AUTHFAIL: user=ann ip=::1 time=1",
+        "[INFO ] AUTHFAIL: user=pennyworth ip=::1 time=1",
+        "[ERROR] pam_authenticate failed: Authentication failure",
+        "[ERROR] max concurrent session limit exceeded. login for user ann denied",
+        "Can't create session for user ann - Max session limit reached",
+    ],
+)
+def test_what_happened_to_somebody_else_meanwhile_is_no_reason(line: str) -> None:
+    assert seen("mate", session=RUNS, log=[line]) == ""
+    assert not reasons.is_sure(reasons.Evidence("penny", "log", log=[line], free=ROOM))
 
 
 @pytest.mark.parametrize("name", CASES)
