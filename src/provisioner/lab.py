@@ -12,7 +12,7 @@ from provisioner.errors import InputError, PreflightError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
-from provisioner.loader import Loaded, load
+from provisioner.loader import Loaded, Needs, load
 from provisioner.lockfile import lock_file, read_pins, write_pins
 from provisioner.model_files import Found, find_models, missing_files
 from provisioner.model_headers import read_headers
@@ -171,22 +171,22 @@ class Lab:
             )
 
 
-def open_lab(path: Path, *, run_secret_command: bool = False, needs_secrets: bool = True) -> Lab:
+def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "all") -> Lab:
     """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing.
 
-    Without ``needs_secrets`` a secret may have no value, and no lock file is read: what stops or deletes uses neither.
+    A verb that does not need all secrets reads no lock file either: what stops or deletes uses none.
     """
     catalog = load_catalog()
     headers: dict[str, Header] = {}
 
     def rules(spec: Spec) -> list[Problem]:
         found, broken = read_headers(spec.models)
-        headers.update(found | (_cached(path, spec.models) if needs_secrets else {}))
+        headers.update(found | (_cached(path, spec.models) if needs == "all" else {}))
         options = option_problems(spec, catalog, headers)
         stacks = _stack_problems(spec, catalog, path)
         return [*problems(spec, catalog), *stacks, *missing_files(spec.models), *broken, *options]
 
-    loaded = load(path, catalog, run_secret_command=run_secret_command, needs_secrets=needs_secrets, rules=rules)
+    loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules)
     warnings = (*loaded.warnings, *option_warnings(loaded.spec, catalog, headers))
     return Lab(replace(loaded, warnings=warnings), catalog, headers)
 

@@ -232,4 +232,4 @@ def test_what_uses_no_secret_needs_none(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="absent"):
         load(file, load_catalog(), run_secret_command=False)
-    assert load(file, load_catalog(), run_secret_command=False, needs_secrets=False).spec.name == "a"
+    assert load(file, load_catalog(), run_secret_command=False, needs="none").spec.name == "a"

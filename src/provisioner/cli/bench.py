@@ -46,7 +46,7 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
 
     if plot is not None:
         _check_place(plot)
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     lab.check_targets(words.names)
     speakers = speakers_of(lab, words.names)
     containers = Containers(session, lab)

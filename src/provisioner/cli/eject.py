@@ -37,6 +37,6 @@ def eject(session: Session, words: Words) -> int:
 
 def _open(session: Session, file: Path) -> Lab:
     """The lab; a secret needs a value only where a host does not let us look without one."""
-    hosts = open_lab(file, needs_secrets=False).spec.hosts.values()
+    hosts = open_lab(file, needs="none").spec.hosts.values()
     is_guarded = any(isinstance(host, ProxmoxHost) for host in hosts)
-    return session.open_lab(file, with_secrets=is_guarded, needs_secrets=is_guarded)
+    return session.open_lab(file, with_secrets=is_guarded, needs="all" if is_guarded else "none")

@@ -24,7 +24,7 @@ def down(session: Session, words: Words, *, yes: bool) -> int:
     """Stop the containers; their data is kept, and up starts them again."""
     from provisioner.workflow import ending
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     confirm = _only_known(lab, words.names, confirm_plan(session.console, yes=yes, nothing=NOTHING_RUNS))
     outcome = ending.down(lab, session.effects(lab, confirm), words.names)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
@@ -42,7 +42,7 @@ def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None) 
     """
     from provisioner.workflow import ending
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
     effects = session.effects(lab, _only_known(lab, words.names, confirm))
     outcome = ending.destroy(lab, effects, words.names)

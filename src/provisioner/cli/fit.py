@@ -37,7 +37,7 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     from provisioner.report.fit import fit_content, fit_text
     from provisioner.workflow.fitting import budgets_of
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), needs="none")
     lab.check_targets(words.names)
     for said in lab.look_at_models():
         session.console.emit(said)

@@ -24,7 +24,7 @@ def graph(session: Session, words: Words, *, svg: Path | None) -> int:
     from provisioner.report.graph import graph_svg, graph_text, topology
     from provisioner.report.graph.words import ASCII, UNICODE
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), needs="none")
     made = topology(lab.spec, lab.catalog)
     content = {"lab": made.lab, "hosts": made.hosts, "nodes": (*made.boxes, *made.outside), "edges": made.edges}
     if svg is None:

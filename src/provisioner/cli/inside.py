@@ -68,7 +68,7 @@ def exec(  # noqa: A001  # a verb's function bears its verb's name, and nothing 
         )
     if len(words.names) != 1:
         raise click.UsageError("Name one container; its command comes after --: provision exec llama -- ls -l", ctx)
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     provider = Containers(session, lab).running(words.names[0])
     terminal = not no_tty and sys.stdin.isatty() and sys.stdout.isatty()
     command = _dressed(ctx.meta[COMMAND] or LOGIN_SHELL, user, workdir)
@@ -130,7 +130,7 @@ def logs(session: Session, words: Words, *, follow: bool, tail: str | None, sinc
     """Print what the services wrote to their journals."""
     from provisioner.cli.journals import Journals, print_run
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=not of_run, needs="none" if of_run else "hosts")
     if of_run:
         if words.names or follow or tail or since:
             raise click.UsageError("--run prints one whole log: name nothing and choose nothing beside it.")

@@ -22,7 +22,7 @@ def snapshot(session: Session, words: Words, *, name: str | None, listed: bool) 
     from provisioner.report.snapshots import snapshots_text
     from provisioner.workflow import keeping, surveying
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     effects = session.effects(lab)
     if not listed:
         keeping.snapshot(lab, effects, name or f"{datetime.now(UTC):%Y%m%d-%H%M%S}", words.names)
@@ -47,7 +47,7 @@ def rollback(session: Session, words: Words, *, to: str | None, yes: bool) -> in
     """Bring containers back to a state that was kept; what they are now is kept as a snapshot."""
     from provisioner.workflow import keeping
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     outcome = keeping.rollback(lab, session.effects(lab, confirm_plan(session.console, yes=yes)), words.names, to)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
@@ -64,7 +64,7 @@ def clone(session: Session, words: Words) -> int:
 
     if len(words.names) != 2:  # noqa: PLR2004  # from and to
         raise click.UsageError("Name the container to copy and the copy: provision clone CONTAINER NEW_NAME.")
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     made = keeping.clone(lab, session.effects(lab), *words.names)
     session.console.result(
         f"{made.name} is a stopped copy of {words.names[0]}, and an orphan until the file names it.",

@@ -32,7 +32,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
     from provisioner.stacks.known import stacks_of
     from provisioner.stacks.locking import Wish, locked
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), needs="none")
     pins = lab.models().pins
     lab.pin()
 

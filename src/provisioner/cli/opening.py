@@ -34,7 +34,7 @@ def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa
     Where there is none that could ask for the password, in a window or on this terminal, or no screen, and with
     --output, a file is written that RDP clients open, on Windows as well. Nothing holds the password.
     """
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     lab.check_targets(words.names)
     desktop = _desktop(session, lab, words)
     file = output or Path(f"{desktop.name}.rdp")

@@ -19,7 +19,7 @@ def prepare_named(session: Session, words: Words, *, only_print: bool, others: l
     from provisioner.workflow import preparing_node
     from provisioner.workflow.preparing_node import Way
 
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    lab = session.open_lab(words.existing(), needs="none")
     name, hosts = words.names[0], hosts_of(lab.spec)
     page = hosts.get(name)
     if len(words.names) > 1 or page is None:

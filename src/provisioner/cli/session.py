@@ -12,6 +12,7 @@ from provisioner.cli.console import Console
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
     from provisioner.lab import Lab
+    from provisioner.loader import Needs
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
@@ -26,12 +27,12 @@ class Session:
     open_providers: Callable[[Lab], Mapping[str, Provider]] | None = None
     run_playbook: Callable[..., PlaybookResult] | None = None
 
-    def open_lab(self, file: Path, *, with_secrets: bool = False, needs_secrets: bool = True) -> Lab:
-        """The lab of ``file``, its warnings said; ``with_secrets`` runs the commands that give the secrets' values."""
+    def open_lab(self, file: Path, *, with_secrets: bool = False, needs: Needs = "all") -> Lab:
+        """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``."""
         from provisioner.events import Diagnostic
         from provisioner.lab import open_lab
 
-        lab = open_lab(file, run_secret_command=with_secrets, needs_secrets=needs_secrets)
+        lab = open_lab(file, run_secret_command=with_secrets, needs=needs)
         self.console.hide(lab.loaded.secrets.values())
         for warning in lab.loaded.warnings:
             self.console.emit(Diagnostic("warning", lab.loaded.rendered(warning)))

@@ -27,7 +27,8 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
 
     if expanded and client:
         raise click.UsageError("--expanded and --client exclude each other.")
-    lab = session.open_lab(words.existing(), needs_secrets=False)
+    # Where the gateway answers may be known to its host alone; all else is in the file.
+    lab = session.open_lab(words.existing(), with_secrets=bool(client), needs="hosts" if client else "none")
     if client:
         gateway = _gateway(session, lab)
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)

@@ -84,7 +84,7 @@ def _proxmox_hosts(words: str, file: Path) -> dict[str, ProxmoxHost]:
     if not file.is_file():
         what = f"{words} is no host: there is no {file}" if words else f"no host is named, and there is no {file}"
         raise InputError(f"Unable to find the cluster: {what}", resolution=f"Name a node: {DIRECT}.")
-    hosts = hosts_of(open_lab(file, needs_secrets=False).spec)
+    hosts = hosts_of(open_lab(file, needs="none").spec)
     return {name: host for name, host in hosts.items() if isinstance(host, ProxmoxHost)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from provisioner.catalog import Catalog
 from provisioner.errors import InputError
@@ -23,9 +23,11 @@ from provisioner.loader.secret_values import (
 from provisioner.spec import Parsed, Spec, parse_spec
 from provisioner.state import Problem
 
-__all__ = ["Loaded", "SecretUse", "environment_name", "load", "missing_secrets", "secrets_file"]
+__all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "missing_secrets", "secrets_file"]
 
 Rules = Callable[[Spec], Iterable[Problem]]
+Needs = Literal["all", "hosts", "none"]
+"""Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none."""
 
 
 def load(
@@ -33,18 +35,18 @@ def load(
     catalog: Catalog,
     *,
     run_secret_command: bool,
-    needs_secrets: bool = True,
+    needs: Needs = "all",
     rules: Rules = lambda _: (),
 ) -> Loaded:
     """Read and check a lab's file; raise ``InputError`` with all of its problems, those of ``rules`` included.
 
     A secret that only the file's command can give has no value unless ``run_secret_command``; the command is run
-    only for a file in which nothing is wrong. Without ``needs_secrets`` none has to have a value.
+    only for a file in which nothing is wrong, and only for what ``needs`` says.
     """
     document = _read(path)
     values, problems = _values(document, path)
     spec, parsed = _parsed(document, values, catalog, path)
-    missing = _missing(document, values) if needs_secrets and not problems else []
+    missing = [] if problems else _missing(document, values, needs)
     problems += [*document.problems, *parsed.problems]
     if spec:
         problems += rules(spec)
@@ -105,8 +107,13 @@ def _values(document: Document, path: Path) -> tuple[dict[str, str], list[Proble
         return values, [Problem(first.path, error.message, error.hint)]
 
 
-def _missing(document: Document, values: Mapping[str, str]) -> list[SecretUse]:
-    return list({use.name: use for use in reversed(document.uses) if use.name not in values}.values())
+def _missing(document: Document, values: Mapping[str, str], needs: Needs) -> list[SecretUse]:
+    uses = (use for use in reversed(document.uses) if use.name not in values and _is_needed(use, needs))
+    return list({use.name: use for use in uses}.values())
+
+
+def _is_needed(use: SecretUse, needs: Needs) -> bool:
+    return needs == "all" or (needs == "hosts" and use.path[:1] == ("hosts",))
 
 
 def _missing_problem(use: SecretUse) -> Problem:

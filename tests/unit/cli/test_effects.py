@@ -31,7 +31,7 @@ containers:
 def test_a_driver_knows_whose_own_sshd_is_used_and_by_which_key(tmp_path: Path) -> None:
     file = tmp_path / "homelab.yml"
     file.write_text(FILE, encoding="utf-8")
-    made = providers_of(open_lab(file, needs_secrets=False))
+    made = providers_of(open_lab(file, needs="none"))
     told = {name: one.access.direct for name, one in made.items() if isinstance(one, ProxmoxProvider)}
     folder = paths.state("homelab") / "ssh"  # not beside the file, where git might take up a key
     assert told == {
