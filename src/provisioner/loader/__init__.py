@@ -21,9 +21,9 @@ from provisioner.loader.secret_values import (
     secrets_file,
 )
 from provisioner.spec import Parsed, Spec, parse_spec
-from provisioner.state import Problem
+from provisioner.state import Problem, Secret
 
-__all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "missing_secrets", "secrets_file"]
+__all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
 
 Rules = Callable[[Spec], Iterable[Problem]]
 Needs = Literal["all", "hosts", "none"]
@@ -51,8 +51,7 @@ def load(
     if spec:
         problems += rules(spec)
     if "secrets" not in document.data and missing:
-        lines = problem_lines(path, document, [*problems, *map(_missing_problem, missing)])
-        raise file_error(path, lines, _missing_resolution(path))
+        raise _missing_error(path, document, missing, problems)
     if missing and not problems and spec and spec.secrets and run_secret_command:
         asked, problems = _asked(missing, spec.secrets.command)
         spec, parsed = _parsed(document, values | asked, catalog, path)
@@ -73,6 +72,16 @@ def missing_secrets(path: Path, catalog: Catalog) -> tuple[SecretUse, ...]:
     if "secrets" in document.data:
         return ()
     return tuple(use for use in document.uses if use.name not in values)
+
+
+def looked_up(loaded: Loaded, use: SecretUse) -> Secret:
+    """One secret of a file that was loaded without its command, which gives it now; else ``InputError``."""
+    if loaded.spec.secrets is None:
+        raise _missing_error(loaded.path, loaded.document, [use])
+    values, problems = _asked([use], loaded.spec.secrets.command)
+    if problems:
+        raise loaded.error(problems)
+    return Secret(use.name, values[use.name])
 
 
 def _read(path: Path) -> Document:
@@ -114,6 +123,13 @@ def _missing(document: Document, values: Mapping[str, str], needs: Needs) -> lis
 
 def _is_needed(use: SecretUse, needs: Needs) -> bool:
     return needs == "all" or (needs == "hosts" and use.path[:1] == ("hosts",))
+
+
+def _missing_error(
+    path: Path, document: Document, missing: Iterable[SecretUse], others: Iterable[Problem] = ()
+) -> InputError:
+    lines = problem_lines(path, document, [*others, *map(_missing_problem, missing)])
+    return file_error(path, lines, _missing_resolution(path))
 
 
 def _missing_problem(use: SecretUse) -> Problem:

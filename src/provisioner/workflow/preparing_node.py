@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from provisioner.errors import PreflightError, ProvisionError
 from provisioner.lab import Lab
-from provisioner.loader import environment_name
 from provisioner.resolve import host_of, images_by_host
 from provisioner.spec import ProxmoxHost
 from provisioner.starter import keep_secret
@@ -25,18 +24,24 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A host of the file, its page, and how its node is reached."""
+    """A host of the file, its page, and how its node is reached.
+
+    ``giver``: what gives the token's secret, where ``secrets.env`` does not; ``said``: why it gave none.
+    """
 
     lab: Lab
     name: str
     page: ProxmoxHost
     access: Access
+    giver: str = ""
+    said: str = ""
 
 
 def commands(way: Way) -> list[str]:
     """What a person types on the node as root to have the same, but for the templates."""
     from provisioner.providers.proxmox import granting
 
+    _require_login(way)
     return granting.commands(way.access, _need(way, ("", "")))
 
 
@@ -48,22 +53,21 @@ def prepare_node(way: Way, open_provider: Callable[..., ProxmoxProvider], say: S
     from provisioner.providers.proxmox.granting import Node
     from provisioner.providers.proxmox.shell import Shell
 
+    _require_login(way)
     node = Node(way.access, Shell(way.access))
     say(f"ssh leads to node {node.name()}, whose host key is known here")
+    lacks_token = _lacks_token(way, node)
     made = _fetch_authority(way, node, say)
     for step in node.lacking(_need(way, node.places())):
         node.make(step)
         say(f"made {step.what}")
         made += 1
-    access = way.access
-    if way.page.token is not None:
-        secret, is_new = _token(way, node, say)
-        access, made = replace(access, token_secret=secret), made + is_new
+    access = replace(way.access, token_secret=_new_token(way, node, say)) if lacks_token else way.access
     provider = open_provider(access=access)
     provider.check_available()
     made += _download(way, provider, say)
     _prove(way, provider)
-    return made
+    return made + lacks_token
 
 
 def _need(way: Way, found: tuple[str, str]) -> Need:
@@ -96,35 +100,58 @@ def _fetch_authority(way: Way, node: Node, say: Say) -> int:
     return 1
 
 
-def _token(way: Way, node: Node, say: Say) -> tuple[Secret, int]:
-    """The token's secret, and whether it is new."""
+def _require_login(way: Way) -> None:
+    """Raise ``PreflightError`` where a user would be made who could not log in: no password is made for one."""
+    from provisioner.providers.proxmox.root_only import ROOT
+
+    if way.page.token is None and way.page.user != ROOT:
+        raise PreflightError(
+            f"Unable to prepare host {way.name}: its page has no token for {way.page.user}",
+            details="A user who is made here has no password; a token is what it logs in with.",
+            resolution="Write on its page: token: { id: provision, secret: !secret NAME }",
+        )
+
+
+def _lacks_token(way: Way, node: Node) -> bool:
+    """Whether the token has to be made; ``PreflightError`` where nobody here would know its secret."""
+    token = way.page.token
+    if token is None:
+        return False
+    secret, title = way.access.token_secret or token.secret, f"token {way.page.user}!{token.id}"
+    once = "Proxmox tells the secret of a token once, when it is made."
+    if not node.has_token():
+        if way.giver:
+            raise PreflightError(
+                f"Unable to make {title}: the value of secret {secret.name} comes from {way.giver}",
+                details=f"{once} It would be written into secrets.env.",
+                resolution=f"Make the token by hand (see: provision host prepare {way.lab.loaded.path} {way.name} "
+                f"--print) and put its secret there; or take {way.giver} away.",
+            )
+        return True
+    if not secret.is_known:
+        where = f"Put it where {way.giver} finds it" if way.giver else f"Write {secret.name}=SECRET into secrets.env"
+        raise PreflightError(
+            f"Unable to use {title}: it is there, and its secret is not known here",
+            details="\n".join(filter(None, (once, way.said))),
+            resolution=f"{where}; or, where nobody has it any more, remove the token "
+            f"(pveum user token remove {way.page.user} {token.id}) and run this again.",
+        )
+    return False
+
+
+def _new_token(way: Way, node: Node, say: Say) -> Secret:
+    """The secret of the token that is made, and kept in ``secrets.env``."""
     token = way.page.token
     if token is None:
         raise TypeError(f"host {way.name} has no token")
-    title = f"token {way.page.user}!{token.id}"
-    secret, is_there = token.secret, node.has_token()
-    if is_there and secret.is_known:
-        return secret, 0
-    if is_there:
-        raise PreflightError(
-            f"Unable to use {title}: it is there, and its secret is not known here",
-            details="Proxmox tells the secret of a token once, when it is made.",
-            resolution=f"Write {secret.name}=SECRET into secrets.env; or, where nobody has it any more, remove the "
-            f"token (pveum user token remove {way.page.user} {token.id}) and run this again.",
-        )
-    if os.environ.get(environment_name(secret.name)) or (secret.is_known and way.lab.spec.secrets is not None):
-        raise PreflightError(
-            f"Unable to make {title}: the value of secret {secret.name} comes from elsewhere than secrets.env",
-            resolution=f"Unset {environment_name(secret.name)}, or make the token by hand: see --print.",
-        )
     made = node.make_token()
     try:
-        file = keep_secret(way.lab.loaded.path, secret.name, made)
+        file = keep_secret(way.lab.loaded.path, token.secret.name, made)
     except ProvisionError:
         node.delete_token()  # nobody would ever know its secret
         raise
-    say(f"made {title}; its secret is {secret.name} in {file}")
-    return Secret(secret.name, made), 1
+    say(f"made token {way.page.user}!{token.id}; its secret is {token.secret.name} in {file}")
+    return Secret(token.secret.name, made)
 
 
 def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:

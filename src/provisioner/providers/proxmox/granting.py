@@ -63,7 +63,8 @@ class Step:
 
 def commands(access: Access, need: Need) -> list[str]:
     """All that a person would type on a node that knows nothing of us."""
-    return [one.command for one in _lacking(access, need, {}, set(), set())] + [_token_command(access)]
+    token = [f"pveum user token add {access.user} {access.token_id} --privsep 0"] if access.token_id else []
+    return [one.command for one in _lacking(access, need, {}, set(), set())] + token
 
 
 class Node:
@@ -180,10 +181,6 @@ def _role(name: str, held: frozenset[str] | None) -> Iterator[Step]:
         command = f'pveum role modify {name} --append 1 --privs "{" ".join(lacking)}"'
         append = ("set", f"/access/roles/{name}", "--append", "1", "--privs", ",".join(lacking))
         yield Step(f"{', '.join(lacking)} in role {name}", command, append)
-
-
-def _token_command(access: Access) -> str:
-    return f"pveum user token add {access.user} {access.token_id} --privsep 0"
 
 
 def _takes(storage: Mapping[str, Any], content: str) -> bool:

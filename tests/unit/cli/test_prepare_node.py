@@ -1,0 +1,197 @@
+"""``host prepare FILE HOST``: where the secrets come from that it logs in with, and what it refuses before it makes it.
+
+The node is the double; its shell is a stand-in that has its ``pvesh``. Over a real ssh: ``tests/integration/up``.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.app import run
+from provisioner.providers.proxmox import shell
+from provisioner.providers.proxmox.access import Access
+from provisioner.state import Execution
+from tests.lab.pve import Double, pvesh
+from tests.lab.pve.fixture import pve
+from tests.lab.pve.programs import Asked
+from tests.unit.cli.conftest import Answer
+
+__all__ = ["pve"]
+
+CANARY = "canary-token-40c2"
+PASSWORD = "canary-roots-93"
+TOKEN = "token: { id: homelab, secret: !secret node_token }"
+ROOTS = "password: !secret roots_password"
+FILE = """\
+name: prep
+{secrets}
+hosts:
+  pve1: {{ proxmox: "{url}", user: {user}, {login}, ca: {ca}, ssh: root@127.0.0.1:1 }}
+containers:
+  one: {{ image: debian/12 }}
+"""
+Prepare = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def _node(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Node:
+        def __init__(self, access: Access) -> None:
+            self.destination = access.ssh
+
+        def run(self, argv: Sequence[str]) -> Execution:
+            if argv[0] != "pvesh":
+                return Execution(0, b"0\nnodes/pve1\n", b"")
+            done = pvesh.answer(pve, Asked(list(argv[1:]), {}, terminal=False))
+            return Execution(done.code, done.out.encode(), done.err.encode())
+
+    monkeypatch.setattr(shell, "Shell", Node)
+    pve.world.access.users["root@pam"].password = PASSWORD
+
+
+@pytest.fixture
+def prepare(pve: Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepare:
+    """Writes a file with these words and prepares its host; no secret is ever said."""
+    monkeypatch.chdir(tmp_path)
+
+    def prepared(*options: str, user: str = "lab@pve", login: str = TOKEN, secrets: str = "") -> Answer:
+        text = FILE.format(secrets=secrets, url=pve.url, user=user, login=login, ca=pve.ca)
+        (tmp_path / "homelab.yml").write_text(text, encoding="utf-8")
+        out, err = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = run(["host", "prepare", "homelab.yml", "pve1", *options])
+        said = out.getvalue() + err.getvalue()
+        assert "foresee" not in said, said
+        users = pve.world.access.users.values()
+        tokens = [token.secret for one in users for token in one.tokens.values()]
+        assert [one for one in (CANARY, PASSWORD, *tokens) if one in said] == []
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    return prepared
+
+
+def teller(folder: Path, *, value: str = "", complaint: str = "") -> str:
+    """What the file says so that a program gives all secrets ``value``, or none with that complaint."""
+    program = folder / "tell"
+    answer = f"echo {complaint} >&2; exit 1" if complaint else f"echo {value}"
+    program.write_text(f'#!/bin/sh\necho "$1" >>{folder}/asked\n{answer}\n', encoding="ascii")
+    program.chmod(0o755)
+    return f'secrets: {{ command: ["{program}", "{{name}}"] }}'
+
+
+def asked(folder: Path) -> list[str]:
+    file = folder / "asked"
+    return file.read_text(encoding="ascii").splitlines() if file.exists() else []
+
+
+def has_token(pve: Double) -> bool:
+    user = pve.world.access.users.get("lab@pve")
+    return user is not None and "homelab" in user.tokens
+
+
+def test_a_token_is_made_and_kept_beside_the_file(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+    answer = prepare()
+    assert answer.code == 0, answer.err
+    secret = pve.world.access.users["lab@pve"].tokens["homelab"].secret
+    assert (tmp_path / "secrets.env").read_text().endswith(f"\nnode_token={secret}\n")
+    again = prepare()
+    assert "was ready: nothing was changed" in again.out
+
+
+@pytest.mark.parametrize("words", [{"value": CANARY}, {"complaint": "locked"}], ids=["that gives one", "that fails"])
+def test_a_token_of_the_command_s_is_not_made_and_nothing_else_is(
+    words: dict[str, str], pve: Double, prepare: Prepare, tmp_path: Path
+) -> None:
+    answer = prepare(secrets=teller(tmp_path, **words))
+    assert answer.code == 4
+    assert "the value of secret node_token comes from the command of secrets:" in answer.err
+    assert "provision host prepare homelab.yml pve1 --print" in answer.err
+    assert "lab@pve" not in pve.world.access.users
+    assert "Provisioner" not in pve.world.access.permissions.roles
+    assert not (tmp_path / "secrets.env").exists()
+
+
+def test_a_token_of_the_environment_s_is_not_made_either(
+    pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_NODE_TOKEN", CANARY)
+    answer = prepare()
+    assert answer.code == 4
+    assert "comes from PROVISION_SECRET_NODE_TOKEN" in answer.err
+    assert "lab@pve" not in pve.world.access.users
+
+
+def test_a_token_that_is_there_is_used_with_the_command_s_value(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+    pve.world.access.add_user("lab@pve", "")
+    secret = pve.world.access.add_token("lab@pve", "homelab", privsep=False)
+    answer = prepare(secrets=teller(tmp_path, value=secret))
+    assert answer.code == 0, answer.err
+    assert asked(tmp_path) == ["node_token"]
+    assert "made role Provisioner" in answer.err
+    assert not (tmp_path / "secrets.env").exists()
+
+
+def test_a_token_that_is_there_and_a_command_that_fails(pve: Double, prepare: Prepare, tmp_path: Path) -> None:
+    pve.world.access.add_user("lab@pve", "")
+    pve.world.access.add_token("lab@pve", "homelab", privsep=False)
+    answer = prepare(secrets=teller(tmp_path, complaint="locked"))
+    assert answer.code == 4
+    assert "it is there, and its secret is not known here" in answer.err
+    assert "it said: locked" in answer.err
+    assert "Put it where the command of secrets: finds it" in answer.err
+    assert "Provisioner" not in pve.world.access.permissions.roles
+
+
+def test_what_secrets_env_has_is_replaced_there_though_the_file_has_a_command(
+    pve: Double, prepare: Prepare, tmp_path: Path
+) -> None:
+    (tmp_path / "secrets.env").write_text("node_token=stale\n")
+    (tmp_path / "secrets.env").chmod(0o600)
+    answer = prepare(secrets=teller(tmp_path, value=CANARY))
+    assert answer.code == 0, answer.err
+    assert has_token(pve)
+    assert asked(tmp_path) == []
+    assert "stale" not in (tmp_path / "secrets.env").read_text()
+
+
+def test_root_logs_in_with_a_password_of_the_command_s(prepare: Prepare, tmp_path: Path) -> None:
+    answer = prepare(user="root@pam", login=ROOTS, secrets=teller(tmp_path, value=PASSWORD))
+    assert answer.code == 0, answer.err
+    assert asked(tmp_path) == ["roots_password"]
+
+
+def test_a_password_that_nobody_has_is_asked_for(prepare: Prepare) -> None:
+    answer = prepare(user="root@pam", login=ROOTS)
+    assert answer.code == 64
+    assert 'hosts.pve1.password: secret "roots_password" has no value' in answer.err
+
+
+@pytest.mark.parametrize("options", [(), ("--print",)], ids=["made", "printed"])
+def test_a_user_who_could_not_log_in_is_not_made(
+    options: tuple[str, ...], pve: Double, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_ROOTS_PASSWORD", CANARY)
+    answer = prepare(*options, login=ROOTS)
+    assert answer.code == 4
+    assert "its page has no token for lab@pve" in answer.err
+    assert "lab@pve" not in pve.world.access.users
+
+
+def test_what_is_printed_names_a_token_only_where_the_page_has_one(prepare: Prepare, tmp_path: Path) -> None:
+    with_token = prepare("--print", secrets=teller(tmp_path, value=CANARY))
+    assert with_token.out.endswith("pveum user token add lab@pve homelab --privsep 0\n")
+    roots = prepare("--print", user="root@pam", login=ROOTS, secrets=teller(tmp_path, value=CANARY))
+    assert (roots.code, "pveum" in roots.out, "None" in roots.out) == (0, False, False)
+    assert asked(tmp_path) == []
+
+
+def test_a_host_has_to_be_named(prepare: Prepare) -> None:
+    prepare("--print")
+    assert run(["host", "prepare", "homelab.yml", "--print"]) == 64
