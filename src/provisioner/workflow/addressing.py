@@ -133,10 +133,32 @@ def _of_host(lab: Lab, host: str, user: str) -> str:
     if page.address:
         return page.address
     if page.incus != "local":
-        return urlsplit(page.incus).hostname or ""
+        return _of_api(page.incus, host)
     other = hosts[host_of(lab.spec, lab.spec.containers[user.partition("/")[0]]) or ""]
     url = other.incus if isinstance(other, IncusHost) else other.proxmox
     return own_address(urlsplit(url).hostname or ANYWHERE, host)
+
+
+def _of_api(url: str, host: str) -> str:
+    """Name or address of an Incus elsewhere, where others may reach it, too; ``PreflightError`` where they cannot."""
+    found = urlsplit(url).hostname or ""
+    if ":" in found:
+        why = "is one of IPv6, and services are shown on the host's addresses of IPv4"
+    elif _is_loopback(found):
+        why = "is this machine's own way to it, by which no container elsewhere gets there"
+    else:
+        return found
+    raise PreflightError(
+        f"Unable to find the address of host {host} in the LAN: {found}, where its API is, {why}",
+        resolution=f"Write `address:` on the host's page: {host}: {{ incus: {url}, address: 192.168.1.5, … }}",
+    )
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:  # a name
+        return name == "localhost" or name.endswith(".localhost")
 
 
 def own_address(towards: str, host: str) -> str:

@@ -90,6 +90,44 @@ def test_an_engine_on_incus_is_shown_at_the_address_of_its_host(world: World, pv
     assert planned(world) == {}
 
 
+FAR = "https://box.lan:8443"
+
+
+def elsewhere(url: str, more: str = "") -> str:
+    """The file whose engine is shown by an Incus elsewhere, at ``url``."""
+    return BACK.replace("{ incus: local }", f'{{ incus: "{url}", fingerprint: "{"ab" * 32}"{more} }}')
+
+
+def test_an_engine_on_an_incus_elsewhere_is_shown_where_its_api_is(world: World, pve1: FakeProvider) -> None:
+    assert pve1
+    Path("homelab.yml").write_text(elsewhere(FAR), encoding="utf-8")
+    up(world)
+    assert bases(world)["near"] == "http://box.lan:8080/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://127.0.0.1:8443", "no container elsewhere gets there"),
+        ("https://localhost:8443", "no container elsewhere gets there"),
+        ("https://[::1]:8443", "is one of IPv6"),
+        ("https://[fd00::1]:8443", "is one of IPv6"),
+    ],
+)
+def test_an_api_s_address_that_others_cannot_use_is_refused(
+    world: World, pve1: FakeProvider, url: str, words: str
+) -> None:
+    assert pve1
+    Path("homelab.yml").write_text(elsewhere(url), encoding="utf-8")
+    ran = world.command("plan")
+    assert ran.code == 4
+    assert words in ran.err
+    assert "Write `address:` on the host's page" in ran.err
+    Path("homelab.yml").write_text(elsewhere(url, ", address: box.lan"), encoding="utf-8")
+    up(world)
+    assert bases(world)["near"] == "http://box.lan:8080/v1"
+
+
 def test_an_engine_that_got_another_address_is_told_to_the_gateway(world: World, pve1: FakeProvider) -> None:
     up(world)
     box = pve1.containers["llama"]
