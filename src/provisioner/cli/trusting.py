@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.state import Secret
+
+if TYPE_CHECKING:
+    from provisioner.providers.incus.endpoint import Endpoint
+    from provisioner.providers.incus.trust import Token
 
 STANDARD_INPUT = "-"
 """In place of a token, which others on this machine could see among the arguments of processes."""
@@ -31,7 +37,7 @@ def enrol(session: Session, text: str, address: str | None, *, others: Sequence[
             raise InputError("Unable to use --address", details=str(error)) from error
     token = trust.token_in(_token() if text == STANDARD_INPUT else text)
     session.console.hide([Secret("token", token.text)])
-    endpoint, server = trust.enrol(token, client_pair(), (address or "").rstrip("/"))
+    endpoint, server = _enrolled(token, client_pair(), (address or "").rstrip("/"))
     environment = server["environment"]
     name = label(str(environment["server_name"]))
     line = f'{name}: {{ incus: "{endpoint}", fingerprint: "{endpoint.fingerprint}" }}'
@@ -39,6 +45,24 @@ def enrol(session: Session, text: str, address: str | None, *, others: Sequence[
     text = f"{said} Write under `hosts`:\n\n  {line}\n"
     session.console.result(text, incus=str(endpoint), fingerprint=endpoint.fingerprint, cert=endpoint.cert, name=name)
     return ExitCode.DONE
+
+
+def _enrolled(token: Token, pair: tuple[Path, Path], address: str) -> tuple[Endpoint, dict[str, Any]]:
+    """Where that Incus is, and what it says of itself; else ``PreflightError``, also where a file or the line fails."""
+    from http.client import HTTPException
+
+    from provisioner.providers.incus import trust, wire
+
+    try:
+        return trust.enrol(token, pair, address)
+    except (wire.WireError, OSError, HTTPException) as error:
+        file = getattr(error, "filename", None)
+        again = "Run the same command again: where that Incus trusts this user by now, that is success."
+        raise PreflightError(
+            f"Unable to make the client certificate {pair[0]}" if file else "Unable to be trusted by that Incus",
+            details=str(error) or type(error).__name__,
+            resolution=f"See to {file}: this user must be able to write there." if file else again,
+        ) from error
 
 
 def _token() -> str:
