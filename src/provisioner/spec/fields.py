@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
@@ -34,6 +35,7 @@ UUID = r"^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 GROUP = r"^[a-z_][a-z0-9_-]{0,31}$"
 VERSION = r"^[0-9]+(\.[0-9]+)*$"
 _HTTPS = re.compile(HTTPS, re.ASCII)
+_PORT_HINT = "a port is one of 1 to 65535, and in brackets goes an address of IPv6"
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
 
 
@@ -66,6 +68,12 @@ def https_address(value: str) -> str:
         raise refusal("http:// would send the credentials in clear", f'write "https://{value.removeprefix("http://")}"')
     if not _HTTPS.fullmatch(value):
         raise refusal("not an https address", _URL_HINT)
+    try:
+        port = urlsplit(value).port
+    except ValueError as error:
+        raise refusal("not an https address", _PORT_HINT) from error
+    if port == 0:
+        raise refusal("not an https address", _PORT_HINT)
     return value
 
 

@@ -27,6 +27,7 @@ TOKEN = b64encode(json.dumps({"fingerprint": "ab", "addresses": ["box:8443"], "s
         (("--trust", "x", "--gpu"), "together with gpu"),
         (("--trust", "x", "--image", "debian/13", "--bridge", "b"), "together with bridge, images"),
         (("--trust", "x", "--address", "http://box:8443"), "would send the credentials in clear"),
+        (("--trust", "x", "--address", "https://box:99999"), "not an https address"),
         (("--trust", "x"), "that is none"),
     ],
 )
