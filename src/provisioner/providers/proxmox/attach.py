@@ -104,7 +104,8 @@ def _in_streams(shell: Shell, call: Call, ends: Ends, signals: int | None, what:
 
 def _in_terminal(shell: Shell, call: Call, ends: Ends, signals: int | None, what: str) -> int:
     # Its stdin is the terminal, and its arguments can be read by everybody: what is to be run lies in a file.
-    kept = inside.execute_call(shell, Call(call.vmid, ["sh", "-c", _KEEP]), what, stdin=call.words.encode())
+    words = call.words.encode(errors="surrogateescape")
+    kept = inside.execute_call(shell, Call(call.vmid, ["sh", "-c", _KEEP]), what, stdin=words)
     if kept.returncode:
         raise ProviderError(what, details=kept.stderr.decode(errors="replace").strip())
     command = f"exec {shlex.join(call.opened(kept.stdout.decode().strip()))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import inside
+from provisioner.providers.proxmox.attach import Ends, attach
 from provisioner.providers.proxmox.pct import KILL, MARK, Call
 from provisioner.providers.proxmox.relay import Sieve
 from provisioner.providers.proxmox.shell import Shell
@@ -27,6 +29,18 @@ def test_command_environment_and_input_are_no_arguments(shell: Shell, nearby: Ne
     )
     assert done.stdout.decode() == f"in\na'\n{CANARY} {CANARY}\n"
     assert CANARY not in nearby.asked
+
+
+def test_words_that_are_not_utf_8_are_told_to_a_terminal_as_they_are(shell: Shell) -> None:
+    ours, its = pty.openpty()
+    environment = {"WORD": "a\udcff"}
+    try:
+        command = ["sh", "-c", 'printf "<%s %s>" "$WORD" "$1"', "sh", "\udcfe\u00e4"]
+        assert attach(shell, 105, command, Ends(its, its, its, terminal=True), environment) == 0
+        assert os.read(ours, 1000) == b"<a\xff \xfe\xc3\xa4>"
+    finally:
+        os.close(ours)
+        os.close(its)
 
 
 def test_the_environment_is_the_same_as_on_other_hosts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
