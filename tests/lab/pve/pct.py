@@ -1,4 +1,4 @@
-"""The node's own programs for the double's containers: ``pct`` and ``lxc-usernsexec``, on the same state as the API.
+"""The node's own programs for the double's containers: ``pct``, ``lxc-usernsexec`` and others, on the API's state.
 
 ``pct`` asks a small service in the double's process. What it says and how it ends was read in PVE's ``CLI/pct.pm``: an
 error is one line on stderr and exit code 255; ``exec`` becomes another program, whose exit code is its own, and hands
@@ -14,15 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tests.lab.pve import pvesh
-from tests.lab.pve.client import Reply, root
+from tests.lab.pve import pvesh, pvesm
+from tests.lab.pve.client import root
 from tests.lab.pve.double import Double
 from tests.lab.pve.incus_containers import IncusContainers
-from tests.lab.pve.programs import FAILED, Answer, Asked, PctError, Program, options_of, write
+from tests.lab.pve.programs import FAILED, Answer, Asked, PctError, Program, data_of, options_of, write
 
 NODE = "pve1"
 LXC = Path("/var/lib/lxc")
+TASK_TIMEOUT_S = 120
+CREATE = "400 not enough arguments\npct create <vmid> <ostemplate> [OPTIONS]"
 ROOT = Path(__file__).resolve().parents[3]
 
 USERNSEXEC = """#!{python} -IS
@@ -61,8 +64,12 @@ class Pct:
         self._double, self._containers = double, containers
         self.bin.mkdir()
         self._programs = [
-            Program(self.bin / "pct", folder / "pct.socket", self.answer),
-            Program(self.bin / "pvesh", folder / "pvesh.socket", partial(pvesh.answer, double)),
+            Program(self.bin / name, folder / f"{name}.socket", partial(self._priced, answer))
+            for name, answer in (
+                ("pct", self._answer),
+                ("pvesh", partial(pvesh.answer, double)),
+                ("pvesm", partial(pvesm.answer, double, NODE)),
+            )
         ]
         write(self.bin / "lxc-usernsexec", USERNSEXEC)
 
@@ -71,15 +78,15 @@ class Pct:
         for program in self._programs:
             program.close()
 
-    def answer(self, asked: Asked) -> Answer:
-        """What one call of ``pct`` does."""
-        return replace(self._answer(asked), cost_s=self.cost_s)
+    def _priced(self, answer: Callable[[Asked], Answer], asked: Asked) -> Answer:
+        return replace(answer(asked), cost_s=self.cost_s)
 
     def _answer(self, asked: Asked) -> Answer:
         argv = asked.argv
         self.asked.append(list(argv))
         verbs: Mapping[str, Callable[[int, Sequence[str], Asked], Answer]] = {
             "config": self._config,
+            "create": self._create,
             "exec": self._exec,
             "mount": self._mount,
             "pull": self._pull,
@@ -94,7 +101,8 @@ class Pct:
             return Answer(FAILED, err=f"ERROR: unknown command 'pct {' '.join(argv[:1])}'\n")
         try:
             vmid = int(argv[1])
-            self._require(vmid)
+            if argv[0] != "create":
+                self._require(vmid)
             return verbs[argv[0]](vmid, argv[2:], asked)
         except (PctError, IndexError, ValueError) as error:
             return Answer(FAILED, err=f"{error}\n")
@@ -125,7 +133,7 @@ class Pct:
 
     def _config(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
-        shown = self._ask("GET", vmid, "/config").json["data"]
+        shown = self._ask("GET", vmid, "/config")
         lines = [f"{name}: {value}" for name, value in sorted(shown.items()) if name not in ("digest", "lxc")]
         lines += [f"{name}: {value}" for name, value in shown.get("lxc", ())]
         lines += [f"lxc.idmap: {one}" for one in self._containers.idmap(vmid)]
@@ -133,7 +141,7 @@ class Pct:
 
     def _status(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
-        return Answer(out=f"status: {self._ask('GET', vmid, '/status/current').json['data']['status']}\n")
+        return Answer(out=f"status: {self._ask('GET', vmid, '/status/current')['status']}\n")
 
     def _set(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del asked
@@ -142,9 +150,22 @@ class Pct:
 
     def _task(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest
-        upid = self._ask("POST", vmid, f"/status/{asked.argv[0]}").json["data"]
-        task = self._double.world.tasks.wait(upid, 120)
-        return Answer() if task.is_good else Answer(FAILED, err=f"{task.exitstatus}\n")
+        return self._ended(self._ask("POST", vmid, f"/status/{asked.argv[0]}"))
+
+    def _create(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
+        del asked
+        if not rest or rest[0].startswith("-"):
+            raise PctError(CREATE)
+        given = {"vmid": str(vmid), "ostemplate": rest[0], **options_of(rest[1:])}
+        return self._ended(data_of(root(self._double).ask("POST", f"/nodes/{NODE}/lxc", **given)))
+
+    def _ended(self, upid: str) -> Answer:
+        """What a task in the foreground says: its log but for the last line, and on stderr how it failed."""
+        task = self._double.world.tasks.wait(upid, TASK_TIMEOUT_S)
+        out = "".join(f"{line}\n" for line in task.lines[:-1])
+        if task.is_good:
+            return Answer(out=out, err=f"Task finished with {task.warnings} warning(s)!\n" if task.warnings else "")
+        return Answer(FAILED, out=out, err=f"{task.lines[-1].removeprefix('TASK ERROR: ')}\n")
 
     def _mount(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         del rest, asked
@@ -193,11 +214,6 @@ class Pct:
         if self._containers.running_s(vmid) is None:
             raise PctError(f"container '{vmid}' not running!")
 
-    def _ask(self, verb: str, vmid: int, path: str, **given: str) -> Reply:
+    def _ask(self, verb: str, vmid: int, path: str, **given: str) -> Any:
         """The API as root@pam with a ticket, which is what ``pct`` is."""
-        reply = root(self._double).ask(verb, f"/nodes/{NODE}/lxc/{vmid}{path}", **given)
-        if reply.status != 200:
-            errors = (reply.json.get("errors") or {}) if reply.body else {}
-            text = f"{reply.line}\n" if reply.status == 400 else f"{reply.reason}\n"
-            raise PctError((text + "".join(f"{name}: {said}\n" for name, said in errors.items())).rstrip())
-        return reply
+        return data_of(root(self._double).ask(verb, f"/nodes/{NODE}/lxc/{vmid}{path}", **given))

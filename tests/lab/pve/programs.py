@@ -8,7 +8,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+
+from tests.lab.pve.client import Reply
 
 FAILED = 255
 
@@ -68,6 +72,15 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     if len(words) % 2 or not all(one.startswith("-") for one in words[::2]):
         raise PctError("400 unable to parse option")
     return {one.lstrip("-"): value for one, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def data_of(reply: Reply) -> Any:
+    """What the API answered; a refusal as ``PctError``, in the words of the programs that call it themselves."""
+    if reply.status != HTTPStatus.OK:
+        errors = (reply.json.get("errors") or {}) if reply.body else {}
+        text = reply.line if reply.status == HTTPStatus.BAD_REQUEST else reply.reason
+        raise PctError("\n".join([text, *(f"{name}: {said}" for name, said in errors.items())]).rstrip())
+    return reply.json["data"]
 
 
 class _Handler(socketserver.StreamRequestHandler):
