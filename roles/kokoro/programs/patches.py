@@ -73,10 +73,14 @@ def main(words: Sequence[str]) -> None:
 def look(checkout: Path) -> dict[str, object]:
     """What ``patches.py look`` answers; everything empty where there is no checkout."""
     states = {name: patch.probe(read(checkout / patch.file)) for name, patch in PATCHES.items()}
-    changed = git(checkout, "status", "--porcelain=v1", "-z", "--ignored", "--untracked-files=all").decode().split("\0")
+    try:
+        commit, foreign = git(checkout, "rev-parse", "HEAD").decode().strip(), foreign_in(checkout)
+    except subprocess.CalledProcessError:
+        # A checkout that was damaged is fetched anew, as one that is not there.
+        commit, foreign = "", []
     return {
-        "commit": git(checkout, "rev-parse", "HEAD").decode().strip(),
-        "foreign": [line[3:] for line in changed if line and not is_ours(checkout, line)],
+        "commit": commit,
+        "foreign": foreign,
         "settings": settings_of(read(checkout / SETTINGS)),
         "voices": sorted(one.stem for one in checkout.glob("api/src/voices/v1_0/*.pt")),
         **{name: asdict(state) for name, state in states.items()},
@@ -84,11 +88,20 @@ def look(checkout: Path) -> dict[str, object]:
 
 
 def git(checkout: Path, *arguments: str) -> bytes:
-    """What git says of the checkout, or nothing where there is none; a folder above it is not asked."""
+    """What git says of the checkout, or nothing where there is none; a folder above it is not asked.
+
+    Raises ``CalledProcessError`` where git cannot read it.
+    """
     if not (checkout / ".git").is_dir():
         return b""
     command = ["git", f"--git-dir={checkout}/.git", f"--work-tree={checkout}", *arguments]
     return subprocess.run(command, capture_output=True, check=True, cwd=checkout).stdout
+
+
+def foreign_in(checkout: Path) -> list[str]:
+    """The files that differ from the commit by more than our own patches."""
+    changed = git(checkout, "status", "--porcelain=v1", "-z", "--ignored", "--untracked-files=all").decode().split("\0")
+    return [line[3:] for line in changed if line and not is_ours(checkout, line)]
 
 
 def read(file: Path) -> bytes:
@@ -105,8 +118,12 @@ def is_ours(checkout: Path, line: str) -> bool:
 
 
 def settings_of(source: bytes) -> list[str]:
-    """The names that the class ``Settings`` gives a type."""
-    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Settings"]
+    """The names that the class ``Settings`` gives a type; none where the file is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # ValueError: bytes of nothing, as a machine leaves them that lost its power
+        return []
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Settings"]
     fields = [node.target for one in classes for node in one.body if isinstance(node, ast.AnnAssign)]
     return sorted(target.id for target in fields if isinstance(target, ast.Name))
 
@@ -117,7 +134,7 @@ def split_probe(source: bytes) -> State:
         return State(UNKNOWN, f"{BACKEND} is missing")
     try:
         calls = pipeline_calls(ast.parse(source))
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:
         return State(UNKNOWN, f"{BACKEND} is no Python ({error})")
     if len(calls) != 1:
         return State(UNKNOWN, f"KokoroV1.generate in {BACKEND} calls pipeline {len(calls)} times")
@@ -153,33 +170,32 @@ def given(value: ast.expr, source: bytes) -> State:
         return State(OURS)
     if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
         return State(UNKNOWN, f"KokoroV1.generate in {BACKEND} parts texts by something that is computed")
-    if len(re.split(value.value, TWO_SENTENCES)) > 1:
-        return State(FIXED)
-    return State(
-        UNKNOWN, f"KokoroV1.generate in {BACKEND} parts texts by {value.value!r}, which leaves sentences together"
-    )
+    parts = f"KokoroV1.generate in {BACKEND} parts texts by {value.value!r}"
+    try:
+        found = re.split(value.value, TWO_SENTENCES)
+    except re.error as error:
+        return State(UNKNOWN, f"{parts}, which is no pattern ({error})")
+    return State(FIXED) if len(found) > 1 else State(UNKNOWN, f"{parts}, which leaves sentences together")
 
 
 def guard_probe(source: bytes) -> State:
     """Whether the web player asks the browser before it streams MP3."""
     if not source:
         return State(UNKNOWN, f"{PLAYER} is missing")
-    text = source.decode()
+    try:
+        text = source.decode()
+    except UnicodeDecodeError as error:
+        return State(UNKNOWN, f"{PLAYER} is no text ({error})")
     if text.count(FALLBACK) == 1:
         return State(OURS)
     code = without_comments(text)
-    if ASKED.search(code) or not ADDED.search(code):
+    added = ADDED.search(code)
+    if ASKED.search(code) or not added:
         return State(FIXED)
-    beginnings = [found.end() for found in BEGINNING.finditer(code) if found.end() < one_match(ADDED, code)]
+    beginnings = [found.end() for found in BEGINNING.finditer(code) if found.end() < added.start()]
     if len(ADDED.findall(code)) != 1 or not beginnings:
         return State(UNKNOWN, f"{PLAYER} streams MP3 in a way that is not known")
     return State(OPEN, at=len(text[: beginnings[-1]].encode()))
-
-
-def one_match(pattern: re.Pattern[str], text: str) -> int:
-    """Where the pattern is found first."""
-    found = pattern.search(text)
-    return found.start() if found else -1
 
 
 def without_comments(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,12 +43,14 @@ OTHER_CALLS = {
     "sentences": ('pipeline(text, split_pattern=r"(?<=[.!?])\\s+")', "fixed", ""),
     "other words for sentences": ('pipeline(text, split_pattern="[.] *")', "fixed", ""),
     "line ends": ("pipeline(text, split_pattern=r'\\n+')", "unknown", "leaves sentences together"),
+    "no pattern": ('pipeline(text, split_pattern="(")', "unknown", "which is no pattern"),
     "computed": ("pipeline(text, split_pattern=PATTERN)", "unknown", "computed"),
     "unnamed": ("pipeline(text, **options)", "unknown", "not named"),
     "nothing": ("pipeline()", "unknown", "gives pipeline nothing"),
     "another name": ("self.pipe(text)", "unknown", "calls pipeline 0 times"),
     "twice": ("pipeline(*pipeline(text))", "unknown", "calls pipeline 2 times"),
     "no Python": ("pipeline(", "unknown", "is no Python"),
+    "bytes of nothing": ("pipeline(text)\0", "unknown", "is no Python"),
 }
 OLD_PLAYER = (STANDIN / "older" / PLAYER).read_text(encoding="utf-8")
 NEW_PLAYER = (STANDIN / "standin" / PLAYER).read_text(encoding="utf-8")
@@ -207,3 +210,32 @@ def test_nothing_is_written_where_one_of_two_patches_cannot_be(checkout: Path) -
 def test_where_there_is_no_checkout_everything_is_empty(tmp_path: Path) -> None:
     seen = told("look", str(tmp_path / "none"))
     assert (seen["commit"], seen["voices"], seen["settings"], seen["foreign"]) == ("", [], [], [])
+
+
+def damaged(checkout: Path, how: str) -> None:
+    """What a machine leaves whose power went while a folder was removed or written."""
+    if how == "no HEAD":
+        (checkout / ".git/HEAD").unlink()
+    elif how == "a cut index":
+        index = checkout / ".git/index"
+        index.write_bytes(index.read_bytes()[:5])
+    else:
+        shutil.rmtree(checkout / ".git")
+        (checkout / ".git").mkdir()
+
+
+@pytest.mark.parametrize("how", ["no HEAD", "a cut index", "an empty .git"])
+def test_a_folder_that_git_refuses_is_no_checkout(checkout: Path, how: str) -> None:
+    damaged(checkout, how)
+    seen = told("look", str(checkout))
+    assert (seen["commit"], seen["foreign"], seen["voices"]) == ("", [], ["af_sky"])
+
+
+@pytest.mark.parametrize("content", [b"class Settings(", b"\0" * 100, b"\xff"], ids=["half", "nothing", "no text"])
+def test_a_damaged_file_is_told_as_one_that_differs(checkout: Path, content: bytes) -> None:
+    files = ["api/src/core/config.py", BACKEND, PLAYER]
+    for name in files:
+        (checkout / name).write_bytes(content)
+    seen = told("look", str(checkout))
+    assert seen["commit"] == git(checkout, "rev-parse", "HEAD").strip()
+    assert (sorted(seen["foreign"]), seen["settings"]) == (files, [])
