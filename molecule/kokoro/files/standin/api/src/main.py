@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ from .core.config import settings
 from .inference.kokoro_v1 import KokoroV1
 from .services import text, voices
 from .services.writer import Writer
+
+logger.remove()
+logger.add(sys.stdout, level=os.environ.get("API_LOG_LEVEL", "DEBUG"))
 
 MODELS = ("tts-1", "tts-1-hd", "kokoro")
 backend = KokoroV1()
@@ -87,7 +91,8 @@ async def speech(asked: Speech, client: Request) -> Response:
 async def pieces(asked: Speech, voice: str, client: Request) -> AsyncIterator[bytes]:
     """The answer. What goes wrong while it is made is logged, and the answer ends: upstream does so."""
     writer, made = Writer(asked.response_format), False
-    for chunk in text.chunks(asked.input):
+    for number, chunk in enumerate(text.chunks(asked.input), 1):
+        logger.info(f"Yielding chunk {number}: '{chunk[:50]}{'...' if len(chunk) > 50 else ''}'")
         try:
             async for audio in backend.generate(chunk, voice, voices.file_of(voice), asked.speed):
                 if await client.is_disconnected():
