@@ -219,8 +219,9 @@ def test_bench_takes_the_time_and_clients_are_told_where_it_speaks(host: Host, t
         ({"input": SHORT, "response_format": "midi"}, 422, "response_format"),
         ({"input": "word " * 200_000}, 413, "A request may have 20000 bytes. Send the text in parts."),
         ({"input": ""}, 200, ""),
+        ({"input": "", "stream": False}, 400, "Input contains no speakable text"),
     ],
-    ids=["voice", "bracket", "signs", "format", "1 MB", "empty"],
+    ids=["voice", "bracket", "signs", "format", "1 MB", "empty", "empty at once"],
 )
 def test_bad_input_is_answered_and_the_server_goes_on(
     host: Host, body: dict[str, Any], status: int, words: str

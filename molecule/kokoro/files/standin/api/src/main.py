@@ -85,7 +85,10 @@ async def speech(asked: Speech, client: Request) -> Response:
     kind, headers = f"audio/{asked.response_format}", {"X-Accel-Buffering": "no"}
     if asked.stream:
         return StreamingResponse(pieces(asked, voice, client), media_type=kind, headers=headers)
-    return Response(b"".join([one async for one in pieces(asked, voice, client)]), media_type=kind)
+    whole = b"".join([one async for one in pieces(asked, voice, client)])
+    if not whole:
+        raise HTTPException(400, {"error": "validation_error", "message": "Input contains no speakable text"})
+    return Response(whole, media_type=kind)
 
 
 async def pieces(asked: Speech, voice: str, client: Request) -> AsyncIterator[bytes]:
