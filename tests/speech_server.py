@@ -33,11 +33,15 @@ def wav(data: bytes, rate: int = RATE, *, size: int | None = None, channels: int
 
 @dataclass
 class Speech:
-    """What is answered: pieces, each with the seconds before it; ``cut`` ends the answer without its end."""
+    """What is answered: pieces, each with the seconds before it; ``cut`` ends the answer without its end.
+
+    ``length``: what the header promises, instead of chunks.
+    """
 
     pieces: Sequence[tuple[float, bytes]] = ()
     status: int = 200
     cut: bool = False
+    length: int | None = None
     seen: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
 
@@ -49,12 +53,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.held.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.held.status)
-        self.send_header("Transfer-Encoding", "chunked")
+        chunked = self.held.length is None
+        self.send_header(*("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(self.held.length)))
         self.end_headers()
         for wait, piece in self.held.pieces:
             time.sleep(wait)
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        if not self.held.cut:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece)
+        if chunked and not self.held.cut:
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
 

@@ -29,6 +29,8 @@ FASTEST, SLOWEST = 40.0, 4.0
 LEAST_GAP_S, GAP_SHARE = 0.005, 0.1
 BURSTS, FIRST_SHARE = 2, 0.6
 PIECE = 1 << 16
+FORMAT_SIZE = 16
+"""Bytes of the chunk of a WAV file that says its format."""
 
 Chunk = tuple[float, int]
 
@@ -47,23 +49,18 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     connection = http.client.HTTPConnection(
         asked.get("host", "127.0.0.1"), asked["port"], timeout=asked.get("timeout_s", 300)
     )
-    fields = {
-        "input": asked["input"],
-        "voice": asked["voice"],
-        "response_format": asked["format"],
-        "stream": asked["stream"],
-    }
     chunks: list[Chunk] = []
     body, status, problem = bytearray(), 0, ""
     began = time.perf_counter()
     try:
-        text = json.dumps({"model": "kokoro", **fields})
-        connection.request("POST", "/v1/audio/speech", text, {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/audio/speech", request_of(asked), {"Content-Type": "application/json"})
         answer = connection.getresponse()
         status = answer.status
         while piece := answer.read1(PIECE):
             chunks.append((time.perf_counter() - began, len(piece)))
             body += piece
+        if answer.length:  # read1 ends with nothing said where a connection does before the length that was promised
+            problem = f"the answer was cut after {len(body)} bytes"
     except http.client.IncompleteRead as error:
         problem = f"the answer was cut after {len(body) + len(error.partial)} bytes"
     except (OSError, http.client.HTTPException) as error:
@@ -73,6 +70,12 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
     if status != http.client.OK and not problem:
         problem = f"HTTP {status}: {bytes(body[:600]).decode(errors='replace')}"
     return {"status": status, "chunks": chunks, "body": bytes(body), "problem": problem}
+
+
+def request_of(asked: Mapping[str, Any]) -> str:
+    """The same in OpenAI's words."""
+    fields = {name: asked[name] for name in ("input", "voice", "stream")}
+    return json.dumps({"model": "kokoro", "response_format": asked["format"], **fields})
 
 
 def told_of(chunks: Sequence[Chunk], *, keep: bool) -> dict[str, Any]:
@@ -117,6 +120,8 @@ def samples_of(wav: bytes) -> array.array[int]:
         name, size = wav[at : at + 4], struct.unpack_from("<I", wav, at + 4)[0]
         at += 8
         if name == b"fmt ":
+            if size < FORMAT_SIZE or at + FORMAT_SIZE > len(wav):
+                raise ValueError("the WAV file's format is cut")
             kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", wav, at)
             if (kind, channels, bits) != (1, 1, 16):
                 raise ValueError(f"the WAV file is not of one channel of 16 bits but of {channels} of {bits}")

@@ -36,6 +36,8 @@ BAD = {
     "no audio in it": (wav(b""), "there is no audio"),
     "a header alone": (wav(b"")[:12], "the WAV file holds no audio"),
     "no format": (b"RIFF\0\0\0\0WAVEdata\4\0\0\0abcd", "does not say its sample rate"),
+    "a format that says nothing": (b"RIFF\0\0\0\0WAVEfmt \4\0\0\0\1\0\1\0", "the WAV file's format is cut"),
+    "cut in its format": (wav(tone(1.8))[:30], "the WAV file's format is cut"),
     "no WAV": (b'{"detail": "nothing was said"}', "is no WAV file"),
     "nothing": (b"", "the answer is empty"),
 }
@@ -104,6 +106,16 @@ def test_only_what_comes_early_streams(pieces: list[tuple[float, bytes]], proble
 
 def test_an_answer_that_ends_early_is_told_as_that() -> None:
     assert told(Speech([HALF], cut=True), format="pcm")["problem"].startswith("the answer was cut after 43200 bytes")
+
+
+@pytest.mark.parametrize("kind", ["wav", "mp3"])
+def test_less_than_was_promised_is_told_as_that(kind: str) -> None:
+    """As a server answers that is killed: neither a WAV file of open end nor an MP3 shows it."""
+    audio = wav(tone(1.8), size=OPEN_ENDED)
+    part = audio[: len(audio) * 4 // 10]
+    said = told(Speech([(0, part)], length=len(audio)), format=kind)["problem"]
+    assert said == f"the answer was cut after {len(part)} bytes"
+    assert told(Speech([(0, audio)], length=len(audio)), format=kind)["problem"] == ""
 
 
 def test_other_formats_have_to_be_something() -> None:
