@@ -14,6 +14,7 @@ from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
 from provisioner.resolve.proxmox import direct_ways
+from provisioner.resolve.speech_options import speech_options
 from provisioner.spec import ProxmoxHost, Spec
 from provisioner.state import Problem
 
@@ -188,6 +189,7 @@ RULES: tuple[Rule, ...] = (
     service_references,
     alias_names,
     gateway_numbers,
+    speech_options,
     ports,
     lan_needs_key,
     key_prefixes,

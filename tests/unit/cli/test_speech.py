@@ -1,4 +1,4 @@
-"""A service that speaks and its card: never on the CPU in silence."""
+"""A service that speaks: refused before anything is made; never on the CPU in silence."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def test_a_card_that_is_not_there_is_refused_and_nothing_is_made(world: World, l
     assert refused.code == 4
     assert "homelab.yml:4: containers.voice.services.kokoro.device: its container has no card of nvidia" in refused.err
     assert (world.played, list(world.host.containers)) == ([], [])
+
+
+def test_a_mix_that_is_none_is_refused_with_its_line(world: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("device: nvidia", 'default_voice: "af_bella++af_sky"'))
+    refused = world.command("validate")
+    assert refused.code == 64
+    where = "homelab.yml:4: containers.voice.services.kokoro.default_voice"
+    assert f'{where}: "af_bella++af_sky" is no voice and no mix of voices' in refused.err
