@@ -257,6 +257,16 @@ def test_a_server_that_collects_everything_fails_the_proof(host: Host) -> None:
     assert CANARY[:20] in journal(host)
 
 
+def test_a_start_that_takes_too_long_is_ended_and_tried_twice_more(host: Host) -> None:
+    try:
+        refuses("converge.yml", f"Unable to use {UNIT}", kokoro_start_timeout_s=1)
+        host.check_output(f"timeout 60 sh -c 'until systemctl is-failed --quiet {UNIT}; do sleep 1; done'")
+        words = "Unable to start Kokoro: it was not loaded and warm within 1 seconds"
+        assert host.check_output(f"journalctl --sync && journalctl --unit {UNIT} | grep -c '{words}'") == "3"
+    finally:
+        passes("converge.yml")
+
+
 # Commits.
 
 

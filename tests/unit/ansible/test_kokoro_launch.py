@@ -31,10 +31,11 @@ def load() -> ModuleType:
 launch = load()
 
 
-def start(folder: Path, port: int, *words: str) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, port: int, *words: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """Start it where torch is a stand-in that finds no card, and where there is no server."""
     (folder / "torch.py").write_text(TORCH, encoding="utf-8")
-    command = [sys.executable, str(PROGRAM), "--host", "127.0.0.1", "--port", str(port), "--max-input", "9", *words]
+    limits = ["--max-input", "9", "--start-timeout", str(timeout_s)]
+    command = [sys.executable, str(PROGRAM), "--host", "127.0.0.1", "--port", str(port), *limits, *words]
     return subprocess.run(
         command, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False, timeout=60
     )
@@ -71,15 +72,71 @@ class Server:
 """
 
 
+def has_server(folder: Path, uvicorn: str, application: str = "app = None\n") -> None:
+    """Put a stand-in for uvicorn there, and an application for it."""
+    (folder / "uvicorn.py").write_text(uvicorn, encoding="utf-8")
+    (folder / "api/src").mkdir(parents=True)
+    (folder / "api/src/main.py").write_text(application, encoding="utf-8")
+
+
 @pytest.mark.parametrize(("started", "code"), [(True, 0), (False, 1)])
 def test_a_start_that_failed_is_a_failure(tmp_path: Path, started: bool, code: int) -> None:
     """Plays uvicorn 0.34: ``Server.run`` returns all the same when an application's start fails."""
-    (tmp_path / "uvicorn.py").write_text(UVICORN % started, encoding="utf-8")
-    (tmp_path / "api/src").mkdir(parents=True)
-    (tmp_path / "api/src/main.py").write_text("app = None\n", encoding="utf-8")
+    has_server(tmp_path, UVICORN % started)
     done = start(tmp_path, 0)
     assert done.returncode == code
     assert ("could not be loaded" in done.stderr) == bool(code)
+
+
+SLOW = """
+import asyncio
+import threading
+import time
+
+
+class Config:
+    def __init__(self, application, **words):
+        Config.application = application
+
+
+class Server:
+    started = True
+
+    def __init__(self, config):
+        pass
+
+    def run(self, sockets):
+        async def send(message):
+            pass
+
+        asyncio.run(Config.application({"type": "lifespan"}, None, send))
+        while any(isinstance(one, threading.Timer) and not one.finished.is_set() for one in threading.enumerate()):
+            time.sleep(0.01)
+"""
+STARTS = "async def app(scope, receive, send):\n    await send({'type': 'lifespan.startup.%s'})\n"
+
+
+@pytest.mark.parametrize(
+    "application",
+    [STARTS % "nothing", "import time\ntime.sleep(30)\n", "import time\ndef app(*_):\n    time.sleep(30)\n"],
+    ids=["waits", "is imported for ever", "loads for ever"],
+)
+def test_one_that_is_not_warm_in_time_ends_with_its_own_words(tmp_path: Path, application: str) -> None:
+    has_server(tmp_path, SLOW, application)
+    done = start(tmp_path, 0, timeout_s=0.3)
+    assert done.returncode == 1
+    assert done.stderr == "Unable to start Kokoro: it was not loaded and warm within 0.3 seconds.\n"
+
+
+def test_one_that_is_warm_has_no_limit_any_more(tmp_path: Path) -> None:
+    has_server(tmp_path, SLOW, STARTS % "complete")
+    done = start(tmp_path, 0)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def limited(application: Any, most: int) -> Any:
+    """The application within its limit."""
+    return launch.Limited(application, most, lambda: None)
 
 
 def answered(body: bytes, *, length: int | None, most: int = 10) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -102,7 +159,7 @@ def answered(body: bytes, *, length: int | None, most: int = 10) -> tuple[list[d
         sent.append(message)
 
     headers = [] if length is None else [(b"content-length", str(length).encode())]
-    asyncio.run(launch.Limited(application, most)({"type": "http", "headers": headers}, receive, send))
+    asyncio.run(limited(application, most)({"type": "http", "headers": headers}, receive, send))
     return got, sent
 
 
@@ -131,7 +188,7 @@ def test_who_still_writes_hears_the_refusal() -> None:
         assert pieces == []
         assert message.get("status", 413) == 413
 
-    asyncio.run(launch.Limited(None, 10)({"type": "http", "headers": [(b"content-length", b"36")]}, receive, send))
+    asyncio.run(limited(None, 10)({"type": "http", "headers": [(b"content-length", b"36")]}, receive, send))
 
 
 def test_one_that_hides_its_length_is_ended() -> None:
@@ -145,7 +202,7 @@ def test_what_is_no_request_goes_through() -> None:
     async def application(scope: Any, _receive: Any, _send: Any) -> None:
         seen.append(scope["type"])
 
-    asyncio.run(launch.Limited(application, 1)({"type": "lifespan"}, None, None))
+    asyncio.run(limited(application, 1)({"type": "lifespan"}, None, None))
     assert seen == ["lifespan"]
 
 
