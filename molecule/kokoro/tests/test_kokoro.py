@@ -257,6 +257,15 @@ def test_a_server_that_collects_everything_fails_the_proof(host: Host) -> None:
     assert CANARY[:20] in journal(host)
 
 
+def test_a_server_older_than_its_checkout_fails_the_proof_and_is_restarted(host: Host) -> None:
+    """As after a run that ended between the new checkout and the restart; git sees no difference."""
+    before = shown(host, "MainPID")
+    host.check_output(f"touch {CHECKOUT}/.git/HEAD")
+    refuses("verify_alone.yml", f"written after it had started: {CHECKOUT}/.git/HEAD")
+    passes("converge.yml")
+    assert shown(host, "MainPID") != before
+
+
 def test_a_start_that_takes_too_long_is_ended_and_tried_twice_more(host: Host) -> None:
     try:
         refuses("converge.yml", f"Unable to use {UNIT}", kokoro_start_timeout_s=1)
