@@ -64,14 +64,19 @@ def measure(
         series.append(Series(ask, tuple(made)))
     uses_card = _said(provider, speaker, ("sh", "-c", DEVICE, speaker.unit)) == "true"
     shown = _said(provider, speaker, ("systemctl", "show", "--property=MemoryCurrent", "--value", speaker.unit))
-    memory = _said(provider, speaker, VRAM) if uses_card else ""
     return Bench(
         speaker.container,
         "gpu" if uses_card else "cpu",
         tuple(series),
         int(shown) if shown.isdecimal() else None,
-        int(memory) * _MIB if memory.isdecimal() else None,
+        _vram(provider, speaker) if uses_card else None,
     )
+
+
+def _vram(provider: Provider, speaker: Speaker) -> int | None:
+    """Bytes in use on all cards of the container, one line each; None where one of them does not tell."""
+    lines = _said(provider, speaker, VRAM).split()
+    return sum(map(int, lines)) * _MIB if lines and all(map(str.isdecimal, lines)) else None
 
 
 def _spoken(speaker: Speaker, provider: Provider, ask: Ask) -> dict[str, object]:

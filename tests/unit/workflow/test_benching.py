@@ -29,8 +29,10 @@ containers:
 class Told:
     """A provider whose container answers ``bench`` as it is told."""
 
-    def __init__(self, problem: str = "", *, gpu: bool = False, memory: str = "1048576000") -> None:
-        self.problem, self.gpu, self.memory = problem, gpu, memory
+    def __init__(
+        self, problem: str = "", *, gpu: bool = False, memory: str = "1048576000", cards: str = "850\n"
+    ) -> None:
+        self.problem, self.gpu, self.memory, self.cards = problem, gpu, memory, cards
         self.asked: list[dict[str, Any]] = []
 
     def execute(self, _name: str, command: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 0) -> Execution:
@@ -46,7 +48,7 @@ class Told:
         elif command[0] == "systemctl":
             said = self.memory
         elif self.gpu:
-            said = "850\n"
+            said = self.cards
         return Execution(0, said.encode(), b"")
 
 
@@ -71,6 +73,12 @@ def test_everything_is_asked_as_often_as_it_should_be() -> None:
 def test_a_card_s_memory_is_looked_at_where_one_computes() -> None:
     bench, _ = measured(Told(gpu=True, memory="[not set]"), runs=1, long=0)
     assert (bench.device, bench.ram, bench.vram) == ("gpu", None, 850 * 2**20)
+
+
+@pytest.mark.parametrize(("cards", "mib"), [("850\n30\n", 880), ("[N/A]\n", None), ("850\n[N/A]\n", None), ("", None)])
+def test_several_cards_are_added_up(cards: str, mib: int | None) -> None:
+    bench, _ = measured(Told(gpu=True, cards=cards), runs=1, long=0)
+    assert bench.vram == (None if mib is None else mib * 2**20)
 
 
 def test_an_answer_that_is_no_speech_is_an_error() -> None:
