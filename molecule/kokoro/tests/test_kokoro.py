@@ -260,10 +260,11 @@ def test_a_server_that_collects_everything_fails_the_proof(host: Host) -> None:
 def test_a_server_older_than_its_checkout_fails_the_proof_and_is_restarted(host: Host) -> None:
     """As after a run that ended between the new checkout and the restart; git sees no difference."""
     before = shown(host, "MainPID")
-    host.check_output(f"touch {CHECKOUT}/.git/HEAD")
+    host.check_output(f"touch {CHECKOUT}/.git/HEAD && mkdir {CHECKOUT}.gone")
     refuses("verify_alone.yml", f"written after it had started: {CHECKOUT}/.git/HEAD")
     passes("converge.yml")
     assert shown(host, "MainPID") != before
+    assert not host.file(f"{CHECKOUT}.gone").exists
 
 
 def test_a_start_that_takes_too_long_is_ended_and_tried_twice_more(host: Host) -> None:
@@ -310,8 +311,14 @@ def test_what_the_commit_cannot_do_is_refused_and_the_server_goes_on(
     assert (shown(host, "MainPID"), host.check_output(f"git -C {CHECKOUT} rev-parse HEAD")) == before
 
 
-def test_what_was_changed_by_hand_is_replaced(host: Host) -> None:
-    host.check_output(f"sh -c 'echo broken >> {CHECKOUT}/api/src/main.py'")
+@pytest.mark.parametrize(
+    "command",
+    ["echo broken >> api/src/main.py", "rm .git/HEAD && truncate -s 100 api/src/core/config.py"],
+    ids=["by hand", "by a power cut"],
+)
+def test_what_was_changed_is_replaced(host: Host, command: str) -> None:
+    host.check_output(f"cd {CHECKOUT} && {command}")
     passes("converge.yml")
+    assert not host.file(f"{CHECKOUT}.gone").exists
     assert host.check_output(f"git -C {CHECKOUT} status --porcelain --ignored") == ""
     assert spoken(host)["problem"] == ""
