@@ -62,6 +62,7 @@ def _sections(kind: str, node: str, log: str, tools: Mapping[str, str]) -> dict[
         "version": (0, "pve-manager/9.2.1/0123456789abcdef"),
         "addresses": (0, f"1: lo    inet 127.0.0.1/8 scope host lo\n2: eth0    inet {address}/24 scope global eth0"),
         "units": (0, f"{_unit('corosync', unit)}\n\n{_unit('pve-cluster', 'active')}"),
+        "database": (0, "120|1763700000"),
         "members": (0, json.dumps(members)),
         "pve-conf": (0, conf),
         "local-conf": (0, conf),

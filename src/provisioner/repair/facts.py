@@ -130,6 +130,7 @@ class NodeFacts:
     ``inactive``, ``failed``, ``not-found``) for ``corosync`` and ``pve-cluster``. ``joined``: the members that corosync
     itself says are joined, by node id, with their ``config_version``; ``departed`` likewise, those that left.
     ``running``: the nodelist that corosync runs with. ``heard``: the addresses of ``joined`` and ``departed``.
+    ``database``: the version and mtime of the tree in pmxcfs's ``config.db``, also while it does not run.
     ``guests``: of every folder in ``/etc/pve/nodes``, also empty ones. ``vmlist``: VMID → node. ``keys`` and
     ``known_hosts``: nodes and addresses whose keys and host keys ``/etc/pve/priv`` has. ``references``: node → what in
     HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``unread``: what could not be read,
@@ -154,6 +155,7 @@ class NodeFacts:
     heard: Mapping[int, str] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
     pmxcfs: Pmxcfs | None = None
+    database: tuple[int, int] | None = None
     guests: Mapping[str, tuple[Guest, ...]] = field(default_factory=dict)
     vmlist: Mapping[int, str] = field(default_factory=dict)
     storages: tuple[Storage, ...] = ()

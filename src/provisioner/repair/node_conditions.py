@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.corosync_log import is_about
 from provisioner.repair.facts import Member, NodeFacts
+from provisioner.repair.pve_age import has_newer_pve, pve_age_words
 from provisioner.repair.view import View, is_running, member_in, members_of, version_of, versions_text
 
 LIGHT = "stale-corosync-behind"
@@ -25,8 +27,17 @@ def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
     member = view.member(node.name)
     if member is None or member.nodeid != _own_id(node, member.nodeid):
         return (_removed(node, view, member),)
-    found = tuple(_differences(node, member, view))
-    return found or (_without_difference(node, view),)
+    found = tuple(_differences(node, member, view)) or (_without_difference(node, view),)
+    return tuple(_kept_out(one, node, view.reference) for one in found)
+
+
+def _kept_out(found: Diagnosis, node: NodeFacts, reference: NodeFacts) -> Diagnosis:
+    """A node whose /etc/pve would replace the cluster's needs the runbook that brings it back without."""
+    if found.runbook != LIGHT or not has_newer_pve(node, reference):
+        return found
+    newer = f"its /etc/pve would replace the cluster's: {pve_age_words(node, reference)}"
+    advice = f"Keep corosync on it stopped until it is back: {REJOIN.format(node.name)}"
+    return replace(found, evidence=(*found.evidence, newer), runbook=FORCED, advice=advice)
 
 
 def _own_id(node: NodeFacts, otherwise: int) -> int:

@@ -82,6 +82,7 @@ def _with_pmxcfs(known: NodeFacts, seen: _Seen) -> NodeFacts:
     guests = seen.part("guests", lambda one: read_guests(_required(seen["folders"]).lines, _required(one).lines))
     return replace(
         known,
+        database=seen.part("database", lambda one: _database(_required(one))),
         pmxcfs=pmxcfs,
         guests=guests or {},
         vmlist=seen.part("vmlist", lambda one: read_vmlist(_required(one).text)) or {},
@@ -124,6 +125,13 @@ def _required(answer: Answer, units: Mapping[str, str] | None = None, also: int 
 def _matched(answer: Answer) -> Answer:
     """What ``grep`` found, be it nothing."""
     return answer if answer.code == 1 or _ABSENT_FILE in answer.text else _required(answer)
+
+
+def _database(answer: Answer) -> tuple[int, int]:
+    row = re.fullmatch(r"(\d+)\|(\d+)", answer.text.strip())
+    if row is None:
+        raise UnreadableError("Unable to read config.db", details=answer.text[:200] or "It has no version.")
+    return int(row[1]), int(row[2])
 
 
 def _conf(answer: Answer, digest: str) -> CorosyncConf | None:

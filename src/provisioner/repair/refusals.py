@@ -9,6 +9,7 @@ from provisioner.repair.cluster_conditions import CLOCK_SKEW_LIMIT_S
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Guest, NodeFacts
 from provisioner.repair.guests import Fate, Judged, guest_words, judge_guests, recovery_words, refused
 from provisioner.repair.naming import quorum_words
+from provisioner.repair.pve_age import has_newer_pve, pve_age_words
 from provisioner.repair.readiness import Readiness
 from provisioner.repair.record import Record
 from provisioner.repair.rejoining import Kind, RejoinPlan, lead_address
@@ -50,7 +51,7 @@ def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     """Every proof, in the order in which people would ask; a rejoin is refused when one does not hold."""
     proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
     if seen.plan.kind is Kind.LIGHT:
-        proofs.append(_hears(seen))
+        proofs += [_hears(seen), _is_older(seen)]
     if seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
         proofs += [_addresses(seen), _majority(seen), *_readiness(seen, seen.ready or Readiness())]
     return tuple(one for one in proofs if one is not None)
@@ -132,6 +133,20 @@ def _hears(seen: Situation) -> Proof | None:
     words = f"its corosync runs with version {node.running_version} and has no link to any other node"
     advice = "This is no matter of its list. Look at network, switch and firewall: corosync-cfgtool -s, UDP 5405."
     return Proof("it could hear the others", False, words, advice)
+
+
+def _is_older(seen: Situation) -> Proof | None:
+    """The copy of /etc/pve that saw the most writes is everybody's as soon as the node joins."""
+    node, lead = seen.node, seen.lead
+    if seen.plan.is_joined:
+        return None
+    is_known = node.database is not None and lead.database is not None
+    advice = (
+        f"What {node.name} wrote alone could replace the cluster's /etc/pve. Both databases have to be read: on it and "
+        f"on {lead.name}, sqlite3 -readonly /var/lib/pve-cluster/config.db .tables says why it cannot be."
+    )
+    holds = is_known and not has_newer_pve(node, lead)
+    return Proof("the cluster's /etc/pve is the newer", holds, pve_age_words(node, lead), advice)
 
 
 def _addresses(seen: Situation) -> Proof:

@@ -1,7 +1,8 @@
 """Which repair brings a stale node back: the light one, which loses nothing, or the forced rejoin. Pure.
 
 The light one (its list replaced, corosync restarted) suffices where the node is still in the cluster's list as it is:
-by name, id and addresses, with the same key. Whether others have moved does not matter: the new list says where to.
+by name, id and addresses, with the same key. Whether others have moved does not matter: the new list says where to. But
+a node whose ``/etc/pve`` saw more writes than the cluster's would replace it for all: that one has to come without it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts
+from provisioner.repair.pve_age import has_newer_pve, pve_age_words
 from provisioner.repair.record import Record
 
 
@@ -67,6 +69,8 @@ def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Reco
         kind, reasons = Kind(left.runbook), (f"The repair of {left.began} did not come to its end.", *differs)
     elif is_joined:
         kind, reasons = Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
+    elif not differs and has_newer_pve(node, lead):
+        kind, reasons = Kind.FORCED, _overwriting(node, lead)
     elif not differs:
         kind, reasons = Kind.LIGHT, _behind(node, conf)
     return RejoinPlan(
@@ -166,6 +170,14 @@ def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
     if node.local_conf and node.local_conf.digest == conf.digest:
         return (f"Its list is current (version {here}), but its corosync does not take part.", same)
     return (f"Its list is version {here}, the cluster's {conf.version}.", same)
+
+
+def _overwriting(node: NodeFacts, lead: NodeFacts) -> tuple[str, ...]:
+    words = pve_age_words(node, lead)
+    return (
+        f"Its /etc/pve saw more writes than the cluster's, and would replace it on all nodes ({words}).",
+        "So it has to join without its own, which is saved before.",
+    )
 
 
 def _is_address(text: str) -> bool:

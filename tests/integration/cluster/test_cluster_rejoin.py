@@ -96,6 +96,24 @@ def test_a_node_that_was_off_is_judged_before_it_is_powered_on_and_loses_nothing
     assert_back(hand)
 
 
+def test_a_node_that_wrote_alone_for_long_comes_back_without_what_it_wrote(hand: Hand) -> None:
+    """Key, id and addresses are the cluster's, and pmxcfs would give the node's /etc/pve to everybody."""
+    cluster, alone = hand.cluster, f"nodes/{STALE}/alone"
+    cluster.make_stale(STALE, "version")
+    cluster.node("pve1").run("echo ours > /etc/pve/nodes/pve1/ours")
+    cluster.write_alone(STALE, alone, times=1000)
+    (found,) = check(cluster, "pve1").result["diagnoses"]
+    assert (found["condition"], found["runbook"]) == ("behind", FORCED)
+    assert "would replace the cluster's" in found["evidence"][-1]
+    plan = hand.rejoin(STALE)
+    assert (plan.code, "saw more writes than the cluster's" in plan.out) == (0, True), plan.said
+    repaired(hand, FORCED)
+    for one in cluster.nodes:
+        assert one.read("/etc/pve/nodes/pve1/ours") == "ours\n"
+        assert not one.can(f"test -e /etc/pve/{alone}")
+    assert_back(hand)
+
+
 def assert_told_while_it_is_off(cluster: Cluster) -> None:
     """What is said of the node while the others change their list comes true when it is powered on."""
     cluster.shut_down(STALE)

@@ -265,6 +265,19 @@ def test_addnode_refuses_other_votes_a_used_address_and_gives_the_lowest_free_id
 
 
 @pytest.mark.slow
+def test_the_copy_of_etc_pve_that_saw_the_most_writes_is_everybodys_whoever_has_it(cluster: Cluster) -> None:
+    # Proxmox VE 9.1 (pmxcfs, dcdb_select_leader): by the version of the tree; that of corosync.conf does not matter
+    node, lead = cluster.node("pve3"), cluster.node("pve1")
+    node.run("systemctl stop corosync")
+    lead.wait("of two", partial(lead.is_quorate, 2))
+    lead.run("echo ours > /etc/pve/nodes/pve1/ours")
+    cluster.write_alone("pve3", "nodes/pve3/alone", times=1000)
+    node.run("systemctl start corosync")
+    lead.wait_for("replaced", "test -e /etc/pve/nodes/pve3/alone")
+    assert not lead.can("test -e /etc/pve/nodes/pve1/ours")
+
+
+@pytest.mark.slow
 def test_delnode_kills_an_online_node_and_leaves_everything_else_behind(cluster: Cluster) -> None:
     # Proxmox VE 9.2: only the list is changed; folder, guests and keys of the node stay, its id is given out again.
     # For one that cannot be killed there is one more line, and the exit code is 0, too.

@@ -192,6 +192,10 @@ class Cluster:
     def _running(self) -> list[Node]:
         return [node for node in self.nodes if not node.is_off]
 
+    def write_alone(self, node: str, path: str, times: int) -> None:
+        """A file that a node without quorum has written so often in its own copy of /etc/pve, as with expected 1."""
+        self._plant_file(self.node(node), f"--times {times} {path}", b"alone\n")
+
     def _plant(self, node: Node, folder: str, guest: GuestSpec) -> None:
         kind = {"lxc": "lxc", "qemu": "qemu-server"}[guest.kind]
         path = f"nodes/{folder}/{kind}/{guest.vmid}.conf"
@@ -199,10 +203,13 @@ class Cluster:
         if node.is_quorate():
             node.run(f"cat > /etc/pve/{path}", stdin=text.encode())
             return
+        self._plant_file(node, path, text.encode())
+
+    def _plant_file(self, node: Node, words: str, text: bytes) -> None:
         stop = "systemctl stop pve-cluster"
         start = "systemctl start --job-mode=ignore-dependencies pve-cluster"
-        plant = f"PYTHONPATH=/usr/lib/pve-lab python3 -P -m standin.plant {path}"
-        node.run(f"{stop} && {plant} && {start}", stdin=text.encode())
+        plant = f"PYTHONPATH=/usr/lib/pve-lab python3 -P -m standin.plant {words}"
+        node.run(f"{stop} && {plant} && {start}", stdin=text)
 
 
 def _is_partition(node: Node, addresses: set[str]) -> bool:

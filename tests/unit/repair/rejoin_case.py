@@ -77,6 +77,7 @@ def _lead(name: str, conf: CorosyncConf, told: Told) -> NodeFacts:
         local_conf=conf,
         running_version=told.get("running", conf.version),
         key_digest="key",
+        database=(200, 5),
         quorum=quorum,
         joined=dict.fromkeys(quorum.present, conf.version),
         pmxcfs=_pmxcfs(name, conf),
@@ -103,11 +104,16 @@ def _node(conf: CorosyncConf, told: Told) -> NodeFacts:
         running_version=running,
         key_digest=told.get("key", "key"),
         quorum=_quorum(conf, [one.name for one in conf.members] if is_joined else [NODE]) if running else None,
+        database=_database(told.get("database", [100, 9])),
         links=tuple(Link(n, 0, is_connected=told.get("hears", True)) for n in (1, 2)) if running else (),
         guests={NODE: _guests(told.get("guests", ()))},
         is_writable=bool(told.get("writable", is_joined)),
         unread=told.get("unread", {}),
     )
+
+
+def _database(told: Any) -> tuple[int, int] | None:
+    return None if told == "unknown" else (told[0], told[1])
 
 
 def _quorum(conf: CorosyncConf, names: list[str]) -> Quorum:

@@ -117,6 +117,17 @@ def test_old_file_under_a_current_corosync_is_told() -> None:
     assert (found.condition, found.node, found.runbook) == (C.BEHIND, "pve2", "stale-corosync-behind")
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_stale_node_whose_files_would_win_is_kept_out(*, ends: bool) -> None:
+    """The copy that saw the most writes becomes everybody's: such a node must not simply be started."""
+    facts = alone(database=(300, 1), local_conf=conf(*members(3), version=6), running_version=6)
+    facts = with_node(facts, dead(facts.nodes[2])) if ends else facts
+    found = only(facts)
+    assert (found.condition, found.runbook) == (C.BEHIND, "stale-corosync-rejoin")
+    assert "writes to it: 300 on pve3, 200 on pve1" in found.evidence[-1]
+    assert "Keep corosync on it stopped" in found.advice
+
+
 def test_corosync_that_only_ended_is_dead() -> None:
     facts = alone()
     found = only(with_node(facts, dead(facts.nodes[2])))

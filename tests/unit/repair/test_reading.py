@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +27,7 @@ from tests.corosync_captures import KINDS, NODES, look_answer, look_text
 NEEDED = (
     "hostname",
     "units",
+    "database",
     "members",
     "pve-conf",
     "local-conf",
@@ -73,6 +79,33 @@ def test_healthy_capture_is_read_whole() -> None:
     assert found.signatures.unreachable == frozenset()
     assert found.is_writable
     assert found.unread == {}
+
+
+@pytest.mark.parametrize("program", ["sqlite3", "python3"])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_version_of_config_db_is_read_and_nothing_is_left_beside_it(
+    tmp_path: Path, program: str, *, is_open: bool
+) -> None:
+    """While pmxcfs runs its newest writes are in the log beside the file; and a node may lack the command."""
+    file, programs = tmp_path / "config.db", tmp_path / "bin"
+    programs.mkdir()
+    found = Path(sys.executable).resolve() if program == "python3" else shutil.which(program)
+    (programs / program).symlink_to(found or pytest.skip(f"there is no {program}"))
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE TABLE tree (inode INTEGER, version INTEGER, mtime INTEGER)")
+    connection.execute("INSERT INTO tree VALUES (0, 4711, 1763700000), (9, 4700, 1763600000)")
+    connection.commit()
+    if not is_open:
+        connection.close()
+    before = sorted(tmp_path.iterdir())
+    script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
+    section = script.partition("section database 15 '")[2].partition("'\n")[0]
+    shell = ["/bin/sh", "-c", section.replace("/var/lib/pve-cluster/config.db", str(file))]
+    said = subprocess.run(shell, env={"PATH": str(programs)}, capture_output=True, text=True, check=True).stdout
+    assert (said, sorted(tmp_path.iterdir())) == ("4711|1763700000\n", before)
+    connection.close()
+    assert read_node(look_text({**sections(), "database": (0, said)}), "").database == (4711, 1763700000)
 
 
 def test_removed_node_is_remembered_with_its_version_and_address() -> None:

@@ -31,6 +31,15 @@ section version 20 'pveversion'
 section addresses 5 'ip -o addr show'
 section units 10 'systemctl show -p Id -p LoadState -p ActiveState corosync.service pve-cluster.service'
 
+# What is open, or was left in a log, is read in place; else sqlite would leave files beside it.
+section database 15 'file=/var/lib/pve-cluster/config.db
+  query="SELECT version, mtime FROM tree WHERE inode = 0"
+  uri="file:$file?mode=ro"
+  [ -e "$file-wal" ] || uri="$uri&immutable=1"
+  if command -v sqlite3 >/dev/null; then exec sqlite3 -readonly -cmd ".timeout 5000" "$uri" "$query"; fi
+  exec python3 -c "import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=5, uri=True)
+print(*connection.execute(sys.argv[2]).fetchone(), sep=chr(124))" "$uri" "$query"'
 pve members 10 'cat /etc/pve/.members'
 # A corosync.conf may hold the key itself.
 pve pve-conf 10 'sed "s/^\([[:space:]]*key:\).*/\1 hidden/" /etc/pve/corosync.conf'

@@ -100,7 +100,7 @@ class Tree:
             return errno.ENOENT
         if entry is not None or self._is_taken(op["path"]):
             return errno.EEXIST
-        inode = max(self.version, *self.entries) + 1  # what is planted leaves the version as it was
+        inode = self.version + 1
         kind = DIRECTORY if op["do"] == "mkdir" else FILE
         self.entries[inode] = Entry(inode, parent.inode, inode, op["writer"], op["mtime"], kind, name)
         return 0
