@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # imported when a verb looks at a cluster
 def forget_options(function: Function) -> Function:
     """What is to be said of the node that is forgotten: the function gets ``words``, the arguments of a ``Wish``."""
 
-    @option("--off-for-good", default="", metavar="NODE", help="Say that this member never comes back as it is.")
+    @option("--off-for-good", default="", metavar="NODE", help="Say that this node never comes back as it is.")
     @option("--move-guests-to", default="", metavar="NODE", help="Move its guests' configurations to this member.")
     @option("--archive-guests", is_flag=True, help="Keep its guests' configurations on this machine only.")
     @option("--storages", is_flag=True, help="Take it out of the lists of storages as well.")

@@ -27,6 +27,11 @@ def signs_of_life(shell: Shell, addresses: Sequence[str]) -> tuple[Sign, ...]:
     )
 
 
+def addresses(shell: Shell, node: str) -> tuple[str, ...]:
+    """At which addresses ``node`` may be by its name and by its certificate, as the other node has them."""
+    return tuple(_answer(shell, "sh", "addresses.sh", (node,), SIGNS_TIMEOUT_S).split())
+
+
 def leftovers(shell: Shell, node: str, addresses: Sequence[str]) -> Leftovers:
     """What in ``/etc/pve`` on the lead still names ``node``; ``ProviderError``: it could not be read."""
     said = _answer(shell, "sh", "leftovers.sh", (node, " ".join(addresses)), LEFTOVERS_TIMEOUT_S)

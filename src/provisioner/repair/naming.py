@@ -54,7 +54,8 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
         raise PreflightError(
             f"{WHAT} {word}: no machine of that name answers, and the cluster's list does not have it",
             details=f"Of it there is only the folder /etc/pve/nodes/{word} on {lead.name}.",
-            resolution=f"If it is gone for good: provision cluster forget {word}",
+            resolution=f"If it runs somewhere, ask it itself: provision cluster rejoin {word} root@ITS-ADDRESS. "
+            f"If it is gone for good: provision cluster forget {word}",
         )
     lists: tuple[Iterable[NodeFacts | Silent | Member], ...] = (facts.nodes, facts.silent, conf.members)
     known = sorted({one.name for some in lists for one in some})

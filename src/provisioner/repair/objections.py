@@ -26,7 +26,7 @@ def make_forgetting(
     found = [
         *(_against_member(facts, target, wish, signs) if target.kind is Kind.MEMBER else ()),
         *(_against_references(lead, target, leftovers) if target.kind is Kind.MEMBER else ()),
-        *(_against_stranger(facts, target) if target.kind is not Kind.MEMBER else ()),
+        *(_against_stranger(facts, target, wish, signs) if target.kind is not Kind.MEMBER else ()),
         *_against_guests(facts, target, wish),
         *_against_writing(lead, target, wish),
     ]
@@ -71,9 +71,20 @@ def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -
         yield f"HA counts {', '.join(services)} on {name}. Move or remove them first: ha-manager remove {services[0]}"
 
 
-def _against_stranger(facts: ClusterFacts, target: Target) -> Iterator[str]:
-    """A removed node that runs on may run its guests, too."""
-    running = facts.node(target.name)
+def _against_stranger(facts: ClusterFacts, target: Target, wish: Wish, signs: Sequence[Sign]) -> Iterator[str]:
+    """A removed node that runs on may run its guests, too, on disks that others share."""
+    running, name = facts.node(target.name), target.name
+    for sign in signs if running is None else ():
+        if sign.is_alive:
+            yield (
+                f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said}). Shut it down "
+                f"first, or bring it back: provision cluster rejoin {name} root@{sign.address}"
+            )
+    if lead_of(facts).guests.get(name) and not signs and running is None and wish.off_for_good != name:
+        yield (
+            f"{name} has guests, and no address of it is known: nobody could try whether it runs them. If you know "
+            f"that it is off, say so: --off-for-good {name}"
+        )
     if running is not None:
         yield (
             f"{target.name} is no member, and it runs: it answers at {running.address}. Shut it down first, "

@@ -21,6 +21,7 @@ from provisioner.repair.facts import ClusterFacts, Guest
 from provisioner.repair.forgetting import Forgetting, Wish, lead_of, member_of, target_of
 from provisioner.repair.leftovers import Leftovers, Reference
 from provisioner.repair.objections import make_forgetting
+from provisioner.repair.whereabouts import whereabouts
 from provisioner.workflow.repairing import Hands, Where, begin, carry_out, finish
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ def look(asked: Reach, wish: Wish, emit: Callable[[Event], None]) -> Seen:
     emit(ApplyProgress(lead.name, f"look for what names {wish.node}"))
     found = evidence.leftovers(reach.shell, wish.node, addresses) if is_name(wish.node) else Leftovers()
     target = target_of(facts, wish.node, found, _forgotten(_cluster(facts)))
-    if target.addresses:
+    told = evidence.addresses(reach.shell, target.name) if is_name(target.name) else ()
+    tried = whereabouts(facts, target, (*addresses, *told))
+    if tried:
         emit(ApplyProgress(lead.name, f"try whether {wish.node} answers"))
-    signs = evidence.signs_of_life(reach.shell, target.addresses)
+    signs = evidence.signs_of_life(reach.shell, tried)
     return Seen(facts, make_forgetting(facts, target, wish, found, signs), reach)
 
 

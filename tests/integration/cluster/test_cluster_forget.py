@@ -50,6 +50,21 @@ def files(folders: Sequence[str], pattern: str) -> list[Path]:
 
 
 @pytest.mark.slow
+def test_a_removed_node_that_corosync_has_forgotten_is_not_forgotten_while_it_answers(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.add_guest("pve3", 103, volumes=("big:103/disk.raw",))
+    cluster.make_stale("pve3", "removed")
+    for name in ("pve1", "pve2"):  # what corosync remembers of a node ends with corosync
+        cluster.node(name).run("systemctl restart corosync")
+        cluster.node(name).wait("of two", partial(cluster.node(name).is_quorate, 2))
+    ended = forget(cluster, tmp_path, "pve3", "--archive-guests", "--yes")
+    assert ended.code == 4, ended.raw
+    assert "provision cluster rejoin pve3" in ended.diagnostic["details"]
+    assert cluster.node("pve1").can("test -e /etc/pve/nodes/pve3/lxc/103.conf")
+
+
+@pytest.mark.slow
 def test_an_off_member_is_forgotten_with_everything_that_it_leaves_behind(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add_guest("pve3", 103, volumes=("local-lvm:vm-103-disk-0", "big:103/disk.raw"))
     write(cluster, "storage.cfg", STORAGES)
@@ -112,10 +127,11 @@ def test_a_ghost_goes_when_its_guests_have_a_place(cluster: Cluster, tmp_path: P
     undecided = forget(cluster, tmp_path, "pve9", "--yes")
     assert undecided.code == 4, undecided.raw
     assert "pve9 has the guests 109, 110" in undecided.diagnostic["details"]
+    assert "no address of it is known" in undecided.diagnostic["details"]
     assert listing(cluster) == before
 
     with cluster.quorum_tracker(["pve1", "pve2", "pve3"]) as tracker:
-        done = forget(cluster, tmp_path, "pve9", "--archive-guests", "--yes")
+        done = forget(cluster, tmp_path, "pve9", "--archive-guests", "--off-for-good", "pve9", "--yes")
     assert tracker.lost == []
     assert done.code == 0, done.raw
     assert node.run("ls /etc/pve/nodes").split() == ["pve1", "pve2", "pve3"]

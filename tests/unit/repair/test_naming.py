@@ -33,6 +33,7 @@ def test_a_node_that_answers_is_found_by_its_name() -> None:
         ("10.0.0.9", facts(silent=(Silent("pve9", "10.0.0.9", "no route"),)), InputError, "Name the node: pve9."),
         ("pve9", facts(silent=(Silent("pve9", "10.0.0.9", "no route"),)), UnavailableError, "10.0.0.9: no route"),
         ("pve9", facts(replace(SEEN.lead, guests={"pve9": ()})), PreflightError, "provision cluster forget pve9"),
+        ("pve9", facts(replace(SEEN.lead, guests={"pve9": ()})), PreflightError, "rejoin pve9 root@ITS-ADDRESS"),
         (
             "pve2",
             facts(replace(SEEN.lead, running=SEEN.lead.running[::2])),
