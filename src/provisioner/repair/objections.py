@@ -64,7 +64,10 @@ def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -
         yield f"Replication job {job.name} names {name} ({job.line}). Remove it first: {job.command}"
     if leftovers.has_qdevice:
         yield "The cluster has an external vote (QDevice). Remove it, and set it up afterwards: pvecm qdevice remove"
-    if lead.ha and not lead.ha.is_idle:
+    if lead.ha is None:
+        why = lead.unread.get("ha", "it was not told")
+        yield f"What HA does is not known ({why}). Look at it first, on {lead.name}: ha-manager status"
+    elif not lead.ha.is_idle:
         yield "HA is at work. Wait until ha-manager status says that nothing is started, moved or fenced."
     services = lead.ha.services.get(name, ()) if lead.ha else ()
     if services:

@@ -88,7 +88,7 @@ def _changed(lead: NodeFacts, changes: dict[str, Any]) -> NodeFacts:
     if "writable" in changes:
         lead = replace(lead, is_writable=changes["writable"])
     if "ha" in changes:
-        lead = replace(lead, ha=HaState(**changes["ha"]))
+        lead = replace(lead, ha=None if changes["ha"] == "unknown" else HaState(**changes["ha"]))
     if "joined" in changes:
         lead = replace(lead, joined=dict(changes["joined"]))
     if changes.get("unclustered"):
