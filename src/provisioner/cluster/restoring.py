@@ -14,7 +14,7 @@ from provisioner.providers.proxmox.shell import Shell
 FILES = ("config.db", "config.db-wal", "corosync.conf", "authkey")
 TIMEOUT_S = 180.0
 
-_RESTORE = """
+_RESTORE = r"""
 set -eu
 umask 077
 trap '' HUP PIPE  # once it has begun it comes to its end, also when nobody listens any more
@@ -22,6 +22,12 @@ folder=$1
 rm -rf -- "$folder"; mkdir -p -- "$folder"; cd -- "$folder"
 tar -xf -
 sha256sum --quiet -c SHA256SUMS >&2
+keys=/root/.ssh/authorized_keys; also=${keys}2; now=$also.new
+others() { [ ! -e "$also" ] || sed '/^# BEGIN of a repair by provision$/,/^# END of a repair by provision$/d' "$also"; }
+if [ -s "$keys" ]; then  # they are a link into /etc/pve: a connection that breaks now could not come back
+    { others; echo '# BEGIN of a repair by provision'; awk 1 "$keys"; echo '# END of a repair by provision'; } >"$now"
+    mv -- "$now" "$also"
+fi
 put() { [ ! -e "$1" ] || install -o root -g root -m "$3" -- "$1" "$2"; }
 (
     systemctl stop corosync
@@ -40,10 +46,14 @@ put() { [ ! -e "$1" ] || install -o root -g root -m "$3" -- "$1" "$2"; }
     systemctl reset-failed corosync pve-cluster || :
     systemctl start pve-cluster
     systemctl start corosync || :  # a node that is behind has a corosync that ends again
+    if [ -s "$keys" ]; then
+        others >"$now"
+        if [ -s "$now" ]; then mv -- "$now" "$also"; else rm -f -- "$now" "$also"; fi
+    fi
 ) >log 2>&1 &
 wait "$!" || { cat log >&2; exit 1; }
 cat log
-for one in pve-cluster corosync; do printf '%s is %s\\n' "$one" "$(systemctl is-active "$one" || :)"; done
+for one in pve-cluster corosync; do printf '%s is %s\n' "$one" "$(systemctl is-active "$one" || :)"; done
 cd /; rm -rf -- "$folder"
 """
 

@@ -109,7 +109,7 @@ def restore_text(record: Record, name: str, saved: Sequence[str], style: Style =
     meaning = (
         "The node has its own /etc/pve of that time again, and is as stale as it was: it takes no part in the cluster "
         "until it is repaired again. What was changed in the cluster since stays, and no other node is touched. "
-        "While /etc/pve is empty, root's keys are, too: a second login by key fails for a few seconds."
+        "While /etc/pve is empty, root's keys are, too: they are copied to authorized_keys2 for that time."
     )
     listed = [indent(f"{number}. {one}") for number, one in enumerate(steps, start=1)]
     return "\n".join(
