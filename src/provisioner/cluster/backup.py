@@ -70,6 +70,13 @@ def save(shell: Shell, run: Run) -> Path:
     return run.backup
 
 
+def has_copy(shell: Shell, run: Run) -> bool:
+    """Whether the node has its own copy of what that run saved: then it is the node that was saved."""
+    done = shell.run(["cat", "--", f"{run.remote}/{SUMS}"], timeout_s=TIMEOUT_S)
+    sums = run.backup / SUMS
+    return not done.returncode and sums.is_file() and done.stdout == sums.read_bytes()
+
+
 def _fetch(shell: Shell, run: Run) -> None:
     part = run.folder / "backup.part"
     shutil.rmtree(part, ignore_errors=True)

@@ -16,6 +16,8 @@ from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart, Event
 from provisioner.repair.facts import ClusterFacts, NodeFacts
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.rejoining import Kind
+from provisioner.repair.sparing import require_same, require_spare
+from provisioner.workflow.rejoining import said_of
 from provisioner.workflow.repairing import Hands, finish
 
 RESTORE = "restore"
@@ -78,37 +80,34 @@ def look(asked: Reach, run: Run, emit: Callable[[Event], None]) -> Seen:
 
 
 def refuse(seen: Seen) -> None:
-    """Raise ``PreflightError`` where the node cannot be spared: HA is at work, or the others would lose quorum."""
-    node, quorum = seen.node, seen.node.quorum
-    if quorum is None or not quorum.is_quorate:
-        return
-    conf = node.pve_conf
-    member = conf.member(node.name) if conf else None
-    left = quorum.total - (member.votes if member else 0)
-    if left < quorum.needed and len(quorum.present) > 1:
-        raise PreflightError(
-            f"Unable to restore {node.name}: the others would lose quorum without it",
-            details=f"{left} votes would be left, {quorum.needed} are needed.",
-            resolution="Bring another node back first.",
-        )
-    if node.ha is not None and not node.ha.is_idle:
-        raise PreflightError(
-            f"Unable to restore {node.name}: HA is at work",
-            details="\n".join(node.ha.lines),
-            resolution="Wait until it has nothing to start, move or fence: ha-manager status",
-        )
+    """Raise ``PreflightError`` where it is another node than the one that was saved, or cannot be spared."""
+    has_backup = seen.node.local_conf is None and backup.has_copy(seen.reach.shell, seen.run)
+    require_same(seen.node, seen.run.record, has_backup=has_backup)
+    require_spare(seen.node)
 
 
-def restore(seen: Seen, hands: Hands) -> str:
-    """Do it, what is there now saved first; what the node said of its services."""
-    name, record, began = seen.node.name, seen.run.record, time.monotonic()
+def restore(first: Seen, hands: Hands) -> str:
+    """Do it, by a look of its own while nobody else repairs the cluster; what the node said of its services.
+
+    What is there now is saved before. ``first``: what was seen before, which tells on which nodes the turn is taken.
+    """
+    name, began = first.node.name, time.monotonic()
     hands.emit(ApplyStart(name, RESTORE))
-    with cluster_turn(seen.asked, seen.facts, f"restore {name}, since {runs.now()}", without=name):
-        run = runs.begin(Record(RESTORE, record.cluster, name, "", runs.now(), steps=(STEP,)))
-        hands.emit(ApplyProgress(name, "save the node's cluster files as they are now, there and here"))
-        run = runs.write(run, replace(run.record, backup=str(backup.save(seen.reach.shell, run)), begun=(STEP.id,)))
-        hands.emit(ApplyProgress(name, "put the saved files back"))
-        said = restoring.put_back(seen.reach.shell, seen.run.backup, f"{run.name}-put")
-        finish(runs.write(run, replace(run.record, steps=(replace(STEP, status=StepStatus.DONE, message=said),))))
+    with cluster_turn(first.asked, first.facts, f"restore {name}, since {runs.now()}", without=name):
+        seen = look(first.asked, first.run, said_of(name, hands.emit))
+        refuse(seen)
+        run, said = _put_back(seen, hands)
     hands.emit(ApplyComplete(name, RESTORE, time.monotonic() - began))
     return f"{said}\nWhat was there before is in {run.folder}: provision cluster restore {run.name}"
+
+
+def _put_back(seen: Seen, hands: Hands) -> tuple[Run, str]:
+    name, shell = seen.node.name, seen.reach.shell
+    run = runs.begin(Record(RESTORE, seen.run.record.cluster, name, "", runs.now(), steps=(STEP,)))
+    hands.emit(ApplyProgress(name, "save the node's cluster files as they are now, there and here"))
+    run = runs.write(run, replace(run.record, backup=str(backup.save(shell, run)), begun=(STEP.id,)))
+    hands.emit(ApplyProgress(name, "put the saved files back"))
+    said = restoring.put_back(shell, seen.run.backup, f"{run.name}-put")
+    return finish(
+        runs.write(run, replace(run.record, steps=(replace(STEP, status=StepStatus.DONE, message=said),)))
+    ), said
