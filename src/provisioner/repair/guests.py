@@ -19,20 +19,25 @@ class Fate(StrEnum):
     CHANGED = "changed"
     """The cluster has its configuration, too, and another one: the cluster's counts."""
     MOVED = "moved"
-    """The same guest is on another node now."""
+    """The same guest is on another node now, with the same disks: they are shared."""
     LOST = "lost"
     """Only the node has its configuration."""
     CONFLICT = "conflict"
-    """The cluster has another guest with this VMID on another node."""
+    """The cluster has another guest with this VMID, or the same one with other disks: two would share their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A guest of the node, and where the cluster has its VMID (empty: nowhere)."""
+    """A guest of the node, where the cluster has its VMID (empty: nowhere), and of a conflict what differs.
+
+    ``loose``: its disks that no configuration of the cluster's on this node would name any more.
+    """
 
     guest: Guest
     fate: Fate
     owner: str = ""
+    why: str = ""
+    loose: tuple[str, ...] = ()
 
 
 def judge_guests(own: Iterable[Guest], lead: NodeFacts, node: str) -> tuple[Judged, ...]:
@@ -56,7 +61,7 @@ def guest_words(judged: Judged) -> str:
         Fate.CHANGED: f"{who}: the cluster's configuration of it differs, and will be the one that counts",
         Fate.MOVED: f"{who}: the same guest is on {judged.owner} now; its configuration there counts",
         Fate.LOST: f"{who}: only this node has its configuration",
-        Fate.CONFLICT: f"{who}: the cluster has another guest with this VMID on {judged.owner}",
+        Fate.CONFLICT: f"{who}: {judged.why}",
     }[judged.fate]
 
 
@@ -67,6 +72,11 @@ def recovery_words(judged: Judged, node: str, lead: str) -> str:
     file = f"/etc/pve/nodes/{node}/{folder}/{guest.vmid}.conf"
     if judged.fate is Fate.LOST:
         return f"{guest.vmid}: to keep it, give the cluster its configuration. On {lead}: scp root@{node}:{file} {file}"
+    if judged.loose:
+        return (
+            f"{guest.vmid}: to keep {', '.join(judged.loose)}, name them in the cluster's configuration of the guest. "
+            f"On {lead}: {file}. To lose track of them: --give-up {guest.vmid}"
+        )
     disks = ", ".join(guest.volumes) or "none"
     return (
         f"{guest.vmid}: to keep it, give it a free VMID (on {lead}: pvesh get /cluster/nextid). Rename its disks on "
@@ -80,11 +90,31 @@ def _judged(guest: Guest, lead: NodeFacts, by_id: Mapping[int, Guest], node: str
     there = by_id.get(guest.vmid)
     if not owner:
         return Judged(guest, Fate.LOST)
-    if owner == node:
-        is_same = there is not None and there.kind == guest.kind and there.digest == guest.digest
-        return Judged(guest, Fate.KEPT if is_same else Fate.CHANGED, owner)
-    is_moved = there is not None and _is_same_guest(guest, there)
-    return Judged(guest, Fate.MOVED if is_moved else Fate.CONFLICT, owner)
+    if there is None:
+        why = f"the cluster has a guest with this VMID on {owner}, and what it is could not be read"
+        return Judged(guest, Fate.CONFLICT, owner, why)
+    return _at_home(guest, there, owner) if owner == node else _elsewhere(guest, there, owner, lead)
+
+
+def _at_home(guest: Guest, there: Guest, owner: str) -> Judged:
+    """The cluster has the VMID on this node, too: the same guest, unless its kind or its disks say otherwise."""
+    if there.kind != guest.kind:
+        return Judged(guest, Fate.CONFLICT, owner, f"the cluster has a {there.kind} guest with this VMID on {owner}")
+    if loose := tuple(one for one in guest.volumes if one not in there.volumes):
+        why = f"the cluster's configuration of it does not have {', '.join(loose)}"
+        return Judged(guest, Fate.CONFLICT, owner, why, loose)
+    return Judged(guest, Fate.KEPT if there.digest == guest.digest else Fate.CHANGED, owner)
+
+
+def _elsewhere(guest: Guest, there: Guest, owner: str, lead: NodeFacts) -> Judged:
+    if not _is_same_guest(guest, there):
+        return Judged(guest, Fate.CONFLICT, owner, f"the cluster has another guest with this VMID on {owner}")
+    shared = {one.name for one in lead.storages if one.is_shared}
+    local = [one for one in guest.volumes if one.startswith("/") or one.partition(":")[0] not in shared]
+    if local:
+        why = f"the cluster has it on {owner}, and {', '.join(local)} is on no shared storage: there are two of it now"
+        return Judged(guest, Fate.CONFLICT, owner, why)
+    return Judged(guest, Fate.MOVED, owner)
 
 
 def _is_same_guest(one: Guest, other: Guest) -> bool:

@@ -18,6 +18,7 @@ from provisioner.repair.facts import (
     Peer,
     Pmxcfs,
     Quorum,
+    Storage,
 )
 from provisioner.repair.readiness import Readiness
 from provisioner.repair.record import Record
@@ -82,6 +83,7 @@ def _lead(name: str, conf: CorosyncConf, told: Told) -> NodeFacts:
         joined=dict.fromkeys(quorum.present, conf.version),
         pmxcfs=_pmxcfs(name, conf),
         guests=guests,
+        storages=(Storage("local-lvm", "lvmthin", is_shared=False), Storage("big", "nfs", is_shared=True)),
         vmlist={one.vmid: owner for owner, owned in guests.items() for one in owned},
         ha=None if ha == "unknown" else HaState(is_idle=not ha, lines=tuple(ha)),
         running=conf.members,
