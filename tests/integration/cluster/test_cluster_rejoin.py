@@ -278,11 +278,16 @@ def assert_restored(hand: Hand) -> None:
     assert dry.code == 0, dry.said
     assert "is as stale as it was" in dry.out
     assert node.is_quorate()
+    hand.cluster.set_ha([f"service vm:100 ({STALE}, started)"])
+    fenced = hand.restore(run["run"], hand.host(), "--yes")
+    assert (fenced.code, "HA would fence it" in fenced.err) == (4, True), fenced.said
+    hand.cluster.set_ha([])
     with hand.cluster.quorum_tracker(["pve2"]) as tracker:
         ended = hand.restore(run["run"], hand.host(), "--yes")
     assert ended.code == 0, ended.said
     assert "pve-cluster is active" in ended.out
     assert tracker.lost == []
+    assert not node.can("test -e /root/.ssh/authorized_keys2")
     modes = node.run("stat -c %a /etc/corosync/authkey /etc/corosync/corosync.conf /var/lib/pve-cluster/config.db")
     assert modes.split() == ["400", "644", "600"]
     assert "ct105" in node.read(f"/etc/pve/nodes/{STALE}/lxc/105.conf")
