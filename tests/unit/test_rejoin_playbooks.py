@@ -62,6 +62,12 @@ def test_the_join_has_a_limit_no_input_another_folder_and_is_believed_by_its_wor
     assert "rc" not in join["failed_when"]
 
 
+def test_the_light_repair_restarts_one_service_or_none() -> None:
+    restarting = [task for task in tasks("stale-corosync-behind") if "restart" in task["name"].partition(" |")[0]]
+    assert [task["when"].split()[-1] for task in restarting] == ['"corosync"', '"corosync"', '"pve-cluster"']
+    assert all(task["when"].startswith("repair_plan.restarts == ") for task in restarting)
+
+
 def test_only_a_member_by_another_address_is_removed_from_the_list() -> None:
     (delnode,) = [task for task in tasks("stale-corosync-rejoin") if "delnode" in str(task)]
     assert delnode["on"] == "lead"

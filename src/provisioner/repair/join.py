@@ -20,6 +20,7 @@ def playbook_plan(seen: Situation, proofs: Iterable[Proof], folder: str, *, rest
         "folder": folder,
         "nodes": nodes_after(seen),
         "is_joined": plan.is_joined,
+        "restarts": plan.restarts,
         "reasons": list(plan.reasons),
         "proved": [{"what": one.what, "seen": one.seen} for one in proofs],
     }

@@ -52,6 +52,7 @@ def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
     if seen.plan.kind is Kind.LIGHT:
         proofs += [_hears(seen), _is_older(seen)]
+        proofs += [_majority(seen)] if seen.plan.restarts == "corosync" else []
     if seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
         proofs += [_addresses(seen), _majority(seen), *_readiness(seen, seen.ready or Readiness())]
     return tuple(one for one in proofs if one is not None)
@@ -162,19 +163,32 @@ def _addresses(seen: Situation) -> Proof:
 
 
 def _majority(seen: Situation) -> Proof:
-    """Whether the others would still be quorate with the node in the list and not there: the join takes a while."""
-    quorum, entry = seen.lead.quorum, seen.plan.entry
-    there = quorum.total if quorum else 0
-    votes = sum(one.votes for one in seen.conf.members if one.name != seen.node.name) + (entry.votes if entry else 0)
-    needed = votes // 2 + 1
-    words = f"{there} votes without it, {needed} of {votes} needed while it joins"
+    """Whether the others are still quorate while the node's corosync is stopped, and its own votes with it."""
+    quorum, present = seen.lead.quorum, seen.lead.quorum.present if seen.lead.quorum else {}
+    member = seen.conf.member(seen.node.name)
+    there = (quorum.total if quorum else 0) - (present.get(member.nodeid, 0) if member else 0)
+    needed, words = _needed(seen, there)
     if len(seen.conf.members) == 1:
         alone = f"{words}: {seen.lead.name} is alone, and has no quorum until the node has joined"
         return Proof("the others keep quorum", True, alone)
-    present = quorum.present if quorum else {}
     absent = [one.name for one in seen.conf.members if one.nodeid not in present and one.name != seen.node.name]
     advice = "Bring back first, or forget if it is gone for good: " + ", ".join(absent)
+    if not absent:
+        advice = (
+            "All others are there, and have too few votes without it: pvecm status. Give one of them more, or add one."
+        )
     return Proof("the others keep quorum", there >= needed, words, advice)
+
+
+def _needed(seen: Situation, there: int) -> tuple[int, str]:
+    """How many votes the others need meanwhile: by a list with the node in it, where that changes; and it in words."""
+    quorum, entry = seen.lead.quorum, seen.plan.entry
+    if entry is None:
+        needed = quorum.needed if quorum else 1
+        return needed, f"{there} votes without it, {needed} needed while its corosync is restarted"
+    votes = sum(one.votes for one in seen.conf.members if one.name != seen.node.name) + entry.votes
+    needed = votes // 2 + 1
+    return needed, f"{there} votes without it, {needed} of {votes} needed while it joins"
 
 
 def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:

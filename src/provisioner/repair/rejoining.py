@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Literal
 
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts
 from provisioner.repair.pve_age import has_newer_pve, pve_age_words
@@ -24,6 +24,9 @@ class Kind(StrEnum):
     NOTHING = "nothing"
     LIGHT = "stale-corosync-behind"
     FORCED = "stale-corosync-rejoin"
+
+
+Restart = Literal["", "corosync", "pve-cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class RejoinPlan:
 
     ``version`` and ``digest`` are the lead's list's; ``entry`` is there for a forced rejoin. ``resumes``: an earlier
     run of the same repair did not come to its end. ``is_joined``: it got as far as to bring the node in; only what
-    comes after that is left to do.
+    comes after that is left to do. ``restarts``: the service that the light repair restarts, empty for none.
     """
 
     kind: Kind
@@ -59,6 +62,7 @@ class RejoinPlan:
     entry: Entry | None = None
     resumes: bool = False
     is_joined: bool = False
+    restarts: Restart = ""
 
 
 def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> RejoinPlan:
@@ -72,7 +76,8 @@ def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Reco
     elif not differs and has_newer_pve(node, lead):
         kind, reasons = Kind.FORCED, _overwriting(node, lead)
     elif not differs:
-        kind, reasons = Kind.LIGHT, _behind(node, conf)
+        kind, reasons = Kind.LIGHT, _unattached(node) if _can_vote(node, lead, conf) else _behind(node, conf)
+    is_in = is_joined and kind is not Kind.NOTHING
     return RejoinPlan(
         kind=kind,
         node=node.name,
@@ -83,12 +88,18 @@ def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Reco
         reasons=reasons,
         entry=entry_of(node, conf, left) if kind is Kind.FORCED else None,
         resumes=left is not None and left.runbook == kind,
-        is_joined=is_joined and kind is not Kind.NOTHING,
+        is_joined=is_in,
+        restarts=_restart(node, lead, conf) if kind is Kind.LIGHT and not is_in else "",
     )
 
 
 def is_healthy(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
     """Whether the node is joined, quorate, up to date and can write: what a repair has to bring about."""
+    return _can_vote(node, lead, conf) and node.is_writable
+
+
+def _can_vote(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
+    """Whether its corosync has nothing to be repaired: it is joined and quorate, and runs with the current list."""
     member = conf.member(node.name)
     return bool(
         member
@@ -96,7 +107,6 @@ def is_healthy(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
         and node.quorum
         and node.quorum.is_quorate
         and node.running_version == lead.running_version == conf.version
-        and node.is_writable
     )
 
 
@@ -162,6 +172,18 @@ def _own_addresses(node: NodeFacts, own: Member | None) -> tuple[str, ...]:
     if own is not None and has_addresses(node, own):
         return own.addresses
     return (node.address,) if node.address in node.addresses else ()
+
+
+def _restart(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> Restart:
+    """What has to be restarted: where corosync is well, a restart of it would only cost the others a vote."""
+    return "pve-cluster" if _can_vote(node, lead, conf) else "corosync"
+
+
+def _unattached(node: NodeFacts) -> tuple[str, ...]:
+    return (
+        f"corosync on it is joined and quorate, with version {node.running_version}, but /etc/pve cannot be written.",
+        "So pmxcfs on it is restarted, and corosync is left alone.",
+    )
 
 
 def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:

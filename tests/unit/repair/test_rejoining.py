@@ -26,6 +26,7 @@ def check_plan(plan: RejoinPlan, expected: Mapping[str, Any]) -> None:
         assert words in "\n".join(plan.reasons)
     assert plan.resumes == expected.get("resumes", False)
     assert plan.is_joined == expected.get("is_joined", False)
+    assert plan.restarts == expected.get("restarts", plan.restarts)
     if "entry" in expected:
         assert plan.entry is not None
         entry = {"nodeid": plan.entry.nodeid, "votes": plan.entry.votes, "replaces": plan.entry.replaces}
