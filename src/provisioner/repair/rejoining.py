@@ -48,8 +48,8 @@ class RejoinPlan:
     """What will be done with ``node``, and why: ``reasons`` are sentences.
 
     ``version`` and ``digest`` are the lead's list's; ``entry`` is there for a forced rejoin. ``resumes``: an earlier
-    run of the same repair did not come to its end. ``is_joined``: it got as far as to bring the node in; only what
-    comes after that is left to do. ``restarts``: the service that the light repair restarts, empty for none.
+    run of the same repair did not come to its end. ``is_joined``: the node is in; what is left to do is only what comes
+    after that, or its list on disk. ``restarts``: the service that the light repair restarts, empty for none.
     """
 
     kind: Kind
@@ -67,10 +67,12 @@ class RejoinPlan:
 
 def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> RejoinPlan:
     """The plan for ``node``, by the list ``conf`` of the quorate ``lead``; ``left`` is an unfinished run on it."""
-    is_joined, differs = is_healthy(node, lead, conf), differences(node, lead, conf)
+    is_joined, differs = _is_in(node, lead, conf), differences(node, lead, conf)
     kind, reasons = Kind.FORCED, differs
     if left is not None and left.runbook in (Kind.LIGHT, Kind.FORCED) and (is_joined or left.has_begun("join")):
         kind, reasons = Kind(left.runbook), (f"The repair of {left.began} did not come to its end.", *differs)
+    elif is_joined and not differs and _has_old_list(node, conf):
+        kind, reasons = Kind.LIGHT, _only_listed(node)
     elif is_joined:
         kind, reasons = Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
     elif not differs and has_newer_pve(node, lead):
@@ -94,8 +96,19 @@ def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Reco
 
 
 def is_healthy(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
-    """Whether the node is joined, quorate, up to date and can write: what a repair has to bring about."""
+    """Whether the node is joined, quorate, up to date and can write: what a repair has to bring about.
+
+    Its file counts, too: with an old one corosync would end itself at its next start.
+    """
+    return _is_in(node, lead, conf) and not _has_old_list(node, conf)
+
+
+def _is_in(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
     return _can_vote(node, lead, conf) and node.is_writable
+
+
+def _has_old_list(node: NodeFacts, conf: CorosyncConf) -> bool:
+    return node.local_conf is not None and node.local_conf.version < conf.version
 
 
 def _can_vote(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
@@ -183,6 +196,15 @@ def _unattached(node: NodeFacts) -> tuple[str, ...]:
     return (
         f"corosync on it is joined and quorate, with version {node.running_version}, but /etc/pve cannot be written.",
         "So pmxcfs on it is restarted, and corosync is left alone.",
+    )
+
+
+def _only_listed(node: NodeFacts) -> tuple[str, ...]:
+    here = node.local_conf.version if node.local_conf else 0
+    joined = f"It is a member like the others, with version {node.running_version}"
+    return (
+        f"{joined}; only its /etc/corosync/corosync.conf is version {here}, which would count at its next start.",
+        "So the list is written, and nothing is restarted.",
     )
 
 

@@ -114,6 +114,22 @@ def test_a_node_that_wrote_alone_for_long_comes_back_without_what_it_wrote(hand:
     assert_back(hand)
 
 
+@pytest.mark.slow
+def test_a_joined_node_with_an_old_list_on_disk_gets_it_and_its_corosync_goes_on(hand: Hand) -> None:
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    node.run("cp /etc/corosync/corosync.conf /root/old")
+    new_version(cluster)
+    node.run("cp /root/old /etc/corosync/corosync.conf")
+    (found,) = check(cluster, "pve1").result["diagnoses"]
+    assert (found["condition"], found["node"], found["runbook"]) == ("behind", STALE, LIGHT)
+    running = node.run("systemctl show -p InvocationID corosync pve-cluster")
+    repaired(hand, LIGHT)
+    assert node.run("systemctl show -p InvocationID corosync pve-cluster") == running
+    lists = {one.run("sha256sum < /etc/corosync/corosync.conf") for one in cluster.nodes}
+    assert len(lists) == 1
+    assert_back(hand)
+
+
 def assert_told_while_it_is_off(cluster: Cluster) -> None:
     """What is said of the node while the others change their list comes true when it is powered on."""
     cluster.shut_down(STALE)

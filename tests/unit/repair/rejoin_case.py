@@ -102,7 +102,7 @@ def _node(conf: CorosyncConf, told: Told) -> NodeFacts:
         addresses=tuple(told.get("addresses", ["127.0.0.1", "10.0.0.3", "192.168.7.3"])),
         clock_offset_s=told.get("clock", 0.0),
         units={"corosync": "active" if running else "failed", "pve-cluster": told.get("pve-cluster", "active")},
-        local_conf=own if has_list else None,
+        local_conf=_conf(told["file"], {}) if "file" in told else own if has_list else None,
         running_version=running,
         key_digest=told.get("key", "key"),
         quorum=_quorum(conf, [one.name for one in conf.members] if is_joined else [NODE]) if running else None,
