@@ -153,13 +153,13 @@ def watch(session: Session, *, host: str, file: Path, interval: float, once: boo
     import time
 
     from provisioner.cluster.watching import look_again
-    from provisioner.errors import UnavailableError
+    from provisioner.errors import ProvisionError
 
     asked, console, first = reach_host(host, file), session.console, True
     while True:
         try:
             look = look_again(asked, console.emit if first else lambda _event: None)
-        except UnavailableError as error:
+        except ProvisionError as error:
             if first:
                 raise
             console.emit(error_diagnostic(error))

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from provisioner import paths
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.errors import PreflightError, ProviderError, ProvisionError, UnavailableError
 from provisioner.events import ApplyProgress, Event
 from provisioner.repair.answers import UnreadableError
 from provisioner.repair.candidates import Candidate, candidates, claims_of
@@ -54,11 +54,11 @@ def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
 
 
 def look(node: Reach, emit: Emit = lambda _event: None) -> NodeFacts:
-    """What one node says; ``ProvisionError`` says why it does not."""
+    """What one node says; ``UnavailableError``: it does not answer, ``ProvisionError`` says why it does not tell."""
     emit(ApplyProgress(node.name, "look at it"))
     shell = node.shell
     shell.open()
-    offset = clock_offset(lambda: shell.run(["date", "+%s.%N"], timeout_s=ANSWER_TIMEOUT_S).stdout)
+    offset = clock_offset(lambda: _first_word(node))
     script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
     done = shell.run(["sh", "-c", script, "look"], timeout_s=LOOK_TIMEOUT_S)
     return read_node(done.stdout.decode(errors="replace"), node.destination.host, offset)
@@ -80,6 +80,18 @@ def clock_offset(ask: Callable[[], bytes]) -> float:
         if error <= CLOCK_ERROR_S:
             break
     return round(offset, 3)
+
+
+def _first_word(node: Reach) -> bytes:
+    """Its clock; a node without power leaves a connection that is open and hangs: that is no failure of a command."""
+    try:
+        return node.shell.run(["date", "+%s.%N"], timeout_s=ANSWER_TIMEOUT_S).stdout
+    except ProviderError as error:
+        raise UnavailableError(
+            f"Unable to reach {node.destination} by ssh: the connection hangs",
+            details=error.details,
+            resolution="Is it switched on, and its network well?",
+        ) from error
 
 
 def no_proxmox(node: Reach) -> PreflightError:

@@ -14,7 +14,7 @@ from typing import Any
 from provisioner import paths
 from provisioner.cluster.gather import Emit, gather
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import UnavailableError
+from provisioner.errors import ProvisionError
 from provisioner.repair.changes import Change, Snapshot, changes, snapshot
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.view import View
@@ -46,7 +46,7 @@ class _Kept:
 def look_again(asked: Reach, emit: Emit) -> Look:
     """One look, compared with the last one of that cluster and kept for the next.
 
-    When ``asked`` does not answer, the nodes that answered last time are tried; ``UnavailableError``: none does.
+    When ``asked`` tells nothing, the nodes that answered last time are tried; ``ProvisionError``: none does either.
     """
     before = _last(asked)
     facts = _gathered(asked, before, emit)
@@ -61,12 +61,12 @@ def look_again(asked: Reach, emit: Emit) -> Look:
 def _gathered(asked: Reach, before: _Kept | None, emit: Emit) -> ClusterFacts:
     try:
         return gather(asked, emit)
-    except UnavailableError:
+    except ProvisionError:  # it may also have gone in the middle of its answer
         for address in before.addresses if before else ():
             if address != asked.destination.host:
                 try:
                     return gather(asked.at(address), emit)
-                except UnavailableError:
+                except ProvisionError:
                     continue
         raise
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.integration.cluster.cluster_box import provision, stream_of
+from tests.integration.cluster.rejoin_lab import PROGRAM
 from tests.lab.corosync.cluster import Cluster
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 
 Change = tuple[str, str, bool]
+LOST = ("change", "membership", "pve1")
 
 
 def once(cluster: Cluster, state: Path, name: str = "pve1") -> tuple[int, list[Change]]:
@@ -37,6 +41,26 @@ def test_timer_is_told_of_a_lost_node_and_of_its_return(cluster: Cluster, tmp_pa
     code, changes = once(cluster, tmp_path)
     assert code == 0
     assert ("membership", "pve3", False) in changes
+
+
+@pytest.mark.slow
+def test_watch_goes_on_when_the_node_that_it_asks_loses_power(cluster: Cluster, tmp_path: Path) -> None:
+    """Nobody closes its connection, so that the next command on it hangs."""
+    environment = {**os.environ, **cluster.environment, "XDG_STATE_HOME": str(tmp_path)}
+    address = cluster.node("pve1").address
+    words = ["cluster", "watch", f"root@{address}", "--interval", "1", "--json"]
+    with subprocess.Popen([PROGRAM, *words], env=environment, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout
+        try:
+            lines = map(json.loads, watch.stdout)
+            assert any(one["type"] == "look" for one in lines)
+            cluster.power_off("pve1")
+            ended = provision(environment, "cluster", "check", f"root@{address}")
+            assert ended.returncode == 4, ended.stderr
+            assert any((one["type"], one.get("kind"), one.get("node")) == LOST for one in lines)
+            assert watch.poll() is None
+        finally:
+            watch.terminate()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ExitCode, UnavailableError
+from provisioner.errors import ExitCode, ProviderError, ProvisionError, UnavailableError
 from provisioner.events import Event
 from provisioner.repair.facts import NodeFacts
 from tests.cluster_facts import cluster, dead
@@ -161,6 +161,35 @@ def test_watch_goes_on_with_the_other_nodes_when_its_own_is_lost(
     code, out = answer(capsys, *once)
     assert code == ExitCode.VERIFICATION_FAILED
     assert "pve3: left" in out
+
+
+@pytest.mark.parametrize("kind", [UnavailableError, ProviderError])
+def test_watch_outlives_whatever_a_node_that_loses_power_does(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: type[ProvisionError]
+) -> None:
+    """Its connection hangs, or ends in the middle of an answer; the others are asked then, and then nobody is left."""
+    look = gathering.look
+
+    def failing(reached: Reach, emit: Callable[[Event], None]) -> NodeFacts:
+        if reached.destination.host not in world:
+            raise kind("Unable to tell how sh ended")
+        return look(reached, emit)
+
+    steps = iter([lambda: lose(world, "pve1"), world.clear])
+
+    def next_step(_seconds: float) -> None:
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(gathering, "look", failing)
+    monkeypatch.setattr("time.sleep", next_step)
+    code, lines = stream(capsys, "watch", "root@10.0.0.1", "--interval", "5")
+    assert code == ExitCode.INTERRUPTED
+    kinds = [one["type"] for one in lines if one["type"] in ("look", "change", "diagnostic")]
+    assert kinds == ["look", "change", "change", "diagnostic", "diagnostic"]
+    assert any(one.get("node") == "pve1" and one.get("kind") == "membership" for one in lines)
 
 
 @pytest.mark.usefixtures("world")

@@ -10,9 +10,11 @@ import pytest
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.gather import clock_offset, gather
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import PreflightError, UnavailableError
+from provisioner.errors import ExitCode, PreflightError, UnavailableError
 from provisioner.events import Event
+from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts, Signatures
+from provisioner.state import Execution
 from tests.cluster_facts import cluster, members, node
 
 World = dict[str, NodeFacts]
@@ -45,6 +47,20 @@ def test_clock_is_compared_by_the_call_that_was_quick(monkeypatch: pytest.Monkey
         return f"{said:.9f}\n".encode()
 
     assert clock_offset(ask) == pytest.approx(60.0)
+
+
+def test_a_node_whose_connection_hangs_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lost power: nobody closed the connection, and the first command on it takes for ever."""
+
+    def hang(*_: object, **__: object) -> Execution:
+        raise CommandTimeoutError("Unable to wait for date on root@10.0.0.1", details="It was killed after 10 s.")
+
+    monkeypatch.setattr(Shell, "open", lambda _shell: None)
+    monkeypatch.setattr(Shell, "run", hang)
+    with pytest.raises(UnavailableError, match="the connection hangs") as caught:
+        gather(Reach("x", "root@10.0.0.1"))
+    assert caught.value.exit_code == ExitCode.REFUSED
+    assert "killed after 10 s" in caught.value.details
 
 
 def test_all_members_are_found_from_any_of_them(world: World) -> None:
