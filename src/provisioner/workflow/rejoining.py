@@ -116,7 +116,7 @@ def _carried_out(asked: Reach, seen: Seen, wish: Wish, hands: Hands) -> Run:
     plan, began = seen.plan, time.monotonic()
     hands.emit(ApplyStart(plan.node, REJOIN))
     run = _saved(seen, hands)
-    restores_sshd = wish.restores_sshd and (run.backup / "sshd_config").is_file()
+    restores_sshd = _restores_sshd(seen, wish) and (run.backup / "sshd_config").is_file()
     given = playbook_plan(seen.situation, seen.proofs, run.remote, restores_sshd=restores_sshd)
     run = runs.write(run, replace(run.record, plan=given, backup=str(run.backup)))
     job = Job({"lead": {plan.lead: seen.lead.shell}, "node": {plan.node: seen.node.shell}}, given)
@@ -130,6 +130,12 @@ def _carried_out(asked: Reach, seen: Seen, wish: Wish, hands: Hands) -> Run:
         raise _failure(run)
     hands.emit(ApplyComplete(plan.node, REJOIN, time.monotonic() - began))
     return run
+
+
+def _restores_sshd(seen: Seen, wish: Wish) -> bool:
+    """Whether sshd_config is put back: as was said now, or to the run that is taken up again."""
+    said_before = seen.left is not None and seen.plan.resumes and seen.left.record.plan.get("restores_sshd", False)
+    return wish.restores_sshd or bool(said_before)
 
 
 def _failure(run: Run) -> ProviderError | VerificationError:
