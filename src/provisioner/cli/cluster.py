@@ -28,6 +28,15 @@ if TYPE_CHECKING:  # the world is imported when a verb touches it
 file_option = option("-f", "--file", type=click.Path(path_type=Path), help="The lab's file.", metavar="FILE")
 
 
+last_version_option = option(
+    "--last-version",
+    "last",
+    multiple=True,
+    metavar="[NODE=]N",
+    help="The config_version that a node which is off has in its files (repeatable).",
+)
+
+
 def host_argument(function: Function) -> Function:
     """The positional host, and the file where it is positional, too: the function gets ``host`` and ``file``.
 
@@ -84,13 +93,7 @@ def cluster() -> None:
 @verb
 @host_argument
 @file_option
-@option(
-    "--last-version",
-    "last",
-    multiple=True,
-    metavar="[NODE=]N",
-    help="The config_version that a node which is off has in its files (repeatable).",
-)
+@last_version_option
 @option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it as a web page, too.")
 def check(session: Session, *, host: str, file: Path, last: tuple[str, ...], html: Path | None) -> int:
     """Ask every node of a cluster what it knows, and say what is wrong, what proves it, and what to do.
@@ -101,7 +104,7 @@ def check(session: Session, *, host: str, file: Path, last: tuple[str, ...], htm
     from provisioner.repair.diagnosis import diagnose, is_healthy
     from provisioner.report.cluster import cluster_content, cluster_text
 
-    versions = dict(_last_version(one) for one in last)
+    versions = dict(last_version(one) for one in last)
     console = session.console
     facts = gather(reach_host(host, file), console.emit)
     found = diagnose(facts, versions)
@@ -129,7 +132,8 @@ def reach_host(host: str, file: Path | None) -> Reach:
     return reach(host, file or Path(DEFAULT_FILE))
 
 
-def _last_version(words: str) -> tuple[str, int]:
+def last_version(words: str) -> tuple[str, int]:
+    """A node (empty for any) and the version that its files have, as ``--last-version`` says them."""
     node, _, number = words.rpartition("=")
     if not number.isdecimal():
         raise click.BadParameter(f"{words!r} is no version, such as 7 or pve3=7.", param_hint="--last-version")

@@ -9,7 +9,7 @@ import click
 
 from provisioner.cli.cluster import file_option, host_argument, reach_host
 from provisioner.cli.confirm import YES, ask, can_ask
-from provisioner.cli.options import option, verb
+from provisioner.cli.options import Function, option, verb
 from provisioner.cli.repairing import DRY, hands, require_needed
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode
@@ -23,13 +23,21 @@ if TYPE_CHECKING:  # imported when a verb looks at a cluster
 ASK_SSHD = "pvecm add will set PermitRootLogin yes. Put sshd_config back afterwards? [y/N] "
 
 
+def rejoin_options(function: Function) -> Function:
+    """What is to be said of the node that is brought back: the function gets ``give_up`` and ``restore_sshd``."""
+    give_up = option(
+        "--give-up", multiple=True, type=int, metavar="VMID", help="A guest whose configuration there may be lost."
+    )
+    restore_sshd = option("--restore-sshd", is_flag=True, help="Put sshd_config back after pvecm add has changed it.")
+    return give_up(restore_sshd(function))
+
+
 @click.command()
 @verb
 @click.argument("node")
 @host_argument
 @file_option
-@option("--give-up", multiple=True, type=int, metavar="VMID", help="A guest whose configuration there may be lost.")
-@option("--restore-sshd", is_flag=True, help="Put sshd_config back after pvecm add has changed it.")
+@rejoin_options
 @option("-y", "--yes", is_flag=True, help="Do it; without it nothing is changed.")
 def rejoin(
     session: Session, node: str, *, host: str, file: Path, give_up: tuple[int, ...], restore_sshd: bool, yes: bool

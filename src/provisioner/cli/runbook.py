@@ -8,9 +8,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from provisioner.cli.cluster import file_option, reach_host
+from provisioner.cli.cluster import file_option, last_version_option, reach_host
 from provisioner.cli.forgetting import forget_options
 from provisioner.cli.options import option, verb
+from provisioner.cli.rejoining import rejoin_options
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode
 
@@ -58,6 +59,8 @@ def show(session: Session, name: str) -> int:
 @file_option
 @option("--node", default="", metavar="NODE", help="The node that is repaired or forgotten.")
 @forget_options
+@rejoin_options
+@last_version_option
 @option("--off", multiple=True, metavar="NODE", help="lost-quorum: a member that you have seen to be off.")
 @option("--programmer", default="internal", metavar="NAME", help="bios-backup: flashrom's programmer.")
 @option("--chip", default="", metavar="NAME", help="bios-backup: the chip, where flashrom finds several.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provisioner.cli.cluster import last_version
 from provisioner.cli.forgetting import run_forget
 from provisioner.cli.rejoining import run_rejoin
 from provisioner.cli.repairing import DRY, hands
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The words of the command line; ``words`` are what forget takes."""
+    """The words of the command line; ``words`` are what forget takes, ``last`` what is known of nodes that are off."""
 
     runbook: str
     node: str
     words: Mapping[str, Any]
+    give_up: tuple[int, ...]
+    restore_sshd: bool
+    last: tuple[str, ...]
     off: tuple[str, ...]
     programmer: str
     chip: str
@@ -49,7 +53,8 @@ def _forget(session: Session, host: Reach, asked: Asked) -> int:
 def _rejoin(session: Session, host: Reach, asked: Asked) -> int:
     from provisioner.workflow.rejoining import Wish
 
-    return run_rejoin(session, host, Wish(asked.named()), yes=asked.yes, runbook=asked.runbook)
+    wish = Wish(asked.named(), frozenset(asked.give_up), asked.restore_sshd)
+    return run_rejoin(session, host, wish, yes=asked.yes, runbook=asked.runbook)
 
 
 def _regain(session: Session, host: Reach, asked: Asked) -> int:
@@ -97,10 +102,11 @@ def _before_power_on(session: Session, host: Reach, asked: Asked) -> int:
     from provisioner.report.cluster import cluster_content, cluster_text
 
     node, console = asked.named(), session.console
+    versions = dict(last_version(one) for one in asked.last)
     facts = gather(host, console.emit)
     console.stop_progress()
     _require_member(facts, node)
-    found = tuple(one for one in diagnose(facts) if one.node == node)
+    found = tuple(one for one in diagnose(facts, versions) if one.node == node)
     said = "" if found else f"\n{node} answers, and nothing is wrong with it."
     console.result(f"{cluster_text(facts, found, console.style)}{said}", **cluster_content(facts, found))
     return ExitCode.VERIFICATION_FAILED if found else ExitCode.DONE

@@ -57,7 +57,7 @@ def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
         Condition.OFFLINE,
         member.name,
         "it does not answer and is not joined: it is off, or cut off",
-        (tried, votes, *heard),
+        (tried, votes, *_guests(member, view), *heard),
         advice="Look at it on its own console before anything is decided about it.",
     )
     if any("Unable to decrypt" in line for line in heard):
@@ -66,6 +66,13 @@ def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
         yield Diagnosis(Condition.KEY_CHANGED, member.name, what, heard, "stale-corosync-rejoin", advice)
     else:
         yield from _power_on(member, view)
+
+
+def _guests(member: Member, view: View) -> tuple[str, ...]:
+    """What the cluster has on it, and would be started with it."""
+    guests = view.reference.guests.get(member.name, ()) if view.reference and view.has_quorum else ()
+    named = ", ".join(f"{one.vmid}{f' {one.name}' if one.name else ''}" for one in guests)
+    return (f"the cluster has {len(guests)} guest{'s' if len(guests) != 1 else ''} on it: {named}",) if guests else ()
 
 
 def _power_on(member: Member, view: View) -> Iterator[Diagnosis]:

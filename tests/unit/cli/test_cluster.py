@@ -101,6 +101,18 @@ def test_last_version_is_passed_on(world: World, capsys: pytest.CaptureFixture[s
     assert "FAIL pve3: do-not-power-on" not in answer(capsys, "check", "root@10.0.0.1", "--last-version", "7")[1]
 
 
+def test_the_power_on_check_takes_the_version_that_its_advice_asks_for(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose(world, "pve3")
+    words = ["runbook", "run", "power-on-check", "--host", "root@10.0.0.1", "--node", "pve3"]
+    assert run(words) == ExitCode.VERIFICATION_FAILED
+    assert "--last-version pve3=N" in capsys.readouterr().out
+    assert run([*words, "--last-version", "pve3=5"]) == ExitCode.VERIFICATION_FAILED
+    assert "2 versions behind" in capsys.readouterr().out
+    assert run([*words, "--last-version", "x"]) == ExitCode.USAGE
+
+
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
     "words",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from provisioner.catalog.runbooks import known_runbooks
+from provisioner.cli import runbook_runs
+from provisioner.cli.cluster import check
+from provisioner.cli.forgetting import forget
+from provisioner.cli.rejoining import rejoin
+from provisioner.cli.runbook import run
 from provisioner.cli.runbook_runs import RUNS
+from provisioner.workflow.rejoining import Wish
 from tests.unit.cli.conftest import World
 
 
@@ -47,6 +54,25 @@ def test_a_runbook_for_a_node_wants_its_name(world: World, name: str) -> None:
     answer = world.command("runbook", "run", name, "--host", "root@192.0.2.1")
     assert answer.code == 64
     assert f"Unable to run {name}: no node is named" in answer.err
+
+
+def test_a_runbook_takes_what_its_advice_tells_people_to_say(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    wishes = list[Wish]()
+
+    def run_rejoin(_session: object, _host: object, wish: Wish, **_: object) -> int:
+        wishes.append(wish)
+        return 0
+
+    monkeypatch.setattr(runbook_runs, "run_rejoin", run_rejoin)
+    words = ("--host", "root@192.0.2.1", "--node", "pve3", "--give-up", "105", "--give-up", "106", "--restore-sshd")
+    assert world.command("runbook", "run", "stale-corosync-rejoin", *words).code == 0
+    assert wishes == [Wish("pve3", frozenset({105, 106}), restores_sshd=True)]
+
+
+def test_runbook_run_has_the_options_of_the_verbs_whose_code_it_runs() -> None:
+    own = {one.name for one in run.params}
+    verbs = {one.name for verb in (rejoin, forget, check) for one in verb.params if isinstance(one, click.Option)}
+    assert verbs - own == {"html"}, "a page of the check is written by the check"
 
 
 def test_every_runbook_can_be_run() -> None:

@@ -214,6 +214,13 @@ def test_silent_member_whose_packets_cannot_be_decrypted_is_on() -> None:
     assert conditions(found) == [(C.OFFLINE, "pve3"), (C.KEY_CHANGED, "pve3")]
 
 
+def test_the_guests_of_a_member_that_is_off_are_named() -> None:
+    guests = {"pve3": (Guest(103, "pve3", "lxc", "web"), Guest(104, "pve3", "qemu"))}
+    found = diagnose(cluster(off=("pve3",), changed={"pve1": {"guests": guests}}), {"": VERSION})
+    (off,) = [one for one in found if one.condition is C.OFFLINE]
+    assert "the cluster has 2 guests on it: 103 web, 104" in off.evidence
+
+
 def test_member_that_is_joined_and_deaf_to_us_is_unknown() -> None:
     facts = cluster()
     facts = replace(facts, nodes=facts.nodes[:2], silent=(Silent("pve3", "10.0.0.3", "Permission denied"),))
