@@ -1,8 +1,9 @@
 """Sits down before a desktop as its user does, in the container, with the role's own programs; JSON in, JSON out.
 
 Asked: ``user``, ``password``, ``port``, ``certificate``, ``limit`` (seconds for each picture). Perhaps ``file``, an RDP
-file that says where and as whom; ``fields``, the page that Firefox has to show once the launcher on the desktop is
-clicked; ``run``, a shell command in the session; ``stay``, at most so many seconds without a hand on mouse or keys.
+file that says where and as whom, or ``words``, all that FreeRDP is told but the password; ``fields``, the page that
+Firefox has to show once the launcher on the desktop is clicked; ``run``, a shell command in the session; ``stay``, at
+most so many seconds without a hand on mouse or keys.
 Answers: ``panel`` (seconds, null without panels), ``code`` (the client's, null while it was connected), ``shows`` (what
 the last picture was judged to show), ``words`` (the client's last) and what was asked for: ``page`` (seconds), ``said``
 (of the command), ``stayed`` (seconds).
@@ -67,13 +68,14 @@ def done(screen: Any, running: Any, asked: dict[str, Any], limit: float) -> dict
 @contextmanager
 def login(screen: Any, asked: dict[str, Any], fingerprint: str) -> Iterator[Any]:
     """The client of the proof, or one that is given nothing but the file, the password and the certificate's mark."""
-    if "file" not in asked:
+    if not {"file", "words"} & asked.keys():
         with client.login(screen, asked["port"], asked["user"], asked["password"], fingerprint) as running:
             yield running
         return
     program = next(found for name in client.PROGRAMS if (found := shutil.which(name)))
     marks = ",".join(f"fingerprint:sha256:{text}" for text in (fingerprint, bytes.fromhex(fingerprint).hex(":")))
-    command = [program, asked["file"], "/from-stdin:force", f"/cert:{marks}", "-grab-keyboard", "/log-level:INFO"]
+    words = asked["words"] if "words" in asked else [asked["file"], "/from-stdin:force", f"/cert:{marks}"]
+    command = [program, *words, "-grab-keyboard", "/log-level:INFO"]
     log = screen.folder / "file.log"
     with log.open("wb") as stream:
         process = subprocess.Popen(

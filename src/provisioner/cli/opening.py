@@ -6,19 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, ProvisionError
+from provisioner.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.lab import Lab
-from provisioner.report.rdp import Client, Desktop, client, rdp_text
+from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
 from provisioner.resolve.desktops import PROTOCOL
 from provisioner.resolve.engines import port_of, services_of
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
+CERTIFICATE = "/etc/xrdp/tls/{}.crt"
 STDERR = 2
 FREERDP_FAILED = 128
 """FreeRDP's exit codes from here on are its own failures; below it the session's end is told."""
@@ -48,6 +50,8 @@ def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa
         said = f"Wrote {file}: open it with an RDP client ({where})."
         session.console.result(said, **content, file=str(file))
         return ExitCode.DONE
+    if found.on_terminal:
+        found = replace(found, command=(*found.command, certificate_word(_fingerprint(session, lab, desktop))))
     did = _started(found)
     session.console.result(f"{did} {Path(found.command[0]).name} for {where}.", **content, command=list(found.command))
     return ExitCode.DONE
@@ -56,6 +60,21 @@ def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa
 def _found(name: str) -> str | None:
     """A program; on other systems than macOS ``open`` is another one."""
     return None if name == "open" and sys.platform != "darwin" else shutil.which(name)
+
+
+def _fingerprint(session: Session, lab: Lab, desktop: Desktop) -> str:
+    """What the client knows the server by, as the container itself tells it: nobody between them can."""
+    from provisioner.cli.containers import Containers
+
+    ask = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", CERTIFICATE.format(desktop.certificate)]
+    told = Containers(session, lab).running(desktop.name).execute(desktop.name, ask)
+    if told.returncode:
+        raise PreflightError(
+            f"Unable to read the certificate of {desktop.name}",
+            details=told.stderr.decode(errors="replace").strip(),
+            resolution=f"Run: provision up {lab.loaded.path} {desktop.name}",
+        )
+    return told.stdout.decode().strip().partition("=")[2]
 
 
 def _started(found: Client) -> str:
@@ -96,7 +115,9 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
     port = port_of(service, page) or 0
     address = address_of(session, lab, name, is_on_lan=service.expose == "lan")
     options = {option: one.default for option, one in page.options.items()} | dict(service.options)
-    return Desktop(name, address, port, options["user"], clipboard=options["clipboard"], drives=options["drives"])
+    shows = "given" if options["certificate"] else "own"
+    shared = {option: bool(options[option]) for option in ("clipboard", "drives")}
+    return Desktop(name, address, port, options["user"], certificate=shows, **shared)
 
 
 def _write(file: Path, text: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-WINDOWED = ("remmina", "sdl-freerdp3", "sdl-freerdp", "open", "mstsc.exe")
+WINDOWED = ("remmina", "open", "mstsc.exe")
 """Clients that ask for password and certificate in a window, in the order in which they are looked for; the last are
 macOS's own way to a file's program, and Windows' client."""
 ON_TERMINAL = ("xfreerdp3", "xfreerdp", "wlfreerdp3", "wlfreerdp")
-"""Those that ask on the terminal on which they were started; without one they refuse every certificate."""
+"""Those that ask for the password on the terminal on which they were started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Desktop:
     user: str
     clipboard: bool = False
     drives: bool = False
+    certificate: str = "own"
+    """Which of the certificates in its container it shows."""
 
 
 def rdp_text(desktop: Desktop) -> str:
@@ -63,5 +65,12 @@ def client(desktop: Desktop, file: str, find: Callable[[str], str | None], *, ha
 def _words(desktop: Desktop, file: str, name: str) -> Sequence[str]:
     if "freerdp" not in name:
         return ("-c", file) if name == "remmina" else (file,)
-    there = (f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/sec:tls", "/dynamic-resolution")
-    return (*there, "+clipboard" if desktop.clipboard else "-clipboard", *(("+drives",) if desktop.drives else ()))
+    where = (f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/d:", "/sec:tls", "/dynamic-resolution")
+    shared = ("+clipboard" if desktop.clipboard else "-clipboard", *(("+drives",) if desktop.drives else ()))
+    return (*where, *shared, "/from-stdin:force")  # FreeRDP 2 does not ask by itself
+
+
+def certificate_word(fingerprint: str) -> str:
+    """FreeRDP's word for the one certificate that it takes, by its sha256 as openssl tells it, or as digits alone."""
+    marks = (fingerprint.lower().replace(":", ""), fingerprint.lower())  # FreeRDP 3 wants the first, 2 the second
+    return f"/cert:{','.join(f'fingerprint:sha256:{mark}' for mark in marks)}"

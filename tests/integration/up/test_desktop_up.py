@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from tests.desktop_lab import PASSWORDS, USERS, DesktopLab
+from provisioner.report.rdp import Desktop, certificate_word, client
+from tests.desktop_lab import CERTIFICATE, PASSWORDS, PORT, USERS, DesktopLab
 from tests.desktop_pictures import inked
 from tests.integration.role_box import RoleBox
 from tests.integration.up.quickstart_lab import CANARIES
@@ -119,6 +120,25 @@ def test_a_client_that_opens_the_file_of_open_gets_the_desktop(lab: DesktopLab) 
     seen = lab.visit("penny", file="/srv/desk.rdp")
     assert (seen["shows"], seen["code"]) == ("mate", None), seen
     assert [one["user"] for one in lab.sessions()] == ["penny"]
+
+
+def test_freerdp_as_open_starts_it_takes_the_containers_certificate_and_no_other(lab: DesktopLab) -> None:
+    found = client(Desktop(lab.desk, "127.0.0.1", PORT, "penny"), "desk.rdp", free_rdp_alone, has_terminal=True)
+    assert found is not None
+    told = lab.inside("openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", CERTIFICATE)
+    mark = told.strip().partition("=")[2]
+    words = found.command[1:]
+    seen = lab.visit("penny", words=[*words, certificate_word(mark)])
+    assert (seen["shows"], seen["code"]) == ("mate", None), seen
+    other = "00" if not mark.startswith("00") else "01"
+    refused = lab.visit("penny", words=[*words, certificate_word(other + mark[2:])])
+    assert refused["panel"] is None or refused["code"] is not None, refused
+    assert refused["shows"] != "mate"
+
+
+def free_rdp_alone(name: str) -> str | None:
+    """A machine whose one client is FreeRDP."""
+    return f"/usr/bin/{name}" if "freerdp" in name else None
 
 
 def test_panels_are_soon_there_and_keyboard_and_language_are_the_files_at_every_login(lab: DesktopLab) -> None:

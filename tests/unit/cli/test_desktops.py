@@ -223,17 +223,37 @@ def test_a_client_that_asks_on_a_terminal_is_not_started_without_one(
 def test_on_a_terminal_it_asks_there_and_its_end_is_awaited(
     desk: World, started: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
+    asked: list[Sequence[str]] = []
+
+    def openssl(_container: Container, command: Sequence[str], _in: bytes, _env: Mapping[str, str]) -> Execution:
+        asked.append(command)
+        return Execution(0, b"sha256 Fingerprint=AB:0C\n", b"")
+
+    desk.host.programs["openssl"] = openssl
     said = program(tmp_path, "xfreerdp", "exit 12")
     answer = desk.command("open", typed="")
     assert answer.code == 0, answer.err
     assert answer.out.startswith("Ended xfreerdp for ")
-    assert "/u:penny" in said.read_text().split()
+    assert asked[0][-1] == "/etc/xrdp/tls/own.crt"
+    words = said.read_text().split()
+    assert {"/u:penny", "/cert:fingerprint:sha256:ab0c,fingerprint:sha256:ab:0c"} < set(words)
     assert started[0].returncode == 12  # the user has logged off
     assert not (tmp_path / "desk.rdp").exists()
     program(tmp_path, "xfreerdp", "exit 131")
     answer = desk.command("open", typed="")
     assert answer.code == 1
     assert "Unable to use the desktop with xfreerdp: it ended with 131" in answer.err
+
+
+def test_a_client_is_not_started_for_a_certificate_that_nobody_knows(
+    desk: World, started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    program(tmp_path, "xfreerdp", "")
+    desk.host.programs["openssl"] = lambda *_: Execution(1, b"", b"No such file or directory")
+    answer = desk.command("open", typed="")
+    assert answer.code == 4
+    assert "Unable to read the certificate of desk\n  No such file or directory" in answer.err
+    assert started == []
 
 
 @pytest.mark.parametrize("names", [("other",), ("desk", "other")])
@@ -262,15 +282,14 @@ def test_each_client_is_started_in_its_own_words() -> None:
     assert only() is None
     assert only("remmina") == Client(("/usr/bin/remmina", "-c", "desk.rdp"), on_terminal=False)
     assert only("mstsc.exe") == Client(("/usr/bin/mstsc.exe", "desk.rdp"), on_terminal=False)
-    there = ("/v:192.0.2.7:3389", "/u:penny", "/sec:tls", "/dynamic-resolution")
-    assert only("xfreerdp3") == Client(("/usr/bin/xfreerdp3", *there, "-clipboard"), on_terminal=True)
+    there = ("/v:192.0.2.7:3389", "/u:penny", "/d:", "/sec:tls", "/dynamic-resolution")
+    asks = "/from-stdin:force"
+    assert only("xfreerdp3") == Client(("/usr/bin/xfreerdp3", *there, "-clipboard", asks), on_terminal=True)
     assert only("xfreerdp3", has_terminal=False) is None
-    assert only("xfreerdp3", "sdl-freerdp3") == Client(
-        ("/usr/bin/sdl-freerdp3", *there, "-clipboard"), on_terminal=False
-    )
+    assert only("xfreerdp3", "remmina") == only("remmina")
     free = Desktop("desk", "192.0.2.7", 3389, "penny", clipboard=True, drives=True)
     assert only("xfreerdp", desktop=free) == Client(
-        ("/usr/bin/xfreerdp", *there, "+clipboard", "+drives"), on_terminal=True
+        ("/usr/bin/xfreerdp", *there, "+clipboard", "+drives", asks), on_terminal=True
     )
 
 
