@@ -74,7 +74,8 @@ def login(screen: Any, asked: dict[str, Any], fingerprint: str) -> Iterator[Any]
         return
     program = next(found for name in client.PROGRAMS if (found := shutil.which(name)))
     marks = ",".join(f"fingerprint:sha256:{text}" for text in (fingerprint, bytes.fromhex(fingerprint).hex(":")))
-    words = asked["words"] if "words" in asked else [asked["file"], "/from-stdin:force", f"/cert:{marks}"]
+    # With more than 24 bits pictures come packed with losses, which the judge of panels does not know.
+    words = [*asked["words"], "/bpp:24"] if "words" in asked else [asked["file"], "/from-stdin:force", f"/cert:{marks}"]
     command = [program, *words, "-grab-keyboard", "/log-level:INFO"]
     log = screen.folder / "file.log"
     with log.open("wb") as stream:
