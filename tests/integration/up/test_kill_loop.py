@@ -95,7 +95,7 @@ def arguments_of(process: Path) -> str:
 def names(lab: Lab) -> set[str]:
     """All containers of the lab and all throwaway ones."""
     listed = json.loads(lab.incus("list", "--format", "json"))
-    mine = [one["name"] for one in listed if one["config"].get("user.provisioner.lab") == "kill"]
+    mine = [one["name"] for one in listed if (one["config"] or {}).get("user.provisioner.lab") == "kill"]
     assert len(mine) == len(set(mine))
     return set(mine)
 
