@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -20,6 +20,9 @@ PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
 DEVICE = re.compile(r"device(_[a-z]+)* \| ")
 """How those begin by which an engine is held against its device, before it is started as well as by its proof."""
+
+DONE = frozenset({"ok", "changed", "skipped"})
+"""What Ansible says of a task that it is through with on a container."""
 
 Connections = Mapping[str, Mapping[str, str]]
 """By containers, the variables by which Ansible reaches them."""
@@ -53,31 +56,62 @@ def configure(
         for one in instances:
             emit(ApplyErrored(one.name, "configure", error.message))
         return Configured(failed=frozenset(one.name for one in instances), error=error)
-    result = _run("site.yml", instances, reached, run_playbook, _progress(emit, measured))
-    failed = {one.host: one for one in result.failures}
+    ran: set[str] = set()
+    told = _progress(emit, measured)
+
+    def on_task(event: TaskEvent) -> None:
+        told(event)
+        if event.status in DONE:
+            ran.add(f"{event.host}/{event.role}")
+
+    result = _run("site.yml", instances, reached, run_playbook, on_task)
+    failed = _not_done(instances, result, ran)
     for one in instances:
         if one.name in failed:
-            emit(ApplyErrored(one.name, "configure", failed[one.name].message))
-        elif result.returncode == 0 or failed:
+            emit(ApplyErrored(one.name, "configure", failed[one.name]))
+        else:
             emit(ApplyComplete(one.name, "configure", monotonic() - started))
     changed = frozenset(name for name, count in result.changed.items() if count)
-    names = frozenset(one.name for one in instances)
-    not_done = frozenset(failed) or (names if result.returncode else frozenset())
-    return Configured(changed, not_done, tuple(measured), _error(result, names))
+    return Configured(changed, frozenset(failed), tuple(measured), _error(result, failed))
 
 
-def _error(result: PlaybookResult, names: frozenset[str]) -> ProvisionError | None:
-    if result.failures and all(PROOF.match(_short(one)) or DEVICE.match(_short(one)) for one in result.failures):
+def _not_done(instances: Sequence[Instance], result: PlaybookResult, ran: Collection[str]) -> dict[str, str]:
+    """Why containers are not configured, by their names: only what all of its own roles ran in, to their end, is.
+
+    A play that all of its containers fail in is Ansible's last one, so another one's failure may be the reason.
+    """
+    own = {failure.host: failure.message for failure in result.failures}
+    not_done: dict[str, str] = {}
+    for instance in instances:
+        missing = [role.role for role in instance.roles if role.address not in ran]
+        if instance.name in own:
+            not_done[instance.name] = own[instance.name]
+        elif not result.finished:
+            not_done[instance.name] = "not configured to its end: Ansible was ended"
+        elif missing:
+            because = f" when {', '.join(sorted(own))} failed" if own else ""
+            not_done[instance.name] = f"not configured: Ansible stopped{because}, before {', '.join(missing)}"
+    return not_done
+
+
+def _error(result: PlaybookResult, not_done: Mapping[str, str]) -> ProvisionError | None:
+    hosts = {failure.host for failure in result.failures}
+    unreached = [f"{name}: {why}" for name, why in sorted(not_done.items()) if name not in hosts]
+    of_proofs = [PROOF.match(_short(failure)) or DEVICE.match(_short(failure)) for failure in result.failures]
+    if of_proofs and all(of_proofs) and result.finished:
+        words = [f"{failure.host}/{failure.role}: {failure.message}" for failure in result.failures]
         return VerificationError(
             "Unable to prove that the lab works",
-            details="\n".join(f"{one.host}/{one.role}: {one.message}" for one in result.failures),
+            details="\n".join([*words, *unreached]),
             resolution=f"The whole output is in {result.log}.",
         )
-    failed = {one.host for one in result.failures} or names
     try:
-        result.raise_for_failure(f"configure {', '.join(sorted(failed))}")
+        result.raise_for_failure(f"configure {', '.join(sorted(not_done))}")
     except PlaybookError as error:
+        error.details = "\n".join([error.details, *unreached])
         return error
+    if unreached:  # it ended well, and without having done what it was there for
+        return PlaybookError(f"Unable to configure {', '.join(sorted(not_done))}", details="\n".join(unreached))
     return None
 
 
@@ -118,7 +152,7 @@ def _proof(address: str, result: PlaybookResult, reached: set[str]) -> bool | st
 
 
 def _refuse_silence(result: PlaybookResult) -> None:
-    if result.returncode != 0 and not result.failures:
+    if not result.finished or (result.returncode != 0 and not result.failures):
         result.raise_for_failure("run the proofs")
 
 

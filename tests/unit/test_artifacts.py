@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,20 @@ def test_one_failure_of_two_keeps_the_other(box: FakeProvider, tmp_path: Path) -
         _ensure(box, [BUILT, MODEL], Builds(box, [failed]), tmp_path)
     assert box.containers == {}
     assert {name: volume.ready for name, volume in box.volumes.items()} == {BUILT.volume: True}
+
+
+def test_what_ansible_was_ended_in_is_not_ready_though_another_one_had_failed(
+    box: FakeProvider, tmp_path: Path
+) -> None:
+    class Ended(Builds):
+        def __call__(self, *arguments: Any, **more: Any) -> PlaybookResult:
+            return replace(super().__call__(*arguments, **more), finished=False)
+
+    failed = TaskEvent("failed", MODEL.builder, "model_store", "build | Copy", "wrong checksum")
+    with pytest.raises(PlaybookError, match="wrong checksum"):
+        _ensure(box, [BUILT, MODEL], Ended(box, [failed]), tmp_path)
+    assert box.volumes == {}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_another_run_builds_is_left_to_it(box: FakeProvider, tmp_path: Path) -> None:

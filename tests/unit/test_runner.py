@@ -86,6 +86,21 @@ def test_a_run_that_ends_without_a_task_is_a_failure_too(tmp_path: Path) -> None
         run_playbook(playbook, INVENTORY, folder=tmp_path / "lab").raise_for_failure("do it")
 
 
+def test_a_run_that_was_ended_did_not_finish_whatever_failed_before(tmp_path: Path) -> None:
+    numbers = f"{tmp_path}/lab/run-*/ansible-playbook.pid"
+    tasks = f"""
+    - name: End Ansible
+      ansible.builtin.shell: kill $(cat {numbers})
+"""
+    playbook = _playbook(tmp_path, tasks)
+    ended = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab")
+    assert not ended.finished
+    with pytest.raises(PlaybookError, match="Unable to do it"):
+        ended.raise_for_failure("do it")
+    quiet = _playbook(tmp_path, "    - name: Do nothing\n      ansible.builtin.meta: noop\n")
+    assert run_playbook(quiet, INVENTORY, folder=tmp_path / "lab").finished
+
+
 def test_a_missing_secret_fails_the_task(tmp_path: Path) -> None:
     playbook = _playbook(tmp_path, '    - name: Show\n      ansible.builtin.debug:\n        msg: "{{ token }}"\n')
     result = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("other", "x")])

@@ -122,7 +122,7 @@ class _Build:
         for one in self.artifacts:
             if one.builder in failed:
                 self.emit(ApplyErrored(one.name, "build", failed[one.builder]))
-            elif result.returncode == 0 or failed:
+            elif result.finished and (result.returncode == 0 or failed):
                 self._finish(one)
         return result
 

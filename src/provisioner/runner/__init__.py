@@ -38,16 +38,20 @@ PID_FILE = "ansible-playbook.pid"
 
 @dataclass(frozen=True, slots=True)
 class PlaybookResult:
-    """How a run ended: the failed tasks, and the hosts that something was changed on."""
+    """How a run ended: the failed tasks, and the hosts that something was changed on.
+
+    ``finished``: Ansible came to its own end, which its statistics are the last word of; it was not killed before.
+    """
 
     returncode: int
     failures: tuple[TaskEvent, ...] = ()
     changed: Mapping[str, int] = field(default_factory=dict)
     log: Path | None = None
+    finished: bool = True
 
     def raise_for_failure(self, doing: str) -> PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
-        if self.returncode == 0 and not self.failures:
+        if self.returncode == 0 and not self.failures and self.finished:
             return self
         words = "\n".join(f"{one.host}: {one.role} : {one.task}: {one.message}" for one in self.failures)
         raise PlaybookError(
@@ -74,10 +78,12 @@ def run_playbook(
 
     failures: list[TaskEvent] = []
     changed: dict[str, int] = {}
+    ends: list[str] = []
 
     def handle(event: dict[str, Any]) -> bool:
         if event.get("event") == "playbook_on_stats":  # a task with no_log hides even whether it changed something
             changed.update(event["event_data"]["changed"])
+            ends.append(str(event["event"]))
         one = task_event(event)
         if one is not None:
             failures.extend([one] if one.status in {"failed", "unreachable"} else [])
@@ -102,7 +108,7 @@ def run_playbook(
             cancel_callback=_ended_first(is_interrupted, private / PID_FILE),
         )
         log = _keep_log(private, folder, Path(playbook).stem)
-    return PlaybookResult(ended.rc, tuple(failures), changed, log)
+    return PlaybookResult(ended.rc, tuple(failures), changed, log, finished=bool(ends))
 
 
 def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:

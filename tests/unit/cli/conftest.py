@@ -82,6 +82,8 @@ class World:
     health: int = 200
     drift: dict[str, list[list[str]]] = field(default_factory=dict)
     """By address what has changed in a container since its stamp was written, as its agent says it."""
+    unreached: set[str] = field(default_factory=set)
+    """The addresses whose play ``site.yml`` does not come to."""
     changes: dict[str, int] = field(default_factory=dict)
     """How many tasks of a playbook change something, by container."""
     disk_full: bool = False
@@ -133,6 +135,7 @@ class World:
         )
         if playbook == "site.yml":
             self.drift.clear()
+            self._say_done(groups, on_task)
         for address, seen in self.measured.items():
             container, name = address.split("/")
             on_task(TaskEvent("ok", container, name, f"{name} : verify_device | Judge", facts=seen))
@@ -140,6 +143,14 @@ class World:
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():
             on_task(TaskEvent("ok", host, role, f"{role} : verify | Ask"))
         return PlaybookResult(2 if failures else 0, failures, dict(self.changes))
+
+    def _say_done(self, groups: Mapping[str, Any], on_task: Callable[[TaskEvent], None]) -> None:
+        """What Ansible says of each container that a play has reached, in the order of plays."""
+        for name, group in groups.items():
+            role = "base" if name == "containers" else name.removeprefix("service_")
+            for host in group["hosts"]:
+                if f"{host}/{role}" not in self.unreached:
+                    on_task(TaskEvent("ok", host, role, f"{role} : install | Install"))
 
     def _agent(
         self, container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from pathlib import Path
@@ -145,6 +146,26 @@ def test_a_failed_role_exits_1(world: World) -> None:
     answer = world.command("up", "--yes", "--json")
     assert is_stream(answer.events, 1)
     assert "disk full" in answer.of("diagnostic")[0]["details"]
+
+
+def test_what_ansible_did_not_come_to_is_neither_done_nor_stamped(world: World, lab: Path) -> None:
+    world.failures["site.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "install | Unpack", "disk full"),)
+    world.unreached = {"gateway/litellm"}
+    answer = world.command("up", "--yes", "--json")
+    assert is_stream(answer.events, 1)
+    errored = {line["target"]: line["message"] for line in answer.of("apply_errored")}
+    assert errored["llama"] == "disk full"
+    assert errored["gateway"] == "not configured: Ansible stopped when llama failed, before litellm"
+    done = {line["target"] for line in answer.of("apply_complete") if line["action"] == "configure"}
+    assert done == set()
+    (journal,) = (lab.parent / ".provision/journal").glob("*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    written = {line["type"] for line in lines if line.get("action") == "configure"}
+    assert written == {"ApplyStart", "ApplyErrored"}
+    world.failures.clear()
+    world.unreached.clear()
+    configured = {line["target"] for line in world.command("plan", "--json").of("planned_change")}
+    assert "gateway/litellm" in configured
 
 
 def test_a_host_that_does_not_answer_exits_4(world: World) -> None:

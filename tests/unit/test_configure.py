@@ -1,0 +1,130 @@
+"""``configure``: done is what its own plays have brought to their end, by what Ansible said of each container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.configure import Configured, configure
+from provisioner.errors import PlaybookError, VerificationError
+from provisioner.events import ApplyComplete, ApplyErrored, Event
+from provisioner.providers.fake import FakeProvider
+from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
+from provisioner.state import Instance, Service
+
+BASE = Service("base", "voice", "base", {})
+VOICE = Instance("voice", "box", "lab", "debian/12", services=(Service("kokoro", "voice", "engine", {}),))
+GATEWAY = Instance("gateway", "box", "lab", "debian/12", services=(Service("litellm", "gateway", "gateway", {}),))
+
+
+class Here(FakeProvider):
+    """A host whose containers are this machine, for Ansible."""
+
+    def connection_variables(self, name: str) -> dict[str, str]:
+        """No way but Ansible's own."""
+        assert name
+        return {"ansible_connection": "local"}
+
+
+def _configure(run: Callable[..., PlaybookResult], *instances: Instance) -> tuple[Configured, dict[str, str]]:
+    """How it ended, and by container "done" or why not."""
+    events: list[Event] = []
+    outcome = configure(instances, {"box": Here("box")}, run_playbook=run, emit=events.append)
+    done = {one.target: "done" for one in events if isinstance(one, ApplyComplete)}
+    errored = {one.target: one.message for one in events if isinstance(one, ApplyErrored)}
+    assert done.keys().isdisjoint(errored)
+    return outcome, done | errored
+
+
+def _said(*events: TaskEvent, code: int = 0, finished: bool = True) -> Callable[..., PlaybookResult]:
+    """A run of Ansible that said this."""
+    failures = tuple(one for one in events if one.status in {"failed", "unreachable"})
+
+    def run(_playbook: str, _inventory: str, *, on_task: Callable[[TaskEvent], None], **_: Any) -> PlaybookResult:
+        for one in events:
+            on_task(one)
+        return PlaybookResult(code, failures, {}, finished=finished)
+
+    return run
+
+
+def _event(status: str, host: str, role: str, task: str = "install | Install") -> TaskEvent:
+    return TaskEvent(status, host, role, f"{role} : {task}", "no network" if status == "failed" else "")
+
+
+@pytest.fixture
+def broken_voice(tmp_path: Path) -> Callable[..., PlaybookResult]:
+    """Ansible itself on a play whose only container fails, before the play of another one."""
+    tasks = {"kokoro": "- name: install | Break\n  ansible.builtin.fail: { msg: no network }\n"}
+    tasks["litellm"] = "- name: install | Look\n  ansible.builtin.debug: { msg: here }\n"
+    for role, text in tasks.items():
+        (tmp_path / f"roles/{role}/tasks").mkdir(parents=True)
+        (tmp_path / f"roles/{role}/tasks/main.yml").write_text(text, encoding="utf-8")
+    plays = [f"- {{ hosts: service_{role}, gather_facts: false, roles: [{role}] }}\n" for role in tasks]
+    (tmp_path / "site.yml").write_text("".join(plays), encoding="utf-8")
+
+    def run(
+        playbook: str, inventory: str, *, on_task: Callable[[TaskEvent], None], secrets: Sequence[Any]
+    ) -> PlaybookResult:
+        file = str(tmp_path / playbook)
+        return run_playbook(file, inventory, folder=tmp_path / "lab", on_task=on_task, secrets=secrets)
+
+    return run
+
+
+def test_what_another_ones_failure_kept_from_being_done_is_not_done(
+    broken_voice: Callable[..., PlaybookResult],
+) -> None:
+    outcome, told = _configure(broken_voice, GATEWAY, VOICE)
+    assert told["voice"] == "no network"
+    assert "voice" in told["gateway"]
+    assert "not configured" in told["gateway"]
+    assert outcome.failed == {"voice", "gateway"}
+    assert outcome.error is not None
+    assert "gateway: " in outcome.error.details
+
+
+def test_what_ran_to_its_end_is_done_though_another_one_failed() -> None:
+    run = _said(_event("changed", "voice", "kokoro"), _event("failed", "gateway", "litellm"), code=2)
+    outcome, told = _configure(run, VOICE, GATEWAY)
+    assert told == {"voice": "done", "gateway": "no network"}
+    assert outcome.failed == {"gateway"}
+
+
+def test_a_role_that_was_skipped_task_by_task_is_done() -> None:
+    _, told = _configure(_said(_event("skipped", "voice", "kokoro")), VOICE)
+    assert told == {"voice": "done"}
+
+
+def test_one_of_two_roles_is_not_all() -> None:
+    both = Instance("voice", "box", "lab", "debian/12", base=BASE, services=VOICE.services)
+    run = _said(_event("ok", "voice", "base"), _event("failed", "gateway", "litellm"), code=2)
+    outcome, told = _configure(run, both, GATEWAY)
+    assert "kokoro" in told["voice"]
+    assert outcome.failed == {"voice", "gateway"}
+
+
+def test_only_a_start_is_not_an_end() -> None:
+    run = _said(_event("start", "voice", "kokoro"), _event("failed", "gateway", "litellm"), code=2)
+    outcome, _ = _configure(run, VOICE, GATEWAY)
+    assert outcome.failed == {"voice", "gateway"}
+
+
+@pytest.mark.parametrize("failed", [(), (_event("failed", "gateway", "litellm"),)])
+def test_of_a_run_that_was_ended_nothing_is_done(failed: tuple[TaskEvent, ...]) -> None:
+    run = _said(_event("ok", "voice", "kokoro"), *failed, code=250, finished=False)
+    outcome, told = _configure(run, VOICE, GATEWAY)
+    assert outcome.failed == {"voice", "gateway"}
+    assert "done" not in told.values()
+    assert told.keys() == {"voice", "gateway"}
+    assert isinstance(outcome.error, PlaybookError)
+
+
+def test_a_proof_that_failed_is_a_verification_error_that_names_the_rest() -> None:
+    run = _said(_event("failed", "voice", "kokoro", "verify | Have it speak"), code=2)
+    outcome, _ = _configure(run, VOICE, GATEWAY)
+    assert isinstance(outcome.error, VerificationError)
+    assert "gateway: not configured" in outcome.error.details
