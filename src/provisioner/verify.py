@@ -12,11 +12,16 @@ CPU, UNPROVEN = "CPU", "device named, unproven"
 PROVE = "provision verify"
 
 
-def processor(verdict: Mapping[str, str] | None, *, wants_device: bool, healthy: bool | None) -> tuple[str, str]:
+def processor(
+    verdict: Mapping[str, str] | None, *, wants_device: bool, runs: bool, healthy: bool | None
+) -> tuple[str, str]:
     """What computes for a service, and why we say so: "CPU", "GPU", "device named, unproven", or nothing known.
 
     ``verdict`` is what its proof noted. It counts for the start of the unit and for the driver that it was made with.
+    ``runs``: whether its unit runs; nothing computes for one that does not.
     """
+    if not runs:
+        return "", ""
     if not wants_device:
         return CPU, "no device was asked for"
     if not healthy:

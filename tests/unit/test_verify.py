@@ -128,4 +128,10 @@ def test_what_a_proof_measures_is_a_fact_of_its_service() -> None:
 def test_what_computes_is_said_of_what_was_proved(
     verdict: dict[str, str] | None, wants_device: bool, healthy: bool | None, shown: tuple[str, str]
 ) -> None:
-    assert processor(verdict, wants_device=wants_device, healthy=healthy) == shown
+    assert processor(verdict, wants_device=wants_device, runs=True, healthy=healthy) == shown
+
+
+@pytest.mark.parametrize("wants_device", [True, False])
+def test_nothing_computes_for_what_does_not_run(wants_device: bool) -> None:
+    proved = {"verdict": "GPU", "why": "figures", "stale": ""}
+    assert processor(proved, wants_device=wants_device, runs=False, healthy=None) == ("", "")

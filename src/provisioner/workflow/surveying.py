@@ -201,7 +201,8 @@ def _container_status(
 def _service_status(service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None) -> ServiceStatus:
     healthy = None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE)
     noted = verdict.value if verdict else None
-    computes, why = processor(noted, wants_device=wants_device(service), healthy=healthy)
+    runs = unit is not None and unit.value == ACTIVE
+    computes, why = processor(noted, wants_device=wants_device(service), runs=runs, healthy=healthy)
     word = str(unit.value) if unit else "unknown"
     return ServiceStatus(service.role, word, healthy=healthy, port=service.port, processor=computes, why=why)
 

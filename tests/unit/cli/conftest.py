@@ -80,6 +80,8 @@ class World:
     failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
     raises: BaseException | None = None
     health: int = 200
+    units: dict[str, str] = field(default_factory=dict)
+    """By address what systemd says of units that are not active."""
     drift: dict[str, list[list[str]]] = field(default_factory=dict)
     """By address what has changed in a container since its stamp was written, as its agent says it."""
     unreached: set[str] = field(default_factory=set)
@@ -167,7 +169,7 @@ class World:
         answer = {
             "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
             "leftovers": self.leftovers if container.instance.name == "llama" else [],
-            "unit": {one["address"]: "active" for one in asked["services"]},
+            "unit": {one["address"]: self.units.get(one["address"], "active") for one in asked["services"]},
             "health": {one["address"]: self.health for one in asked["services"]},
             "verdict": {
                 one["address"]: self.verdicts[one["address"]]

@@ -230,6 +230,19 @@ def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     assert "unhealthy" in world.command("status").out
 
 
+@pytest.mark.parametrize("state", ["not there", "failed", "inactive", "stopped"])
+def test_nothing_is_said_to_compute_where_nothing_runs(world: World, state: str) -> None:
+    world.command("up", "--yes")
+    world.units["llama/llama_cpp"] = state
+    if state == "stopped":
+        world.command("down", "--yes")
+    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+    (service,) = seen["llama"]["services"]
+    assert (service["processor"], service["why"]) == ("", "")
+    row = next(line.split() for line in world.command("status").out.splitlines() if line.startswith("llama"))
+    assert "CPU" not in row
+
+
 def test_a_device_that_does_not_prove_itself_is_a_failed_proof(world: World) -> None:
     told = "it computes 4.4 tokens/s of its answer, and the CPU alone 4.3"
     world.failures["site.yml"] = (
