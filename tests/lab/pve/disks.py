@@ -66,6 +66,18 @@ def owned(config: Mapping[str, str]) -> list[str]:
     return mounted + [value for name, value in config.items() if name.startswith("unused")]
 
 
+def owner_of(world: World, node: str, volid: str) -> int:
+    """The number that a volume bears; 0 for one that is not there."""
+    found = world.storages[storage_of(volid)].on(node).get(volid)
+    return found.vmid if found else 0
+
+
+def under_number(world: World, node: str, vmid: int) -> list[str]:
+    """Every volume that bears a number, on all storages that the node can use and that hold containers."""
+    usable = [one for one in world.storages.values() if one.is_usable(node) and "rootdir" in one.content]
+    return [volid for storage in usable for volid, volume in storage.on(node).items() if volume.vmid == vmid]
+
+
 def check_exist(world: World, node: str, config: Mapping[str, str]) -> None:
     """Refuse a configuration whose volumes are not all there."""
     for _, given in volumes(config):

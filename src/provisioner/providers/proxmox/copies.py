@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from provisioner.providers.proxmox import marks, volumes
+from provisioner.providers.proxmox import marks, numbers, volumes
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.state import Instance, Status
@@ -37,10 +37,12 @@ def tidy(host: ProxmoxHost, vmid: int) -> None:
     doomed = {name: one for name, one in unused.items() if mark and one in mark.discard}
     if mark is None or not doomed:
         return
-    # While a snapshot needs it, Proxmox only forgets that it is unused: it comes back when the snapshot goes.
-    kept = host.client.get(*host.path(vmid, "snapshot"))
-    gone = set() if len(kept) > 1 else set(doomed.values())
-    left = replace(mark, discard=tuple(one for one in mark.discard if one not in gone))
+    # While a snapshot needs it, Proxmox would only forget that it is unused, and a deletion would leave it behind.
+    needed_by_snapshots = frozenset[str]().union(*numbers.named_by_snapshots(host.client, vmid).values())
+    doomed = {name: one for name, one in doomed.items() if one not in needed_by_snapshots}
+    if not doomed:
+        return
+    left = replace(mark, discard=tuple(one for one in mark.discard if one not in doomed.values()))
     host.client.put(
         *host.path(vmid, "config"),
         delete=",".join(doomed),

@@ -88,6 +88,22 @@ def numbers(changes: Iterable[Change]) -> dict[int, str]:
     return found
 
 
+def numbers_again(changes: Iterable[Change]) -> list[int]:
+    """The numbers of containers that are made anew and are to have them again, because the file says so."""
+    found = []
+    for change in changes:
+        if change.action == "replace" and isinstance(change.after, Instance) and isinstance(change.before, Instance):
+            number = change.after.settings.get("vmid")
+            if number is not None and number == change.before.settings.get("vmid"):
+                found.append(int(number))
+    return found
+
+
+def makes(changes: Sequence[Change]) -> bool:
+    """Whether any container is made, be it one that only builds something."""
+    return bool(made(changes) or _built(changes))
+
+
 def for_root(change: Change) -> tuple[str, ...]:
     """What of a change only root@pam itself may write, by the file's words."""
     if not isinstance(change.after, Instance) or change.action not in (*_TO_BE_MADE, "update"):

@@ -27,12 +27,13 @@ ROLES: Mapping[str, frozenset[str]] = {
             *rights.TO_KEEP,
             "Datastore.AllocateSpace",
             "Datastore.AllocateTemplate",
+            "Datastore.Audit",
             "Pool.Allocate",
             "Pool.Audit",
             "SDN.Use",
         }
     ),
-    SEES: frozenset({"Sys.Audit"}),
+    SEES: frozenset({"Datastore.Audit", "Sys.Audit"}),
 }
 COMMENT = "provision up"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import change, copies, failures, groups, mounts, root_only, templates
+from provisioner.providers.proxmox import change, copies, failures, groups, mounts, numbers, root_only, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
@@ -72,10 +73,20 @@ def create(host: ProxmoxHost, instance: Instance) -> int:
 
 
 def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]) -> int:
-    """Let ``attempt`` make a container under the number that the file gives, or the next free one; the number."""
+    """Let ``attempt`` make a container under the number that the file gives, or the next free one; the number.
+
+    A number under which disks lie is not free, whatever Proxmox says.
+    """
     fixed = wanted.settings.get("vmid")
+    occupied = _occupied(host, wanted.name)
+    if fixed and int(fixed) in occupied:
+        raise numbers.refusal(wanted.name, int(fixed), occupied[int(fixed)])
+
+    def skip(number: int) -> None:
+        host.on_progress(wanted.name, f"number {number} is not taken: {', '.join(occupied[number])} lies under it")
+
     for left in reversed(range(ATTEMPTS)):
-        vmid = int(fixed or host.client.get("cluster", "nextid"))
+        vmid = int(fixed or numbers.next_free(host.client, occupied, skip))
         try:
             attempt(vmid)
         except PveError as error:
@@ -88,6 +99,14 @@ def numbered(host: ProxmoxHost, wanted: Instance, attempt: Callable[[int], None]
         else:
             return vmid
     raise AssertionError  # the last attempt has raised or returned
+
+
+def _occupied(host: ProxmoxHost, name: str) -> Mapping[int, Sequence[str]]:
+    """The disks that no container has, by their numbers; it is said which storages could not be listed."""
+    found = numbers.disks_without_guest(host.client)
+    for storage in found.unlisted:
+        host.on_progress(name, f"disks of others on storage {storage} are not known")
+    return found.by_number
 
 
 def start(host: ProxmoxHost, guest: Guest) -> None:
@@ -122,7 +141,19 @@ def delete(host: ProxmoxHost, guest: Guest) -> None:
         )
     if guest.status is Status.RUNNING:
         _act(host, guest, "stop", Status.STOPPED)
-    _destroy(host, guest.vmid, guest.name)
+    _release_snapshots(host, guest)
+    _destroy(host, guest.vmid, guest.name, purge=True)
+
+
+def _release_snapshots(host: ProxmoxHost, guest: Guest) -> None:
+    """Delete the snapshots that name a disk which the configuration does not: Proxmox would leave that disk behind.
+
+    When such a snapshot goes, Proxmox writes the disk into the configuration as unused.
+    """
+    own = mounts.volumes_of(guest.config)
+    for snapshot, disks in numbers.named_by_snapshots(host.client, guest.vmid).items():
+        if not disks <= own:
+            host.task(partial(host.client.delete, *host.path(guest.vmid, "snapshot", snapshot)), guest.name)
 
 
 def _form(
@@ -180,13 +211,17 @@ def remove(host: ProxmoxHost, vmid: int, wanted: Instance) -> None:
     """Delete what a creation that failed has left; by now the number may be somebody else's."""
     host.settle(vmid, wanted.name)
     if host.bears_mark(vmid, wanted):
-        _destroy(host, vmid, wanted.name)
+        # Not purged: backup jobs that name the number are older than this container, and somebody else's.
+        _destroy(host, vmid, wanted.name, purge=False)
 
 
-def _destroy(host: ProxmoxHost, vmid: int, name: str) -> None:
-    options = {"purge": True, "destroy-unreferenced-disks": True}
+def _destroy(host: ProxmoxHost, vmid: int, name: str, *, purge: bool) -> None:
+    """Delete the container and the disks that its configuration names; ``purge``: its backup and other jobs, too.
+
+    ``destroy-unreferenced-disks`` is never asked for: it frees whatever bears the number, whosever it is.
+    """
     try:
-        host.task(lambda: host.client.delete(*host.path(vmid), **options), name)
+        host.task(lambda: host.client.delete(*host.path(vmid), purge=purge), name)
     except PveError as error:
         if error.lost:
             host.settle(vmid, name)

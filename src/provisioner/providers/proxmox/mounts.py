@@ -18,6 +18,7 @@ from provisioner.state import Device, Instance
 
 SLOTS = 256
 _SLOT = re.compile(r"mp\d+")
+_UNUSED = re.compile(r"unused\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,15 @@ def disks_of(config: Mapping[str, str]) -> dict[str, Disk]:
             size, backup = bytes_of(given.get("size", "")), given.get("backup") == "1"
             found[slot] = Disk(slot, text, given["volume"], given.get("mp", ""), size, backup)
     return found
+
+
+def volumes_of(config: Mapping[str, str]) -> frozenset[str]:
+    """Every volume that a configuration names: of the root file system, of mount points, and unused ones."""
+    found = set()
+    for name, text in config.items():
+        if name == "rootfs" or _SLOT.fullmatch(name) or _UNUSED.fullmatch(name):
+            found.add(parts(text, "volume").get("volume", "/"))
+    return frozenset(volume for volume in found if not volume.startswith("/"))
 
 
 def of_the_host(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:

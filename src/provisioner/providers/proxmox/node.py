@@ -50,6 +50,12 @@ class Node:
         """Whether the node is one of its cluster, and there."""
         return self.members.get(self.name, False)
 
+    @property
+    def disk_storages(self) -> list[str]:
+        """The names of the usable storages on which disks of guests may lie."""
+        fit = [one for one in self.storages.values() if one.is_usable and one.content & {DISKS, "images"}]
+        return sorted(one.name for one in fit)
+
     def storages_for(self, content: str) -> list[Storage]:
         """The usable storages that take ``content``, by name."""
         return [one for _, one in sorted(self.storages.items()) if one.is_usable and content in one.content]

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, marks, rights, root_only
+from provisioner.providers.proxmox import demands, marks, numbers, rights, root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import DISKS, Node
+from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.sizes import size_text
@@ -31,7 +32,8 @@ class Objection:
 class Grounds:
     """What was seen of the host. ``images``: whether an image's template is there (False: it can be downloaded).
 
-    ``taken``: numbers that are asked for and that another guest has; ``moved``: of our containers, to which node.
+    ``taken``: numbers that are asked for and that another guest has; ``disks``: of others, under such numbers.
+    ``unseen``: rights without which not all such disks are listed. ``moved``: of our containers, to which node.
     ``behind_ssh``: the node that ``ssh:`` leads to, where it says so.
     """
 
@@ -40,8 +42,10 @@ class Grounds:
     place: Place
     images: Mapping[str, bool] = field(default_factory=dict)
     taken: Mapping[int, str] = field(default_factory=dict)
+    disks: Disks = field(default_factory=Disks)
     moved: Mapping[str, str] = field(default_factory=dict)
     lacking: tuple[Right, ...] = ()
+    unseen: tuple[Right, ...] = ()
     behind_ssh: str = ""
 
     def doubt(self, path: str) -> str:
@@ -70,6 +74,10 @@ def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
         subjects = demands.for_root(one)
         if subjects:
             yield f"{' and '.join(subjects)} of {one.target}: {root_only.WORDS[root_only.way(grounds.access)]}"
+    for unlisted in grounds.disks.unlisted:
+        yield f"whether disks of others lie under a number is not known of storage {unlisted}"
+    for objection in of_rights(grounds.unseen, grounds.access):
+        yield f"disks of others may be hidden: {objection.message}. {objection.hint}"
     for guest in _out_of_sight(changes, grounds.node):
         yield f"CT {guest['vmid']} bears the mark of this lab and is on node {guest['node']}, which does not answer"
     for name, needed in demands.room(changes, grounds.place).items():
@@ -174,6 +182,14 @@ def _of_numbers(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objecti
         if number in grounds.taken:
             what = f"{name}: number {number} is taken by {grounds.taken[number]}"
             yield Objection(what, "Write another vmid:, or none.")
+    for number, disks in grounds.disks.by_number.items():
+        what, hint = numbers.words(number, disks)
+        yield Objection(f"{_name_of(changes, number)}: {what}", hint)
+
+
+def _name_of(changes: Sequence[Change], number: int) -> str:
+    """The container that is to be made under a number."""
+    return next(one.name for one in demands.made(changes) if one.settings.get("vmid") == number)
 
 
 def _of_names(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:

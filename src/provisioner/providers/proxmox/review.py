@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import PreflightError
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, failures, marks, rights, templates
+from provisioner.providers.proxmox import demands, failures, marks, numbers, rights, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
+from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.objections import Grounds, Objection, notes, objections
 from provisioner.providers.proxmox.rights import NEW, Place, Right
 from provisioner.providers.proxmox.root_only import OLDEST
@@ -84,14 +84,19 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
     access, node = grounds.access, grounds.node
     images = images_of(client, node, template_storages(access, node)) if demands.images(changes) else {}
     place = replace(grounds.place, downloads=frozenset(name for name, is_there in images.items() if not is_there))
+    needed = _needed(changes, place)
+    to_list = rights.to_list_disks(node.disk_storages) if demands.makes(changes) else ()
+    missing = _missing(client, [*needed, *to_list])
     by_hand = demands.inside(changes) or any(map(demands.for_root, changes))
     return replace(
         grounds,
         place=place,
         images=images,
         taken=_taken(client, node, list(demands.numbers(changes))),
+        disks=_disks(client, changes),
         moved=_moved(client, node, changes),
-        lacking=_lacking(client, changes, place),
+        lacking=tuple(right for right in missing if right in needed),
+        unseen=tuple(right for right in missing if right not in needed),
         behind_ssh=node_behind(shell) if shell is not None and by_hand else "",
     )
 
@@ -113,30 +118,47 @@ def numbers_of(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in release.partition("-")[0].split(".") if part.isdecimal())
 
 
-def _lacking(client: Client, changes: Sequence[Change], place: Place) -> tuple[Right, ...]:
+def _needed(changes: Sequence[Change], place: Place) -> list[Right]:
     lab = next((one.lab for change in changes if isinstance(one := change.after or change.before, Instance)), "")
-    wanted = [*rights.of_every_plan(lab), *(one for change in changes for one in rights.of_change(change, place))]
+    return [*rights.of_every_plan(lab), *(one for change in changes for one in rights.of_change(change, place))]
+
+
+def _missing(client: Client, wanted: Sequence[Right]) -> tuple[Right, ...]:
     if rights.may_all(client.access):
         return ()
     is_new = any(one.path == NEW for one in wanted)
     return rights.missing(client, wanted, str(client.get("cluster", "nextid")) if is_new else "")
 
 
-def _taken(client: Client, node: Node, numbers: Sequence[int]) -> dict[int, str]:
-    """Those of ``numbers`` that a guest of the cluster has, and which, as far as it may be seen."""
-
-    def is_taken(number: int) -> bool:
-        try:
-            client.get("cluster", "nextid", vmid=number)
-        except PveError as error:
-            if error.status != HTTPStatus.BAD_REQUEST or "already exists" not in error.errors.get("vmid", ""):
-                raise
-            return True
-        return False
-
-    answers = client.many([partial(is_taken, number) for number in numbers])
+def _taken(client: Client, node: Node, wanted: Sequence[int]) -> dict[int, str]:
+    """Those of ``wanted`` that a guest of the cluster has, and which, as far as it may be seen."""
+    answers = client.many([partial(numbers.is_taken, client, number) for number in wanted])
     known = {int(one["vmid"]): f"{one.get('name', 'a guest')} on node {one.get('node')}" for one in node.guests}
-    return {number: known.get(number, "another guest") for number, is_so in zip(numbers, answers, strict=True) if is_so}
+    return {number: known.get(number, "another guest") for number, is_so in zip(wanted, answers, strict=True) if is_so}
+
+
+def _disks(client: Client, changes: Sequence[Change]) -> Disks:
+    """The disks of others that lie under numbers which the plan asks for, and what could not be seen of them."""
+    if not demands.makes(changes):
+        return Disks()
+    wanted, again = demands.numbers(changes), demands.numbers_again(changes)
+    without_guest = numbers.disks_without_guest(client)
+    found = {number: disks for number, disks in without_guest.by_number.items() if number in wanted}
+    if again:
+        found |= _foreign(client, again)
+    return Disks(found, without_guest.unlisted)
+
+
+def _foreign(client: Client, again: Iterable[int]) -> dict[int, list[str]]:
+    """The disks under the numbers of containers that are replaced which are not those containers' own."""
+    of_guests = numbers.disks_of_guests(client).by_number
+    found: dict[int, list[str]] = {}
+    for number in again:
+        own = numbers.named_by_container(client, number)
+        foreign = [disk for disk in of_guests.get(number, ()) if disk not in own]
+        if foreign:
+            found[number] = foreign
+    return found
 
 
 def _moved(client: Client, node: Node, changes: Sequence[Change]) -> dict[str, str]:

@@ -24,6 +24,7 @@ ZONE = "/sdn/zones/localnetwork"
 NEW = "/vms"
 """Stands for the path of a container that is still to be made."""
 READ_TEMPLATE = ("Datastore.AllocateSpace", "Datastore.Audit", "Datastore.Allocate")
+LIST_DISKS = ("Datastore.Audit", "Datastore.Allocate")
 TO_CREATE = (
     "VM.Allocate",
     "VM.Config.CPU",
@@ -120,7 +121,16 @@ def of_whole_life(place: Place) -> tuple[Right, ...]:
     anybody = Instance("", "", "", "")
     kept = (Right(NEW, (name,), place.pool) for name in TO_KEEP)
     template = Right(_storage_path(place.templates), ("Datastore.AllocateTemplate",))
-    return (*_of_creation(anybody, place), *kept, template)
+    return (*_of_creation(anybody, place), *kept, template, *to_list_disks([place.storage]))
+
+
+def to_list_disks(names: Iterable[str]) -> tuple[Right, ...]:
+    """What is needed to see all disks on these storages, and that there are no other storages.
+
+    Proxmox leaves out of a list what whoever asks may not see, and says nothing of it.
+    """
+    paths = [_storage_path(""), *map(_storage_path, names)]
+    return (*(Right(path, LIST_DISKS) for path in paths), Right(NEW, ("VM.Config.Disk",)))
 
 
 def missing(client: Client, rights: Iterable[Right], next_vmid: str = "") -> tuple[Right, ...]:

@@ -184,16 +184,30 @@ def destroy(call: Call) -> object:
             if is_running(call):
                 task.say(f"forced to stop CT {call.vmid} before destroying!")
                 world.containers.stop(call.vmid)
-            disks.free(world, guest.node, disks.owned(guest.config))
-            for kept in guest.snapshots.values():
-                disks.free(world, guest.node, disks.owned(kept))
+            _free_disks(call, guest, task)
             world.containers.remove(call.vmid)
             if call.flag("purge"):
                 task.say(f"purging CT {call.vmid} from related configurations..")
                 world.ha.discard(call.vmid)
+                for job in world.backup_jobs.values():
+                    job.discard(call.vmid)
             world.remove_guest(call.vmid)
 
     return call.begin("vzdestroy", call.vmid, work)
+
+
+def _free_disks(call: Call, guest: Guest, task: Task) -> None:
+    """What the configuration names, now or after the next start; and by a flag whatever else bears the number.
+
+    So ``destroy_lxc_container`` in pve-container's ``LXC.pm``: a volume that only a snapshot names stays.
+    """
+    named = [*disks.owned(guest.config), *disks.owned(guest.pending)]
+    foreign = [volid for volid in named if disks.owner_of(call.world, guest.node, volid) not in (0, guest.vmid)]
+    for volid in foreign:
+        task.say(f"ignore deletion of '{volid}', CT {guest.vmid} isn't the owner!")
+    disks.free(call.world, guest.node, [volid for volid in named if volid not in foreign])
+    if call.flag("destroy-unreferenced-disks"):
+        disks.free(call.world, guest.node, disks.under_number(call.world, guest.node, guest.vmid))
 
 
 def _check_destroy(call: Call) -> Guest:

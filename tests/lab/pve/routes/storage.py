@@ -76,13 +76,28 @@ def status(call: Call) -> object:
 
 @answers(f"GET {AT}/{{storage}}/content")
 def content(call: Call) -> object:
-    """The volumes on it."""
+    """The volumes on it that the caller may see, of the contents that the storage is configured for.
+
+    A disk is an "image" unless a container has its number now, whatever made it: ``list_volumes`` in ``Plugin.pm``.
+    """
     storage = call.world.storage(call.text("storage"), call.node.name)
-    return [
-        volume_entry(volume)
-        for volume in list(storage.on(call.node.name).values())
-        if call.text("content", volume.content) == volume.content and call.number("vmid", volume.vmid) == volume.vmid
-    ]
+    found: list[dict[str, object]] = []
+    for volume in list(storage.on(call.node.name).values()):
+        kind = volume.content
+        if volume.vmid:
+            kind = "rootdir" if volume.vmid in call.world.guests else "images"
+        is_asked_for = call.text("content", kind) == kind and call.number("vmid", volume.vmid) == volume.vmid
+        if is_asked_for and kind in storage.content and _may_see_volume(call, storage.name, volume):
+            found.append({**volume_entry(volume), "content": kind})
+    return found
+
+
+def _may_see_volume(call: Call, storage: str, volume: Volume) -> bool:
+    """``check_volume_access`` in ``Storage.pm``: what is not allowed is left out of a list without a word."""
+    path = f"/storage/{storage}"
+    if call.may(path, "Datastore.Allocate") or not volume.vmid:
+        return True
+    return call.may(path, "Datastore.Audit") and call.may(f"/vms/{volume.vmid}", "VM.Config.Disk")
 
 
 def _volume(call: Call) -> tuple[Storage, str]:

@@ -190,7 +190,7 @@ def test_a_bridge_that_is_not_there(access: Access) -> None:
 )
 def test_what_a_token_may_not_see_may_be_there(pve: Double, access: Access, name: str, words: str) -> None:
     pve.world.pools["lab"] = Pool()
-    chosen = limited(pve, access, without=frozenset({name}))
+    chosen = limited(pve, access, without=frozenset({name, "Datastore.Audit"}))
     assert f"web: {words}" in refused(chosen, creation(wanted(proxmox={"pool": "lab"}))).details.splitlines()
 
 
@@ -304,7 +304,7 @@ def test_all_that_is_wrong_is_said_at_once(pve: Double, access: Access) -> None:
         assert any(words in line for line in lines), words
 
 
-@pytest.mark.parametrize("name", sorted(ROLE - {"VM.Clone"}))
+@pytest.mark.parametrize("name", sorted(ROLE - {"VM.Clone", "Datastore.Audit"}))
 def test_each_privilege_that_the_plan_needs_is_named(pve: Double, access: Access, name: str) -> None:
     pve.world.add_guest(105, "pve1")
     ours = there(wanted("old"))
@@ -346,7 +346,7 @@ def test_how_much_it_asks(access: Access, monkeypatch: pytest.MonkeyPatch) -> No
     few = len(calls)
     looked(access, *(creation(wanted(f"web{number}", disk=None)) for number in range(10)))
     assert len(calls) == 2 * few
-    assert few < 20
+    assert few < 22
 
 
 def test_a_run_that_cannot_lock_is_refused_before_anything_is_touched(pve: Double, access: Access) -> None:

@@ -1,0 +1,140 @@
+"""Numbers for new containers: none that a guest has, and none under which disks of somebody else lie.
+
+Proxmox gives out a number as soon as no configuration has it. Disks that bear it may lie there all the same, made by
+hand or left by a guest that went, and whatever is done to a container of that number later may reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from provisioner.errors import ProviderError
+from provisioner.providers.proxmox import mounts
+from provisioner.providers.proxmox.failures import PveError, UnreachableError
+from provisioner.providers.proxmox.guest import NOW, options_of
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.client import Client
+
+IMAGES, CONTAINERS = "images", "rootdir"
+"""What Proxmox calls a disk whose number no container has, and one whose number a container has."""
+LAST = 999_999_999
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The disks of one kind on a node's storages, by the number that they bear.
+
+    ``unlisted``: the storages of which that is not known, each with the reason.
+    """
+
+    by_number: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    unlisted: tuple[str, ...] = ()
+
+
+def disks_without_guest(client: Client) -> Disks:
+    """The disks whose number no container of the cluster has."""
+    return _disks(client, IMAGES)
+
+
+def disks_of_guests(client: Client) -> Disks:
+    """The disks whose number a container of the cluster has."""
+    return _disks(client, CONTAINERS)
+
+
+def named_by_container(client: Client, vmid: int) -> frozenset[str]:
+    """Every disk that a container names: now, after its next start, and in its snapshots."""
+    path = ("nodes", client.node, "lxc", vmid, "config")
+    configs = client.find(*path), client.find(*path, current=True)
+    now = [mounts.volumes_of(options_of(config)) for config in configs if config is not None]
+    return frozenset[str]().union(*now, *named_by_snapshots(client, vmid).values())
+
+
+def named_by_snapshots(client: Client, vmid: int) -> dict[str, frozenset[str]]:
+    """The disks that each snapshot of a container names."""
+    path = ("nodes", client.node, "lxc", vmid, "snapshot")
+    names = [str(one["name"]) for one in client.get(*path) if one["name"] != NOW]
+    configs = client.many([partial(client.get, *path, name, "config") for name in names])
+    return {name: mounts.volumes_of(options_of(config)) for name, config in zip(names, configs, strict=True)}
+
+
+def is_taken(client: Client, number: int) -> bool:
+    """Whether a guest of the cluster has the number."""
+    try:
+        client.get("cluster", "nextid", vmid=number)
+    except PveError as error:
+        if error.status != HTTPStatus.BAD_REQUEST or "already exists" not in error.errors.get("vmid", ""):
+            raise
+        return True
+    return False
+
+
+def next_free(client: Client, occupied: Mapping[int, Sequence[str]], skip: Callable[[int], None]) -> int:
+    """The lowest number that Proxmox offers, or the first one above it, under which no disk lies.
+
+    ``skip`` is told each number that is passed over for its disks.
+    """
+    number = int(client.get("cluster", "nextid"))
+    while number in occupied:
+        skip(number)
+        number += 1
+        while number < LAST and is_taken(client, number):
+            number += 1
+    return number
+
+
+def refusal(name: str, number: int, disks: Sequence[str]) -> ProviderError:
+    """The error for a container whose file asks for a number under which disks lie."""
+    what, hint = words(number, disks)
+    return ProviderError(f"Unable to create container {name}", details=f"{what[0].upper()}{what[1:]}", resolution=hint)
+
+
+def words(number: int, disks: Sequence[str]) -> tuple[str, str]:
+    """That disks lie under a number, and what to do about it."""
+    commands = "; ".join(f"pvesm free {disk}" for disk in disks)
+    hint = f"Write another vmid:, or none. Where nobody needs them any more, on the node: {commands}"
+    return f"disks that are not its own lie under number {number}: {', '.join(disks)}", hint
+
+
+def _disks(client: Client, kind: str) -> Disks:
+    unlisted: list[str] = []
+    to_ask: list[str] = []
+    for storage in client.get("nodes", client.node, "storage", enabled=True):
+        name, contents = str(storage["storage"]), str(storage.get("content", "")).split(",")
+        if not storage.get("enabled", 1) or not {IMAGES, CONTAINERS}.intersection(contents):
+            continue
+        if not storage.get("active", 1):
+            unlisted.append(f"{name} (it is not there)")
+        elif kind in contents:
+            to_ask.append(name)
+        elif kind == IMAGES:
+            unlisted.append(f"{name} (without {IMAGES} in its content Proxmox lists no disk that has no guest)")
+    answers = client.many([partial(_content, client, name, kind) for name in to_ask])
+    for name, answer in zip(to_ask, answers, strict=True):
+        if isinstance(answer, PveError):
+            unlisted.append(f"{name} ({answer.message.strip()})")
+    listed = [answer for answer in answers if not isinstance(answer, PveError)]
+    return Disks(_by_number(entry for answer in listed for entry in answer), tuple(sorted(unlisted)))
+
+
+def _content(client: Client, storage: str, kind: str) -> list[dict[str, Any]] | PveError:
+    """What a storage holds of a kind; the error where it cannot be listed: one that fails must not stop all others."""
+    try:
+        found: list[dict[str, Any]] = client.get("nodes", client.node, "storage", storage, "content", content=kind)
+    except UnreachableError:
+        raise
+    except PveError as error:
+        return error
+    return found
+
+
+def _by_number(entries: Iterable[Mapping[str, Any]]) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for entry in entries:
+        if entry.get("vmid"):
+            found.setdefault(int(entry["vmid"]), []).append(str(entry["volid"]))
+    return {number: sorted(disks) for number, disks in found.items()}
