@@ -130,7 +130,12 @@ def test_a_port_of_the_host_is_opened_and_closed(box: Box) -> None:
 
 def test_limits_count_at_once_and_the_disk_grows(box: Box) -> None:
     one = box.start(memory=GIB, disk=GIB)
+    said: list[str] = []
+    box.provider.on_progress = lambda _name, message: said.append(message)
+    shown = box.sh("df -P -T -k / | tail -1").split()
+    assert (shown[1], int(shown[2]) * 1024 > 2 * GIB) == ("btrfs", True), "df shows the pool and no quota"
     box.provider.update(replace(one, cpu=1, memory=GIB // 2, disk=3 * GIB))
+    assert said == [], "that it shows nothing of the growth is no fault"
     assert box.sh("grep MemTotal /proc/meminfo").split()[1] == str(GIB // 2 // 1024)
     wait_until(lambda: box.sh("nproc") == "1")
     box.sh("head -c 1500000000 /dev/zero > /root/large && sync && rm /root/large")

@@ -471,3 +471,17 @@ def test_the_node_ends_with_the_process_that_started_it() -> None:
                 return end.connect_ex(("127.0.0.1", int(done.stdout))) != 0
 
         wait_until(is_gone)
+
+
+def test_whether_a_file_system_grew_is_read_inside_of_the_container(
+    pve_host: PveHost, provider: ProxmoxProvider, container: Instance, vmid: int
+) -> None:
+    said: list[str] = []
+    provider.on_progress = lambda _name, message: said.append(message)
+    assert provider.update(replace(container, disk=10 * 2**30)).disk == 10 * 2**30
+    assert [message for message in said if "not read" in message] == []
+    pve_host.double.world.faults.keeps_file_systems.add(vmid)
+    with pytest.raises(ProviderError) as caught:
+        provider.update(replace(container, disk=12 * 2**30))
+    assert "df in it shows" in caught.value.details
+    assert "Failed to update the container's filesystem" in caught.value.details

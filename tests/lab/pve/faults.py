@@ -31,6 +31,8 @@ class Faults:
         self._locks = locks
         self._access = access
         self._drops: list[Drop] = []
+        self.keeps_file_systems: set[int] = set()
+        """Guests whose disks grow and whose file systems do not."""
         self._lock = threading.Lock()
 
     def drop(self, verb: str, path: str, *, times: int = 1, done: bool = False) -> None:

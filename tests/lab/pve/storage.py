@@ -24,6 +24,8 @@ class Volume:
     ctime: int = field(default_factory=lambda: int(time.time()))
     template: Template | None = None
     snapshots: list[str] = field(default_factory=list)
+    file_system: int = 0
+    """The bytes of the file system on it, where that did not grow with it."""
 
 
 @dataclass

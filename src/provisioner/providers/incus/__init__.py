@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from provisioner import file_systems
 from provisioner.errors import ProviderError
+from provisioner.file_systems import Run
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import adoption, failures, files, graphics, locks, ready, snapshots, volumes
+from provisioner.providers.incus import adoption, failures, files, graphics, growing, locks, ready, snapshots, volumes
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
@@ -121,9 +123,16 @@ class IncusProvider(Inside, Provider):
     def update(self, instance: Instance) -> Instance:
         """Make it what ``instance`` says, and read it back; nesting counts from the next start."""
         with self._worded(f"Unable to change container {instance.name}"):
-            self._existing(instance, "change")
-            self._make(instance)
+            before = instance_of(self._existing(instance, "change"), self.host)
+            with growing.watched(before, instance, self._asked_in(instance.name), self._saying(instance), self._pool):
+                self._make(instance)
             return self._read(instance.name)
+
+    def _asked_in(self, name: str) -> Run:
+        return lambda command: self.execute(name, command, timeout_s=file_systems.TIMEOUT_S)
+
+    def _saying(self, instance: Instance) -> Callable[[str], None]:
+        return lambda words: self.on_progress(instance.name, words)
 
     def _make(self, instance: Instance) -> None:
         needed = graphics.needed_groups(instance.devices)

@@ -78,6 +78,13 @@ def wait(
     return "\n".join(warnings) if ended != "OK" and warnings else log.last
 
 
+def lines(client: Client, upid: str) -> list[str]:
+    """All that a task has said, but for how it ended."""
+    log = _Log(client, ("nodes", node_of(upid), "tasks", upid), [])
+    log.read()
+    return [line for line in log.lines if not _END.fullmatch(line)]
+
+
 def node_of(upid: str) -> str:
     """The node that a task runs on."""
     return upid.split(":")[1]

@@ -7,10 +7,11 @@ from dataclasses import replace
 from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import copies, failures, marks
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.growing import size_of
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.translate import Options
-from provisioner.providers.proxmox.write import Draft, move, put, size_of
+from provisioner.providers.proxmox.write import Draft, move, put
 
 _WORDS = {"description": "description and mark", "rootfs": "disk"}
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from provisioner.providers.proxmox import root_only
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.growing import grow
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
-from provisioner.providers.proxmox.properties import bytes_of, mebibytes, parts
 from provisioner.providers.proxmox.translate import Options
 
 _MODIFIED = "detected modified configuration"
-_SAME_SIZE = "already at specified size"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def write(host: ProxmoxHost, guest: Guest, draft: Draft) -> None:
     if draft.pool is not None:
         move(host, guest.vmid, guest.pool, draft.pool)
     for slot, size in draft.sizes.items():
-        _grow(host, guest, slot, size)
+        grow(host, guest, slot, size)
 
 
 def put(host: ProxmoxHost, guest: Guest, options: Options, digest: str | None) -> None:
@@ -68,20 +67,3 @@ def _pool(name: str) -> tuple[str, ...]:
 
 def _query(name: str) -> dict[str, Any]:
     return {"poolid": name} if "/" in name else {}
-
-
-def _grow(host: ProxmoxHost, guest: Guest, slot: str, size: int) -> None:
-    form: dict[str, Any] = {"disk": slot, "size": f"{mebibytes(size)}M"}
-    with host.turn(guest.storage):
-        try:
-            host.task(lambda: host.client.put(*host.path(guest.vmid, "resize"), **form), guest.name)
-        except PveError as error:
-            if error.lost:
-                host.settle(guest.vmid, guest.name)
-            if _SAME_SIZE not in error.message and size_of(host.config(guest.vmid), slot) != size:
-                raise
-
-
-def size_of(guest: Guest, slot: str) -> int:
-    """The bytes that one of a container's disks has."""
-    return bytes_of(parts(guest.config.get(slot, ""), "volume").get("size", ""))

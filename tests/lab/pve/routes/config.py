@@ -17,6 +17,12 @@ from tests.lab.pve.tasks import Task
 
 AT = "/nodes/{node}/lxc/{vmid}"
 NO_OPTIONS = {"node", "vmid", "digest", "delete", "revert"}
+NOT_GROWN = """resize2fs 1.47.2 (1-Jan-2025)
+resize2fs: Permission denied to resize filesystem
+Failed to update the container's filesystem: command 'unshare -m -- sh -c 'mount --make-rprivate / && \
+mount /dev/{disk} /tmp && resize2fs /dev/{disk}'' failed: exit code 1
+"""
+"""What PVE says of a file system that did not grow with its disk; the task is OK all the same."""
 
 
 @answers(f"GET {AT}/config")
@@ -99,9 +105,13 @@ def resize(call: Call) -> object:
             guest, option, size = _new_size(call)
             given = parts(option, guest.config[option])
             storage, volume = disks.volume_of(call.world, guest.node, given["volume"])
+            before = volume.file_system or volume.size
             storage.resize(guest.node, volume, size)
             guest.config[option] = disks.mount_text(option, given, volume)
             task.say(f"Changing {given['volume']} to {size} bytes")
+            if call.vmid in call.world.faults.keeps_file_systems:
+                volume.file_system = before
+                task.say(NOT_GROWN.format(disk=given["volume"].replace(":", "/")))
 
     return call.begin("resize", call.vmid, work)
 

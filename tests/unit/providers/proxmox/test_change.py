@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access
-from provisioner.state import Instance, Status
+from provisioner.state import Execution, Instance, Status
 from tests.lab.pve import Double
+from tests.lab.pve.df import df
 from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.box import BY_PASSWORD, GIB, MIB, Artifacts, driver, guest, mac, mount, wanted
 
@@ -173,6 +175,83 @@ def test_a_full_storage_takes_back_all_but_disks_that_have_grown(
     assert seen.settings["mounts"][0]["size"] == 5 * GIB
 
 
+def let_look_in(pve: Double, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answer ``df`` in containers as the double knows it."""
+
+    def execute(_shell: object, vmid: int, command: Sequence[str], **_options: object) -> Execution:
+        assert command[:4] == ["df", "-P", "-T", "-k"]
+        return Execution(0, df(pve.world, vmid, command[5:]).encode(), b"")
+
+    monkeypatch.setattr(inside, "execute", execute)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+@pytest.mark.parametrize("slot", ["rootfs", "mp0"])
+def test_a_disk_whose_file_system_did_not_grow_is_an_error(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch, runs: bool, slot: str
+) -> None:
+    """PVE ends such a task with OK, and says why in its log only."""
+    provider = driver(access, ssh="root@pve1")
+    let_look_in(pve, monkeypatch)
+    one = provider.create(changed(wanted(), mounts=(DISK,)))
+    if runs:
+        provider.start(one)
+    pve.world.faults.keeps_file_systems.add(guest(pve).vmid)
+    larger = changed(one, mounts=({**DISK, "size": 5 * GIB},)) if slot == "mp0" else replace(one, disk=10 * GIB)
+    with pytest.raises(ProviderError, match="Unable to change container one") as caught:
+        provider.update(larger)
+    path, size = ("/srv", "5GiB") if slot == "mp0" else ("/", "10GiB")
+    assert f"Unable to grow the file system at {path} of container one" in caught.value.details
+    assert f"Its disk has {size} now" in caught.value.details
+    assert ("df in it shows" in caught.value.details) is runs
+    assert "resize2fs: Permission denied to resize filesystem" in caught.value.details
+    assert "A disk cannot be made smaller again" in caught.value.details
+    volid = guest(pve).config[slot].partition(",")[0]
+    assert f"resize2fs $(pvesm path {volid})" in caught.value.resolution
+    assert f"pct fsck {guest(pve).vmid} --device {slot}" in caught.value.resolution
+
+
+def test_a_file_system_that_stays_small_without_a_word_is_seen_from_inside(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = driver(access, ssh="root@pve1")
+    let_look_in(pve, monkeypatch)
+    one = provider.create(wanted())
+    provider.start(one)
+    pve.world.faults.keeps_file_systems.add(guest(pve).vmid)
+    monkeypatch.setattr("tests.lab.pve.routes.config.NOT_GROWN", "")
+    with pytest.raises(ProviderError) as caught:
+        provider.update(replace(one, disk=10 * GIB))
+    assert "df in it shows 8028 MiB" in caught.value.details
+
+
+@pytest.mark.parametrize("storage", ["local-lvm", "local-zfs"])
+def test_a_file_system_that_grew_is_no_error_and_says_nothing(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    provider = driver(access, ssh="root@pve1", storage=storage)
+    let_look_in(pve, monkeypatch)
+    one = provider.create(wanted())
+    provider.start(one)
+    said: list[str] = []
+    provider.on_progress = lambda _name, message: said.append(message)
+    assert provider.update(replace(one, disk=10 * GIB)).disk == 10 * GIB
+    assert said == []
+
+
+@pytest.mark.parametrize(("ssh", "why"), [("root@pve1", "the container does not run"), (None, "without ssh:")])
+def test_what_was_not_read_from_inside_is_said(pve: Double, access: Access, ssh: str | None, why: str) -> None:
+    provider = driver(access, ssh=ssh)
+    one = provider.create(wanted())
+    if ssh is None:
+        provider.start(one)
+    said: list[str] = []
+    provider.on_progress = lambda _name, message: said.append(message)
+    assert provider.update(replace(one, disk=10 * GIB)).disk == 10 * GIB
+    assert [message for message in said if "its file system was not read" in message and why in message]
+    assert guest(pve).config["rootfs"].endswith("size=10G")
+
+
 def test_somebody_who_writes_at_the_same_time_is_read_again_once(
     pve: Double, provider: ProxmoxProvider, one: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +358,7 @@ def test_an_artifact_is_plugged_in_exchanged_and_taken_away(
 ) -> None:
     artifacts = Artifacts(monkeypatch)
     artifacts.sizes |= {"v-1": GIB, "v-2": 3 * GIB}
+    let_look_in(pve, monkeypatch)
     provider = driver(access, ssh="root@pve1")
     one = provider.create(wanted())
     provider.start(one)
