@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
@@ -127,4 +128,32 @@ def serving(server: FileServer, host: str = "127.0.0.1", tls: SSLContext | None 
         finally:
             server.ended.set()
             http.shutdown()
+            thread.join()
+
+
+@contextmanager
+def dripping(sent: bytes, pace_s: float = 0.02) -> Iterator[str]:
+    """A server that begins with ``sent`` and goes on byte by byte for ever; its address."""
+    ended = threading.Event()
+
+    def drip(client: socket.socket) -> None:
+        with closing(client), suppress(OSError):
+            client.sendall(sent)
+            while not ended.wait(pace_s):
+                client.sendall(b"H")
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client = listening.accept()[0]
+                threading.Thread(target=drip, args=(client,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            ended.set()
+            listening.shutdown(socket.SHUT_RDWR)
             thread.join()

@@ -11,16 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.errors import InputError, ProvisionError
+from provisioner.plain_data import yaml_value
+from provisioner.regular_files import text_of
 from provisioner.spec.folders import FolderError, is_method, selected
-from provisioner.spec.sources import ModelPart, is_folder, is_plain_filename, part_count, part_names
+from provisioner.spec.sources import ModelPart, is_folder, is_inside, is_plain_filename, part_count, part_names
 
 VERSION = 1
+MAX_BYTES = 2_000_000
+"""A stack of 200 wheels takes 80,000."""
 SUFFIX = ".lock"
 HEAD = """\
 # Written by "provision up" and "provision lock": what the lab's file leaves open, as it was found. Keep them together.
 # To take what a repository of models holds now, remove the model's lines: the next "provision up" asks again.
 """
 _REST, _METHOD = "rest", "method"
+_SHOWN = 100
 _PACKAGE = {"name", "version", "url", "sha256"}
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -71,14 +76,14 @@ def write_pins(lock: Path, pins: Mapping[str, Pin]) -> None:
 def _write(lock: Path, content: Mapping[str, Any]) -> None:
     import yaml
 
-    text = HEAD + yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=1000)
     try:
+        text = HEAD + yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, width=1000)
         handle, partial = tempfile.mkstemp(dir=lock.parent, prefix=f".{lock.name}-")
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
         Path(partial).chmod(0o644)
         Path(partial).replace(lock)
-    except OSError as error:
+    except (OSError, RecursionError) as error:
         raise ProvisionError(f"Unable to write {lock}", details=str(error)) from error
 
 
@@ -88,7 +93,8 @@ def read_stacks(lock: Path) -> dict[tuple[str, str], dict[str, Any]]:
     None without a lock file; raises ``InputError`` for one that is not as it should be.
     """
     try:
-        return {(str(one["stack"]), str(one["distribution"])): _stack(one) for one in _read(lock).get("stacks") or ()}
+        entries = _read(lock).get("stacks") or ()
+        return {(_text(one["stack"]), _text(one["distribution"])): _stack(one) for one in entries}
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise _unusable(lock, str(error)) from error
 
@@ -105,23 +111,28 @@ def _stack(entry: Mapping[str, Any]) -> dict[str, Any]:
         if set(one) != _PACKAGE or not all(isinstance(text, str) for text in one.values()):
             raise ValueError(f"A package of a stack there has {', '.join(sorted(_PACKAGE))}, each a text, and no more.")
         if not _SHA256.fullmatch(one["sha256"]):
-            raise ValueError(f"{one['sha256']} is no sha256.")
-    return {"wants": str(entry["wants"]), "packages": packages}
+            raise ValueError(f"{one['sha256'][:_SHOWN]} is no sha256.")
+    return {"wants": _text(entry["wants"]), "packages": packages}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("What a stack there is called, is for or wants is no text.")  # noqa: TRY004  # of the file
+    return value
 
 
 def _read(lock: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        content = yaml.safe_load(lock.read_text(encoding="utf-8"))
+        content = yaml_value(text_of(lock, MAX_BYTES))
     except FileNotFoundError:
         return {"version": VERSION}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise _unusable(lock, str(error)) from error
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        found = content.get("version") if isinstance(content, dict) else None
-        raise _unusable(lock, f"Its version is {found}; this provision writes and reads version {VERSION}.")
-    return content
+    found = content.get("version") if isinstance(content, dict) else None
+    if type(found) is not int or found != VERSION:
+        said = found if isinstance(found, int | None) else "no number"
+        raise _unusable(lock, f"Its version is {said}; this provision writes and reads version {VERSION}.")
+    return dict(content)
 
 
 def _entry(pin: Pin) -> dict[str, Any]:
@@ -137,7 +148,7 @@ def _pin(entry: Any) -> Pin:
     if not all(isinstance(text, str) for text in (pin.source, pin.revision, pin.method)):
         raise ValueError("A source, a commit or a method there is no text.")
     if not _COMMIT.fullmatch(pin.revision):
-        raise ValueError(f"{pin.revision} is no commit.")
+        raise ValueError(f"{pin.revision[:_SHOWN]} is no commit.")
     for one in pin.files:
         _check_file(one)
     _check_whole(pin)
@@ -150,10 +161,12 @@ def _check_names(entry: Any, names: set[str], what: str) -> None:
 
 
 def _check_file(one: ModelPart) -> None:
-    if not isinstance(one.file, str) or not isinstance(one.sha256, str) or type(one.size) is not int:
+    if not isinstance(one.file, str) or not isinstance(one.sha256, str) or type(one.size) is not int or one.size < 0:
         raise ValueError("Something there is no text, or a size no number.")
+    if not is_inside(one.file):
+        raise ValueError(f"{one.file[:_SHOWN]} is no model's file.")
     if not _SHA256.fullmatch(one.sha256):
-        raise ValueError(f"{one.sha256} is no sha256.")
+        raise ValueError(f"{one.sha256[:_SHOWN]} is no sha256.")
 
 
 def _check_whole(pin: Pin) -> None:

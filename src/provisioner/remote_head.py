@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import time
 import urllib.request
-from collections.abc import Callable
 
 from provisioner.gguf import Header, read_head
 from provisioner.hub import HubError, Redirects
+from provisioner.time_limits import within
 
 LIMIT = 24 << 20
 """The vocabularies of today's models take 5 to 10 MB of a head; what is longer is not read."""
@@ -29,20 +28,13 @@ def read_remote_head(url: str, token: str | None, deadline_s: float = DEADLINE_S
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
-            return read_head(_timely(answer.read1, deadline_s), LIMIT)
+        return within(deadline_s, lambda: _read(request))
     except HubError as error:
         raise NoHeadError(error.message) from error
     except (OSError, EOFError, http.client.HTTPException) as error:
         raise NoHeadError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error
 
 
-def _timely(read: Callable[[int], bytes], deadline_s: float) -> Callable[[int], bytes]:
-    end = time.monotonic() + deadline_s
-
-    def until_then(count: int) -> bytes:
-        if time.monotonic() > end:
-            raise TimeoutError(f"it does not come within {deadline_s:g} seconds")
-        return read(count)
-
-    return until_then
+def _read(request: urllib.request.Request) -> Header:
+    with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
+        return read_head(answer.read1, LIMIT)

@@ -17,6 +17,8 @@ from typing import Any
 from provisioner import paths
 from provisioner.gguf import GgufError, Header
 from provisioner.lockfile import Pin
+from provisioner.plain_data import json_value
+from provisioner.regular_files import text_of
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.spec.sources import is_folder
@@ -82,7 +84,7 @@ def _note(model: Model, digest: str) -> Path:
 def _cached(note: Path) -> tuple[bool, Header | None]:
     """Whether it was read before, and what it said: None is a file that says nothing."""
     try:
-        content: Any = json.loads(note.read_text(encoding="utf-8"))
+        content: Any = json_value(text_of(note))
         return True, Header(**content) if content is not None else None
     except (OSError, ValueError, TypeError):  # not there, or of another version: it is read again
         return False, None

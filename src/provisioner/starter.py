@@ -15,6 +15,7 @@ from provisioner.catalog import Catalog
 from provisioner.errors import InputError
 from provisioner.loader import SecretUse, missing_secrets, secrets_file
 from provisioner.loader.secret_values import from_file, without_secret
+from provisioner.regular_files import text_of
 from provisioner.schema import file_schema
 
 SCHEMA_FILE = "homelab.schema.json"
@@ -99,7 +100,7 @@ def keep_secret(file: Path, name: str, value: str) -> Path:
     """Write a secret's value into ``secrets.env`` (0600) beside ``file``, in the place of an older one; where it is."""
     target = secrets_file(file)
     if name in from_file([name], target):
-        _replace(target, without_secret(target.read_text(encoding="utf-8-sig"), name))
+        _replace(target, without_secret(text_of(target).removeprefix("\ufeff"), name))
     _append(target, [f"{name}={value}\n"])
     return target
 
@@ -115,7 +116,7 @@ def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
 
 def _append(file: Path, lines: Iterable[str]) -> None:
     try:
-        before = file.read_text(encoding="utf-8") if file.exists() else _SECRETS_HEADER
+        before = text_of(file) if file.exists() else _SECRETS_HEADER
     except OSError as error:
         raise _unwritable(file, error) from error
     _replace(file, (before if before.endswith("\n") else f"{before}\n") + "".join(lines))

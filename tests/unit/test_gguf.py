@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -105,7 +107,8 @@ def test_gguf_files_of_the_librarys_writer_are_read(tmp_path: Path) -> None:
         (gguf_bytes({}), "does not name its architecture"),
         (gguf_bytes({"general.architecture": 7}), "does not name its architecture"),
         (gguf_bytes({"general.architecture": "llama", "general.alignment": 0}), "alignment is 0"),
-        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**63), "in the middle of its head"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**63), "more than any model has"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**15), "in the middle of its head"),
         (struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 2**64 - 1), "in the middle of its head"),
         (struct.pack("<4sIQQQ1sI", b"GGUF", 3, 0, 1, 1, b"x", 99), "type 99"),
         (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 9, 1), "no list can hold"),
@@ -115,6 +118,27 @@ def test_gguf_files_of_the_librarys_writer_are_read(tmp_path: Path) -> None:
 )
 def test_what_is_no_gguf_is_told_in_words(tmp_path: Path, content: bytes, words: str) -> None:
     assert words in refused(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (struct.pack("<4sIQQ", b"GGUF", 3, 0, 2**60), "counts 1152921504606846976 keys"),
+        (struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 0), "counts 1152921504606846976 tensors"),
+        (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 8, 2**60), "counts more texts than any model"),
+        (struct.pack("<4sIQQQ1sIQ", b"GGUF", 3, 0, 1, 1, b"x", 8, 2**39), "its head does not end within"),
+        (struct.pack("<4sIQQQ1sIIQ", b"GGUF", 3, 0, 1, 1, b"x", 9, 4, 2**38), "its head does not end within"),
+    ],
+    ids=["keys", "tensors", "texts", "a text", "numbers"],
+)
+def test_a_file_that_claims_more_than_any_model_has_is_left_at_once(tmp_path: Path, head: bytes, words: str) -> None:
+    file = tmp_path / "sparse.gguf"
+    file.write_bytes(head)
+    os.truncate(file, 2**42)  # holes are zeros, and each is a text of no length
+    began = time.process_time()
+    with pytest.raises(GgufError, match=words):
+        read_header(file)
+    assert time.process_time() - began < 5
 
 
 def test_a_file_that_was_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:

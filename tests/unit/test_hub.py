@@ -7,6 +7,7 @@ The shape is the one that huggingface_hub reads (``ModelInfo``: ``sha``, ``sibli
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from provisioner.hub import (
 )
 from provisioner.spec.sources import ModelPart
 from provisioner.state import Secret
-from tests.file_server import FileServer, Seen, serving
+from tests.file_server import FileServer, Seen, dripping, serving
 
 TOKEN = "hf_CANARY77aa"
 COMMIT = "5f" * 20
@@ -156,14 +157,58 @@ def test_a_repository_without_any_says_so(standin: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [{"lfs": None}, {"lfs": {"sha256": "x", "size": 1}}, {"lfs": {"sha256": "a" * 64, "size": "1"}}]
+    "more",
+    [
+        {"lfs": None},
+        {"lfs": "a" * 64},
+        {"lfs": ["sha256"]},
+        {"lfs": {"sha256": "x", "size": 1}},
+        {"lfs": {"sha256": ["a" * 64], "size": 1}},
+        *({"lfs": {"sha256": "a" * 64, "size": size}} for size in ("1", -5, True, 1.5, None, 2**60, [1])),
+    ],
 )
 def test_a_file_without_a_hash_is_refused(standin: StandIn, more: Mapping[str, Any]) -> None:
     standin.say(200, page_of(sibling("a-Q4_K_M.gguf", **more)))
     assert "does not say what a-Q4_K_M.gguf" in refusal(standin).message
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b"\xff\xfe"])
+@pytest.mark.parametrize("siblings", [None, 5, True, "a-Q4_K_M.gguf", {"rfilename": "a-Q4_K_M.gguf"}, [[]], [None]])
+def test_a_list_of_files_that_is_none_holds_none(standin: StandIn, siblings: Any) -> None:
+    standin.say(200, {"sha": COMMIT, "siblings": siblings})
+    assert refusal(standin).hint == "it holds no GGUF at all"
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x-Q4_K_M.gguf", "a/../x-Q4_K_M.gguf", "/x-Q4_K_M.gguf", "./x-Q4_K_M.gguf", "a//x-Q4_K_M.gguf", 7]
+)
+def test_a_name_that_leads_out_of_the_repository_is_no_file_of_it(standin: StandIn, name: Any) -> None:
+    standin.say(200, page_of(sibling(name)))
+    assert refusal(standin).hint == "it holds no GGUF at all"
+
+
+def test_half_a_million_files_are_told_by_the_first_of_them(standin: StandIn) -> None:
+    names = (f"{number:06d}-Q4_K_M-00001-of-01000.gguf" for number in range(20_000))
+    standin.say(200, page_of(*({"rfilename": name} for name in names)))
+    began = time.process_time()
+    told = refusal(standin)
+    assert time.process_time() - began < 5
+    assert "and 19960 more are" not in told.hint
+    assert "several files" in told.message
+    assert "and 19960 more" in told.message
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"])
+def test_a_hub_that_drips_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("provisioner.hub.DEADLINE_S", 0.5)
+    with dripping(sent) as address:
+        began = time.monotonic()
+        with pytest.raises(UnreachableHubError, match=r"does not come within 0\.5 seconds"):
+            find_file(Hub(address), REPOSITORY, "Q4_K_M")
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"sha": NaN}'])
 def test_what_is_no_page_of_a_hub_is_told(standin: StandIn, body: bytes) -> None:
     standin.say(200, body)
     told = refusal(standin)

@@ -131,8 +131,14 @@ def test_a_small_file_that_is_large_is_not_downloaded(standin: StandIn, monkeypa
     standin.told["chat_template.jinja"] = {"size": 3_000_001}
     assert "has 3000001 bytes, and 3 MB are the most" in standin.refusal().message
     assert "chat_template.jinja" not in standin.downloads()
-    standin.told["chat_template.jinja"] = {"size": None}
-    assert "a size that the hub does not tell" in standin.refusal().message
+    for size in (None, -5, True, "14", [14]):
+        standin.told["chat_template.jinja"] = {"size": size}
+        assert "a size that the hub does not tell" in standin.refusal().message
+
+
+def test_small_files_that_drip_have_one_end_together(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provisioner.hub.folder.WHOLE_DEADLINE_S", 0.0)
+    assert "does not come within 0 seconds" in standin.refusal().message
 
 
 def test_a_file_that_does_not_end_is_not_read_to_its_end(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,13 @@ models:
 """
 
 
+LAUGHS = (
+    "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+    + "".join(f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30))
+    + "version: 1\nmodels: { m: *a29 }\n"
+)
+
+
 def test_it_lies_beside_the_file() -> None:
     assert lock_file(Path("lab/homelab.yml")) == Path("lab/homelab.lock")
 
@@ -67,7 +74,16 @@ def test_what_is_not_of_models_stays(tmp_path: Path) -> None:
         (GOOD.replace("1" * 64, "xyz"), "xyz is no sha256"),
         (GOOD.replace(PIN.revision, "../main"), "../main is no commit"),
         (GOOD.replace(PIN.file, "sub/.."), "sub/.. is no model's file"),
+        (GOOD.replace(PIN.file, "../../x-Q4_K_M.gguf"), "../../x-Q4_K_M.gguf is no model's file"),
+        (GOOD.replace("size: 5", "size: -5"), "no text, or a size no number"),
         ("version: !!python/object:os.system {}\n", "could not determine a constructor"),
+        ("[" * 20_000, "nested too deeply"),
+        ("version: [[1]]\n", "version is no number"),
+        ("version: 1\nmodels: !!bool maybe\n", ""),
+        ("version: !!float x\n", ""),
+        ("version: 2020-99-99\n", ""),
+        ("version: 1\n" + "# " + "x" * 2_100_000, "more than 2000000 bytes"),
+        (LAUGHS, "A model there has"),
     ],
 )
 def test_a_damaged_one_is_refused_and_named(tmp_path: Path, text: str, words: str) -> None:
@@ -145,7 +161,7 @@ def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
         ({"rest": (*FILES[1:], FILES[2])}, "has files that no model has, or no method"),
         ({"rest": (*FILES[1:], replace(FILES[2], file="weights.bin"))}, "has files that no model has"),
         ({"rest": (replace(FILES[1], file="sub/model.safetensors"), FILES[2])}, "cannot be the name of a model's file"),
-        ({"rest": (replace(FILES[1], file="../model.safetensors"), FILES[2])}, "there is no *.safetensors in it"),
+        ({"rest": (replace(FILES[1], file="../model.safetensors"), FILES[2])}, "model.safetensors is no model's file"),
         ({"file": "model.gguf"}, "there is no config.json in it"),
         ({"method": ""}, "or no method"),
         ({"method": "a b"}, "or no method"),

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from provisioner.cli.session import Session
 from provisioner.errors import InputError
+from provisioner.regular_files import content_of
 
 DEFAULT_FILE = "homelab.yml"
 FILE_SUFFIXES = (".yml", ".yaml")
@@ -150,7 +151,7 @@ def _keys_of(file: Path, part: str) -> list[str]:
     import yaml
 
     try:
-        content = yaml.load(file.read_bytes(), Loader=yaml.BaseLoader)  # noqa: S506  # makes strings, lists, dicts only
+        content = yaml.load(content_of(file), Loader=yaml.BaseLoader)  # noqa: S506  # makes strings, lists, dicts only
     except (OSError, yaml.YAMLError, ValueError):
         return []  # a shell that completes has nobody to tell
     found = content.get(part) if isinstance(content, dict) else None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from provisioner import paths
 from provisioner.errors import ProvisionError
+from provisioner.regular_files import text_of
 from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_json, record_of
 
@@ -94,7 +95,7 @@ def now() -> str:
 def _runs(cluster: str) -> Iterator[Run]:
     for file in clusters().glob(f"{_part(cluster) if cluster else '*'}/*/{RECORD}"):
         try:
-            yield Run(file.parent, record_of(file.read_text(encoding="utf-8")))
+            yield Run(file.parent, record_of(text_of(file)))
         except (OSError, ValueError) as error:
             raise ProvisionError(
                 f"Unable to read what a repair left in {file.parent}",

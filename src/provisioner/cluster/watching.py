@@ -15,6 +15,8 @@ from provisioner import paths
 from provisioner.cluster.gather import Emit, gather
 from provisioner.cluster.reaching import Reach
 from provisioner.errors import ProvisionError
+from provisioner.plain_data import json_value
+from provisioner.regular_files import text_of
 from provisioner.repair.changes import Change, Snapshot, changes, snapshot
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.view import View
@@ -103,7 +105,7 @@ def _all_kept() -> Iterator[_Kept]:
 def _read(file: Path) -> _Kept | None:
     """What is kept there; None when there is nothing that this version wrote: then the next look is the first."""
     try:
-        content: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content: Mapping[str, Any] = json_value(text_of(file))
         if content["format"] != FORMAT:
             return None
         seen = Snapshot(**content["snapshot"])

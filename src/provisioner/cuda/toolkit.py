@@ -14,6 +14,7 @@ from pathlib import Path
 from provisioner.cuda.headers import is_mended
 from provisioner.cuda.places import DECLARATIONS, DEFINITIONS, Headers
 from provisioner.errors import PreflightError, ProvisionError
+from provisioner.regular_files import content_of
 
 _VERSION = re.compile(r"^#define\s+CUDART_VERSION\s+(\d+)", re.MULTILINE)
 _GCC_LIMIT = re.compile(r"^#if\s+__GNUC__\s*>\s*(\d+)", re.MULTILINE)
@@ -93,7 +94,7 @@ def _no_toolkit(folder: Path, reason: str) -> PreflightError:
 
 def _read(path: Path) -> str:
     """The file's bytes as text: Latin-1 gives each byte one character and back."""
-    return path.read_bytes().decode("latin-1")
+    return content_of(path).decode("latin-1")
 
 
 def _number(path: Path, pattern: re.Pattern[str]) -> int | None:

@@ -12,6 +12,8 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.fit.terms import Load
+from provisioner.plain_data import json_value
+from provisioner.regular_files import text_of
 
 FILE = "fit.json"
 
@@ -64,7 +66,7 @@ def remember(lab: str, address: str, loads: Iterable[Load], estimate: int, bytes
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json_value(text_of(file))
     except FileNotFoundError:
         return {}
     except ValueError:  # cut off, or not ours: what it held is measured again

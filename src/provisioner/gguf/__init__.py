@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.gguf.reading import MAGIC, Arriving, GgufError, Reader, Skipped
+from provisioner.gguf.reading import MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
 from provisioner.gguf.tensors import Tensors, read_tensors, sizes_of
+from provisioner.regular_files import open_file
 
 __all__ = ["PROJECTOR", "GgufError", "Header", "read_head", "read_header"]
 
@@ -52,7 +53,7 @@ class Header:
 
 def read_header(file: Path) -> Header:
     """The head of ``file``; ``GgufError`` when it is no whole GGUF, ``OSError`` when it cannot be read."""
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         size = stream.seek(0, 2)
         if size == 0:
             raise GgufError("the file is empty")
@@ -122,6 +123,8 @@ def _metadata(reader: Reader) -> tuple[int, dict[str, Any]]:
     if version not in _VERSIONS:
         raise GgufError(f"it is of version {version}, known are {' and '.join(map(str, _VERSIONS))}")
     tensors, keys = reader.number("Q"), reader.number("Q")
+    if keys > MOST_KEYS:
+        raise GgufError(f"its head counts {keys} keys, more than any model has")
     values: dict[str, Any] = {}
     for _ in range(keys):
         name = reader.text()

@@ -11,6 +11,11 @@ from typing import Any
 MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+LONGEST_HEAD = 256 << 20
+"""Bytes: a vocabulary of a million tokens takes a tenth of them."""
+MOST_KEYS = 1 << 16
+_MOST_TEXTS = 1 << 22
+"""Texts of all lists together: the largest vocabularies of today, with their merges, have a tenth of so many."""
 _LONGEST_KEPT = 4096
 """Arrays with more items are vocabularies: their length is checked and their content left alone."""
 _STEP = 1 << 18
@@ -32,6 +37,7 @@ class Reader:
 
     def __init__(self, content: mmap.mmap | bytearray, size: int) -> None:
         self.content, self.size, self.at = content, size, 0
+        self.texts_left = _MOST_TEXTS
 
     def take(self, count: int) -> int:
         """Step over ``count`` bytes; where they begin."""
@@ -41,14 +47,21 @@ class Reader:
         self.at = begin + count
         return begin
 
+    def step(self, count: int) -> int:
+        """Step over ``count`` bytes of the head, which is no longer than any model's; where they begin."""
+        begin = self.take(count)
+        if self.at > LONGEST_HEAD:
+            raise GgufError(f"its head does not end within {LONGEST_HEAD} bytes")
+        return begin
+
     def number(self, kind: str) -> Any:
         """The next number, of a kind as ``struct`` names it."""
-        return struct.unpack_from(f"<{kind}", self.content, self.take(struct.calcsize(f"<{kind}")))[0]
+        return struct.unpack_from(f"<{kind}", self.content, self.step(struct.calcsize(f"<{kind}")))[0]
 
     def text(self) -> str:
         """The next text."""
         length = self.number("Q")
-        begin = self.take(length)
+        begin = self.step(length)
         try:
             return bytes(self.content[begin : begin + length]).decode()
         except UnicodeDecodeError as error:
@@ -67,12 +80,15 @@ class Reader:
     def array(self, kind: int, count: int) -> list[Any] | Skipped:
         """The items of a short list of numbers."""
         if kind == _STRING:
+            self.texts_left -= count
+            if self.texts_left < 0:
+                raise GgufError(f"a list of its head, before byte {self.at}, counts more texts than any model: {count}")
             for _ in range(count):
-                self.take(self.number("Q"))
+                self.step(self.number("Q"))
             return Skipped(count)
         if kind not in _SCALARS:
             raise GgufError(f"a list of its head, before byte {self.at}, holds type {kind}, which no list can hold")
-        begin = self.take(count * struct.calcsize(f"<{_SCALARS[kind]}"))
+        begin = self.step(count * struct.calcsize(f"<{_SCALARS[kind]}"))
         if count > _LONGEST_KEPT:
             return Skipped(count)
         return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.content, begin))

@@ -7,24 +7,41 @@ One request tells all: ``GET /api/models/ORG/REPO/revision/main?blobs=true`` giv
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.spec.sources import TOKEN_NAMES, ModelPart, is_plain_filename, part_count, part_names, whole_stem
+from provisioner.plain_data import json_value
+from provisioner.regular_files import text_of
+from provisioner.spec.sources import (
+    TOKEN_NAMES,
+    ModelPart,
+    is_inside,
+    is_plain_filename,
+    part_count,
+    part_names,
+    whole_stem,
+)
 from provisioner.state import Secret
+from provisioner.time_limits import within
 
 ENDPOINT = "https://huggingface.co"
 REVISION = "main"
 TIMEOUT_S = 30.0
+DEADLINE_S = 60.0
+"""For all of an answer and not for each piece of it; a file has more of it, by its size."""
+SLOWEST = 200_000
+"""Bytes a second that a file comes with at least."""
 MAX_BYTES = 50_000_000
+LARGEST_FILE = 1 << 50
+MOST_SHOWN = 40
+MAX_TOKEN_BYTES = 10_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DENIED, _MISSING = (401, 403), 404
 _LACKING = ("RevisionNotFound", "EntryNotFound")
@@ -109,7 +126,7 @@ def _token() -> Secret | None:
     file = Path(os.path.expandvars(os.environ.get("HF_TOKEN_PATH") or f"{home}/token")).expanduser()
     if not any(values) and file.is_file():
         try:
-            values.append(file.read_text(encoding="utf-8"))
+            values.append(text_of(file, MAX_TOKEN_BYTES))
         except (OSError, UnicodeDecodeError) as error:
             raise HubError(f"the token of the hub in {file} cannot be read: {error}") from error
     value = next((one.strip() for one in values if one.strip()), "")
@@ -131,17 +148,28 @@ def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
 def files_of(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
     """The commit that a branch, tag or commit is now, and what the hub says of each of its files; ``HubError``."""
     page = page_of(hub, repository, f"revision/{quote(revision, safe='')}?blobs=true")
-    commit, files = str(page.get("sha")), [one for one in page.get("siblings") or () if isinstance(one, Mapping)]
-    if not _COMMIT.fullmatch(commit):
+    commit, files = page.get("sha"), mappings_in(page.get("siblings"))
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
-    return commit, {str(one.get("rfilename")): one for one in files}
+    return commit, {one["rfilename"]: one for one in files if is_inside(one.get("rfilename"))}
+
+
+def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings of a list that the hub gave; nothing of what is no list."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def size_in(value: Any) -> int | None:
+    """A number of bytes that the hub told; None for what is no such number."""
+    return value if type(value) is int and 0 <= value <= LARGEST_FILE else None
 
 
 def part_of(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
     """A file that lies in LFS, with the hash that the hub tells; raises ``HubError``."""
-    content = entry.get("lfs") or {}
-    sha256, size = str(content.get("sha256")), content.get("size", entry.get("size"))
-    if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
+    told = entry.get("lfs")
+    content = told if isinstance(told, Mapping) else {}
+    sha256, size = content.get("sha256"), size_in(content.get("size", entry.get("size")))
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256) or size is None:
         raise HubError(f"the hub does not say what {name} of {repository} hashes to", "Use https: with a sha256.")
     return ModelPart(name, sha256, size)
 
@@ -155,14 +183,14 @@ def _chosen(names: list[str], repository: str, quantisation: str) -> list[str]:
     wanted = quantisation.casefold()
     found = [name for name in names if label_of(name).casefold() == wanted]
     found = found or [name for name in names if _stem(name).casefold().endswith((f"-{wanted}", f".{wanted}"))]
-    there = f"there: {', '.join(sorted({label_of(name) for name in names}))}" if names else "it holds no GGUF at all"
+    there = f"there: {listed({label_of(name) for name in names})}" if names else "it holds no GGUF at all"
     if not found:
         raise HubError(f"no {quantisation} in {repository}", there)
-    models = {tuple(part_names(name)): name for name in reversed(found)}
+    models = {(whole_stem(name), part_count(name)): name for name in reversed(found)}
     if len(models) > 1:
         hint = f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
-        raise HubError(f"several files of {repository} are {quantisation}: {', '.join(sorted(models.values()))}", hint)
-    parts = next(iter(models))
+        raise HubError(f"several files of {repository} are {quantisation}: {listed(models.values())}", hint)
+    parts = part_names(next(iter(models.values())))
     missing = [name for name in parts if name not in names]
     if missing:
         what = f"{quantisation} of {repository} is in {part_count(parts[0])} files, and there is no {missing[0]}"
@@ -176,6 +204,13 @@ def label_of(name: str) -> str:
     return found[1] if found else _stem(name)
 
 
+def listed(names: Iterable[str]) -> str:
+    """The names in order, the first of many: a hub may tell half a million of them."""
+    shown = sorted(names)
+    more = len(shown) - MOST_SHOWN
+    return ", ".join(shown[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def _stem(name: str) -> str:
     return whole_stem(name.rpartition("/")[2])
 
@@ -184,7 +219,7 @@ def page_of(hub: Hub, repository: str, place: str) -> Mapping[str, Any]:
     """What the hub's API says at a place of a repository; raises ``HubError``."""
     content = asked(hub, f"{hub.endpoint}/api/models/{repository}/{place}", repository, MAX_BYTES)
     try:
-        page = json.loads(content)
+        page = json_value(content)
     except ValueError as error:
         raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub: {error}") from error
     if not isinstance(page, dict):
@@ -192,20 +227,27 @@ def page_of(hub: Hub, repository: str, place: str) -> Mapping[str, Any]:
     return page
 
 
-def asked(hub: Hub, url: str, repository: str, most: int) -> bytes:
-    """What the hub answers at an address of its own, no more than ``most`` bytes; raises ``HubError``."""
+def asked(hub: Hub, url: str, repository: str, most: int, deadline_s: float | None = None) -> bytes:
+    """What the hub answers at an address of its own, no more than ``most`` bytes; raises ``HubError``.
+
+    ``deadline_s``: for all of it, ``DEADLINE_S`` where it is left out.
+    """
     request = urllib.request.Request(url, headers={"Accept": "application/json, */*"})  # noqa: S310  # checked above
     if hub.token:
         request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
     try:
-        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
-            content: bytes = answer.read(most)
+        return within(DEADLINE_S if deadline_s is None else deadline_s, lambda: _read(request, most))
     except urllib.error.HTTPError as error:
         raise _judged(error, hub, repository) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         hint = "Is this machine online? HF_ENDPOINT, HTTPS_PROXY and NO_PROXY say how the hub is reached."
         raise UnreachableHubError(f"{hub.endpoint} gives no answer: {reason}", hint) from error
+
+
+def _read(request: urllib.request.Request, most: int) -> bytes:
+    with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
+        content: bytes = answer.read(most)
     return content
 
 

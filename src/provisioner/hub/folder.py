@@ -7,13 +7,32 @@ of "blob SIZE", a zero byte and the content): that is downloaded, held against t
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.hub import Hub, HubError, HubFile, MissingRevisionError, asked, files_of, page_of, part_of
+from provisioner.hub import (
+    DEADLINE_S,
+    SLOWEST,
+    Hub,
+    HubError,
+    HubFile,
+    MissingRevisionError,
+    asked,
+    files_of,
+    listed,
+    mappings_in,
+    page_of,
+    part_of,
+    size_in,
+)
 from provisioner.spec.folders import SMALL_BYTES, FolderError, is_read_whole, method_in, selected
 from provisioner.spec.sources import ModelPart
+
+WHOLE_DEADLINE_S = 600.0
+"""For all small files of a folder together."""
+MOST_OF_A_NAME = 100
 
 
 def find_folder(hub: Hub, repository: str, revision: str) -> HubFile:
@@ -42,6 +61,7 @@ class _Reading:
     repository: str
     commit: str
     contents: dict[str, bytes] = field(default_factory=dict)
+    end: float = field(default_factory=lambda: time.monotonic() + WHOLE_DEADLINE_S)
 
     def part(self, name: str, entry: Mapping[str, Any]) -> ModelPart:
         """The file with its sha256, downloaded where only that tells it."""
@@ -58,11 +78,13 @@ class _Reading:
         return found
 
     def _content(self, name: str, size: Any) -> bytes:
-        if not isinstance(size, int) or size > SMALL_BYTES:
-            what = f"{size} bytes" if isinstance(size, int) else "a size that the hub does not tell"
+        known = size_in(size)
+        if known is None or known > SMALL_BYTES:
+            what = "a size that the hub does not tell" if known is None else f"{known} bytes"
             raise HubError(f"{name} of {self.repository} has {what}, and {SMALL_BYTES // 10**6} MB are the most")
         url = self.hub.address(self.repository, self.commit, name)
-        return asked(self.hub, url, self.repository, SMALL_BYTES + 1)
+        deadline_s = min(DEADLINE_S + known / SLOWEST, self.end - time.monotonic())
+        return asked(self.hub, url, self.repository, SMALL_BYTES + 1, max(deadline_s, 0.0))
 
 
 def _blob_id(content: bytes) -> str:
@@ -75,6 +97,6 @@ def _revisions(hub: Hub, repository: str) -> str:
         page = page_of(hub, repository, "refs")
     except HubError:
         return ""
-    kinds = (page.get("branches"), page.get("tags"))
-    names = [str(one.get("name")) for kind in kinds for one in kind or () if isinstance(one, Mapping)]
-    return f"there: {', '.join(sorted(names))}" if names else ""
+    refs = [*mappings_in(page.get("branches")), *mappings_in(page.get("tags"))]
+    names = [str(one.get("name"))[:MOST_OF_A_NAME] for one in refs]
+    return f"there: {listed(names)}" if names else ""

@@ -20,6 +20,7 @@ from provisioner.loader.secret_values import (
     from_file,
     secrets_file,
 )
+from provisioner.regular_files import open_file
 from provisioner.spec import Parsed, Spec, parse_spec
 from provisioner.state import Problem, Secret
 
@@ -86,7 +87,7 @@ def looked_up(loaded: Loaded, use: SecretUse) -> Secret:
 
 def _read(path: Path) -> Document:
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from provisioner.regular_files import open_file
 from provisioner.spec import Model, Spec
 from provisioner.spec.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
 
@@ -32,7 +33,7 @@ def _anchored(model: Model, folder: Path) -> Model:
 def _format_in(place: Path) -> str | None:
     """None where nothing tells it; what is wrong with the folder is told by those who need its files."""
     try:
-        with (place / CONFIG).open("rb") as stream:
+        with open_file(place / CONFIG) as stream:
             return format_of(method_of(stream.read(SMALL_BYTES)), place.name)
     except (OSError, FolderError):
         return format_by_name(place.name)

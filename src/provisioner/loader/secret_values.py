@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from provisioner.regular_files import open_file
 from provisioner.state import Secret
 
 ENVIRONMENT_PREFIX = "PROVISION_SECRET_"
@@ -100,7 +101,7 @@ def filled(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def _read_private(file: Path) -> bytes:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         mode = os.fstat(stream.fileno()).st_mode & 0o777
         if mode & 0o077:
             raise SecretError(f"{file.name} can be read by others (mode {mode:04o})", f"chmod 600 {file}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner.model_files.hashes import sha256_of
+from provisioner.regular_files import open_file
 from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.spec.folders import (
@@ -62,7 +63,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _content(file: Path) -> bytes:
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         content = stream.read(SMALL_BYTES + 1)
     if len(content) > SMALL_BYTES:
         raise FolderError(f"its {file.name} has more than {SMALL_BYTES // 10**6} MB")

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from provisioner import paths
+from provisioner.regular_files import open_file, text_of
 
 
 def sha256_of(file: Path) -> str:
@@ -15,8 +16,8 @@ def sha256_of(file: Path) -> str:
     identity = f"{file}\0{seen.st_size} {seen.st_mtime_ns} {seen.st_ctime_ns} {seen.st_ino} {seen.st_dev}"
     note = paths.cache() / "hashes" / hashlib.sha256(identity.encode()).hexdigest()
     if note.is_file():
-        return note.read_text(encoding="ascii")
-    with file.open("rb") as stream:
+        return text_of(note)
+    with open_file(file) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = note.with_suffix(f".{os.getpid()}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from provisioner.plain_data import json_value
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 
@@ -19,7 +20,7 @@ def record_json(record: Record) -> str:
 def record_of(text: str) -> Record:
     """The record that ``record_json`` wrote; ``ValueError`` when it is none."""
     try:
-        content = json.loads(text)
+        content = json_value(text)
         before, after = (tuple(_diagnosis(one) for one in content.pop(name)) for name in ("before", "after"))
         steps = tuple(_step(one) for one in content.pop("steps"))
         begun = tuple(content.pop("begun", ()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,16 +31,25 @@ def written_names(aliases: Aliases, alias: str) -> Iterator[tuple[tuple[str | in
 
 
 def alias_loop(aliases: Aliases, start: str) -> tuple[str, ...]:
-    """The way from ``start`` back to itself through aliases of aliases; empty when there is none."""
-    ways: list[tuple[str, ...]] = [(start,)]
-    while ways:
-        way = ways.pop()
-        for name in engines_in(aliases, way[-1]) if way[-1] in aliases else ():
+    """The shortest way from ``start`` back to itself through aliases of aliases; empty when there is none."""
+    came_from: dict[str, str] = {}
+    waiting = deque([start])
+    while waiting:
+        alias = waiting.popleft()
+        for name in engines_in(aliases, alias):
             if name == start:
-                return (*way, name)
-            if name in aliases and name not in way:
-                ways.append((*way, name))
+                return (*_way(came_from, start, alias), start)
+            if name in aliases and name not in came_from:
+                came_from[name] = alias
+                waiting.append(name)
     return ()
+
+
+def _way(came_from: Mapping[str, str], start: str, end: str) -> list[str]:
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]
 
 
 def flatten(aliases: Aliases, alias: str) -> tuple[str, ...]:
@@ -66,6 +76,13 @@ def alias_settings(aliases: Aliases) -> list[dict[str, Any]]:
 
 def _flat(aliases: Aliases, listed: Any) -> tuple[str, ...]:
     names: dict[str, None] = {}
-    for name in listed:
-        names.update(dict.fromkeys(flatten(aliases, name) if name in aliases else (name,)))
+    opened: set[str] = set()  # an alias that was replaced once has no more names to give
+    waiting = [*reversed(list(listed))]
+    while waiting:
+        name = waiting.pop()
+        if name not in aliases:
+            names[name] = None
+        elif name not in opened:
+            opened.add(name)
+            waiting += reversed(engines_in(aliases, name))
     return tuple(names)

@@ -17,6 +17,10 @@ ROLE = "litellm"
 LEAST = {"request_timeout": 1, "stream_timeout": 1, "num_retries": 0, "allowed_fails": 0, "cooldown_time": 1}
 """LiteLLM takes 0 for "not said" where 1 is the least, and its own default then: 6000 s, 5 s."""
 
+MOST_SHOWN = 12
+MOST_ALIASES = 1000
+"""Each is held against all others, and offered with all of its engines."""
+
 Path = tuple[str | int, ...]
 
 
@@ -28,6 +32,9 @@ def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     for path, aliases in _alias_tables(spec, catalog):
         if not aliases and not speakers(spec, catalog, str(path[1])):
             yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
+        if len(aliases) > MOST_ALIASES:
+            yield Problem(path, f"there are {len(aliases)} aliases", f"Write {MOST_ALIASES} at most.")
+            continue
         for alias in aliases:
             yield from _own_name(aliases, alias, known, (*path, alias))
             for place, name in written_names(aliases, alias):
@@ -51,12 +58,17 @@ def gateway_numbers(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
 def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:
     loop = alias_loop(aliases, alias)
     if loop:
-        yield Problem(path, f"the alias leads back to itself: {' → '.join(loop)}")
+        yield Problem(path, f"the alias leads back to itself: {_drawn(loop)}")
     if alias in known:
         yield Problem(path, f'"{alias}" is the name of an engine already', "Choose another alias.")
     for place, name in written_names(aliases, alias):
         if name == alias and place[0] == TOO_LONG:
             yield Problem((*path, *place), "the alias names itself", "Name who reads more than its engines do.")
+
+
+def _drawn(way: tuple[str, ...]) -> str:
+    shown = way if len(way) <= MOST_SHOWN else (*way[: MOST_SHOWN - 2], "…", way[-1])
+    return " → ".join(shown)
 
 
 def _unknown(spec: Spec, name: str, known: set[str], path: Path) -> Problem:

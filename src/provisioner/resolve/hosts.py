@@ -40,8 +40,9 @@ def hostname(spec: Spec, name: str, user: str, addresses: Mapping[str, str]) -> 
     address; elsewhere an address, for the names of containers are known on their own host only.
     """
     container = spec.containers[name]
-    there, here = (host_of(spec, one) or LOCAL_HOST for one in (container, spec.containers[user]))
-    if there == here and isinstance(hosts_of(spec)[there], IncusHost):
+    there, here = (host_of(spec, one) for one in (container, spec.containers[user]))
+    # Where it is not decided the file is refused, once all that is wrong with it is found.
+    if there is not None and there == here and isinstance(hosts_of(spec)[there], IncusHost):
         return f"{name}.{INCUS_DOMAIN}"
     return _fixed_address(container) or addresses.get(name, name)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from provisioner.catalog import Catalog
 from provisioner.resolve.desktops import desktop_problems
@@ -16,17 +16,20 @@ from provisioner.resolve.model_sources import model_formats, model_sources
 from provisioner.resolve.proxmox import direct_ways
 from provisioner.resolve.speech_options import speech_options
 from provisioner.spec import ProxmoxHost, Spec
+from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem
 
 RESERVED_PREFIX = "provision-"
+MOST_OF_A_RULE = 100
+"""Problems that one rule reports at once: more are one mistake made many times, and nobody reads them."""
 
 Path = tuple[str | int, ...]
 Rule = Callable[[Spec, Catalog], Iterator[Problem]]
 
 
 def problems(spec: Spec, catalog: Catalog) -> list[Problem]:
-    """Everything that the parts of the file say against each other, in the order of the rules."""
-    return [problem for rule in RULES for problem in rule(spec, catalog)]
+    """What the parts of the file say against each other, in the order of the rules; of each rule the first of many."""
+    return [problem for rule in RULES for problem in islice(rule(spec, catalog), MOST_OF_A_RULE)]
 
 
 def container_names(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
@@ -114,11 +117,13 @@ def either_option(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem(path, f"needs {other} or {option}", hint)
             elif other and len(written) > 1:
                 yield Problem((*path, option), f"{other} and {option} are both written", "Leave one of them out.")
-        named = [(option, place, name) for option, place, name in model_options(service, page) if place is not None]
-        for number, (option, place, name) in enumerate(named):
-            if name in [earlier for _, _, earlier in named[:number]]:
+        seen: set[str] = set()
+        for option, place, name in model_options(service, page):
+            if place is not None and name in seen:
                 path = _service_path(container, service.role, option, place)
                 yield Problem(path, f'"{name}" is named twice', "Leave one of them out.")
+            if place is not None:
+                seen.add(name)
 
 
 def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
@@ -201,9 +206,5 @@ def _service_path(container: str, role: str, *rest: str | int) -> Path:
     return ("containers", container, "services", role, *rest)
 
 
-def _suggest(name: str, known: object) -> str:
-    names = sorted(str(one) for one in known) if isinstance(known, set | Mapping | list | tuple) else []
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f'did you mean "{close[0]}"?'
-    return f"Known: {', '.join(names)}" if names else "There is none in this file."
+def _suggest(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(name, sorted(known), always=True) or "There is none in this file."

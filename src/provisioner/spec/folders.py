@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
+
+from provisioner.plain_data import json_value
 
 CONFIG = "config.json"
 GGUF, PLAIN = "gguf", "safetensors"
@@ -144,7 +145,7 @@ def _check_index(name: str, content: Mapping[str, Any], names: Collection[str]) 
 
 def _object(name: str, content: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(content)
+        found = json_value(content)
     except ValueError as error:
         raise FolderError(f"its {name} is no JSON: {error}") from error
     if not isinstance(found, dict):

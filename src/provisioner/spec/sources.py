@@ -24,6 +24,7 @@ _HUB_FOLDER = re.compile(
 _URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
+_LONGEST_PLACE = 1000
 MOST_PARTS = 1000
 """More than any model has: a name that says so is not believed."""
 _HINT = (
@@ -103,6 +104,13 @@ def filename_of(url: str) -> str:
 def is_plain_filename(name: str) -> bool:
     """Whether a model's file can bear the name everywhere: in a manifest, in a unit and on a command line."""
     return _FILENAME.fullmatch(name) is not None
+
+
+def is_inside(name: object) -> bool:
+    """Whether it can be the place of a file in a repository: names with slashes between, none of which leads up."""
+    if not isinstance(name, str) or len(name) > _LONGEST_PLACE:
+        return False
+    return not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def part_count(filename: str) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 _MANY = 12
 _LONG = 100  # no slip of the pen any more, and comparing it costs time
+_COMPARED = 200
+_SHOWN = 40
 
 
 def did_you_mean(word: str, known: Iterable[str], *, always: bool = False) -> str:
@@ -13,9 +15,15 @@ def did_you_mean(word: str, known: Iterable[str], *, always: bool = False) -> st
     import difflib
 
     words = [one for one in known if one]
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6) if len(word) <= _LONG else []
+    near = [one for one in words[:_COMPARED] if len(one) <= _LONG] if len(word) <= _LONG else []
+    close = difflib.get_close_matches(word, near, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{close[0]}"?'
     if words and (always or len(words) <= _MANY):
-        return f"known: {', '.join(words)}"
+        return f"known: {_listed(words)}"
     return ""
+
+
+def _listed(words: list[str]) -> str:
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

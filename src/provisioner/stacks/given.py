@@ -8,6 +8,7 @@ from email.parser import BytesParser
 from pathlib import Path
 
 from provisioner.errors import InputError
+from provisioner.regular_files import content_of, open_file
 from provisioner.stacks.builds import WheelNameError, build_of
 from provisioner.stacks.lists import ListError, merged, of_torch, parts_of_pylock, parts_of_requirements
 from provisioner.stacks.parts import Part
@@ -34,7 +35,7 @@ def _parts(name: str, python: str) -> Iterator[Part]:
         return
     path = Path(name)
     try:
-        content = path.read_bytes()
+        content = content_of(path)
         is_lock = path.suffix == ".toml"
         listed = parts_of_pylock(content) if is_lock else parts_of_requirements(content.decode(), python)
     except (OSError, UnicodeDecodeError, ListError) as error:
@@ -52,7 +53,7 @@ def _wheel(name: str) -> Part:
 
 def _requires(file: Path) -> tuple[str, ...]:
     """``Requires-Dist`` of a wheel that is there; nothing of it is run or unpacked."""
-    with zipfile.ZipFile(file) as wheel:
+    with open_file(file) as opened, zipfile.ZipFile(opened) as wheel:
         entry = next((one for one in wheel.infolist() if _is_metadata(one.filename)), None)
         if entry is None:
             raise LookupError("there is no METADATA in it")

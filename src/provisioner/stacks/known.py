@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
 from provisioner import paths
 from provisioner.errors import InputError, ProvisionError
+from provisioner.plain_data import yaml_value
+from provisioner.regular_files import text_of
 from provisioner.stacks.builds import TORCH, Build, build_of
 from provisioner.stacks.parts import Part
 from provisioner.stacks.pythons import is_python
@@ -135,12 +137,10 @@ def is_stack_name(text: str) -> bool:
 
 
 def _stack(page: Path) -> Stack:
-    import yaml
-
     try:
-        content = yaml.safe_load(page.read_text(encoding="utf-8"))
+        content = yaml_value(text_of(page))
         return Stack(**{**content, "id": page.stem})
-    except (OSError, yaml.YAMLError, TypeError, ValidationError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise ProvisionError(
             f"Unable to read the page of stack {page.stem}", details=str(error), resolution=f"Correct {page}"
         ) from error

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from provisioner.plain_data import toml_value
 from provisioner.stacks.builds import MODULES, TORCH, Build, WheelNameError, build_of, pinned_build
 from provisioner.stacks.parts import Part
 
@@ -34,11 +34,11 @@ def parts_of_requirements(text: str, python: str = "") -> tuple[Part, ...]:
 def parts_of_pylock(content: bytes) -> tuple[Part, ...]:
     """The packages of a ``pylock.toml`` (PEP 751), each with all its wheels; ``ListError`` for anything else."""
     try:
-        lock = tomllib.loads(content.decode("utf-8"))
-        packages = lock["packages"]
-        return merged(_locked(package) for package in packages)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        lock = toml_value(content.decode("utf-8"))
+    except ValueError as error:
         raise ListError(f"it is no TOML: {error}") from error
+    try:
+        return merged(_locked(package) for package in lock["packages"])
     except (KeyError, TypeError, AttributeError) as error:
         raise ListError("it is no pylock.toml: that has [[packages]], each with its name") from error
 

@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 from provisioner.errors import PreflightError
 from provisioner.events import Diagnostic, Event
 from provisioner.lab import Lab
+from provisioner.plain_data import json_value
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
+from provisioner.regular_files import text_of
 from provisioner.resolve import host_of, hosts_of
 from provisioner.resolve.engines import port_of
 from provisioner.resolve.lan import used_over_lan, users_of_addresses
@@ -92,7 +94,7 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet
 
 def _remembered(file: Path) -> dict[str, str]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json_value(text_of(file))
     except (FileNotFoundError, ValueError):  # not there, cut off, or not ours: it is asked for again
         return {}
     return {str(name): str(one) for name, one in content.items()} if isinstance(content, dict) else {}

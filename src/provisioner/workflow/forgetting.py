@@ -15,6 +15,7 @@ from provisioner.cluster.reaching import Reach
 from provisioner.cluster.turn import cluster_turn
 from provisioner.errors import PreflightError, ProviderError, VerificationError
 from provisioner.events import ApplyProgress, Event
+from provisioner.regular_files import text_of
 from provisioner.repair.corosync_conf import read_corosync_conf
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts, Guest
@@ -184,7 +185,7 @@ def _former_addresses(cluster: str, name: str) -> Sequence[str]:
     for run in reversed(runs.runs(cluster)):
         file = run.backup / "corosync.conf"
         if run.record.node == name and run.record.runbook == "retired-node" and file.is_file():
-            member = read_corosync_conf(file.read_text(encoding="utf-8")).member(name)
+            member = read_corosync_conf(text_of(file)).member(name)
             return member.addresses if member else ()
     return ()
 

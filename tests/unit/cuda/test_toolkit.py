@@ -207,10 +207,10 @@ def test_a_read_only_directory_is_refused_with_the_way_out(readable_only: Path) 
 
 
 def test_unreadable_headers_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_self: Path) -> bytes:
+    def refused(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr("provisioner.cuda.toolkit.content_of", refused)
     with pytest.raises(PreflightError, match="Unable to read the CUDA toolkit"):
         read_toolkit(root)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.regular_files import content_of
 
 ENROL = (
     "On the machine of that Incus, `incus config trust add NAME` prints a token; here, give it to: "
@@ -53,6 +54,6 @@ def _end(cert: Path) -> datetime | None:
     from cryptography import x509
 
     try:
-        return x509.load_pem_x509_certificate(cert.read_bytes()).not_valid_after_utc
+        return x509.load_pem_x509_certificate(content_of(cert)).not_valid_after_utc
     except (OSError, ValueError):
         return None

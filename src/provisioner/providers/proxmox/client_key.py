@@ -10,6 +10,7 @@ from pathlib import Path
 
 from provisioner.errors import PreflightError
 from provisioner.providers.proxmox.shell import ssh_environment
+from provisioner.regular_files import content_of
 
 
 def made_key(folder: Path) -> Path:
@@ -29,7 +30,7 @@ def public_part(key: Path) -> str:
     """The public part of a private key; that of one with a passphrase lies beside it."""
     beside = key.with_name(f"{key.name}.pub")
     if beside.is_file():
-        return beside.read_text(encoding="utf-8", errors="replace").strip()
+        return content_of(beside).decode(errors="replace").strip()
     return _keygen("-y", "-P", "", "-f", str(key)).strip()
 
 

@@ -1,0 +1,1 @@
+../../../../src/provisioner/regular_files.py
