@@ -20,6 +20,7 @@ _MISSING = re.compile(
 _MISSING_TO_READ = re.compile(r"(storage|volume) '[^']*' does not exist|no such (user|token|role)")
 _TAKEN = re.compile(r"\b(CT|VM|pool) '?[^' ]+'? already exists")
 _DENIED = re.compile(r"Permission check failed \((?P<path>/[^,)]*), (?P<privileges>[^)]+)\)")
+_ROOT = "root@pam"
 _LOG_LINES = 40
 """Of a failed task's log that are shown."""
 
@@ -147,12 +148,24 @@ def resolution(error: PveError) -> str:
     return next((words.format(who=who, **match.groupdict()) for words, match in found if match), "")
 
 
+def how_to_grant(who: str, path: str) -> str:
+    """The command that gives ``who`` (USER or USER!TOKEN) a role on a path, and what that role has to have.
+
+    A token has its user's rights, or with privilege separation what both were given; the token itself is not told
+    which of them it is, and a grant to a token without that separation changes nothing. So both get it, and it always
+    works. Root@pam itself has every right already.
+    """
+    user, _, token = who.partition("!")
+    users = [] if token and user == _ROOT else [f"--users {user}"]
+    tokens = [f"--tokens '{who}'"] if token else []
+    command = " ".join(["pveum acl modify", path, *users, *tokens, "--roles ROLE"])
+    role = "ROLE: one that has it and all that was allowed there before, for a grant on a path replaces those above it"
+    return f"On the node: {command} ({role}; docs/proxmox.md)."
+
+
 def _grant(who: str, path: str, privileges: str) -> str:
-    """How to give what is missing; a token of its own privileges needs them as well as its user."""
     names = privileges.replace("|", " or ")
-    kind = "tokens" if "!" in who else "users"
-    command = f"pveum acl modify {path} --{kind} '{who}' --roles <role>"
-    return f"{who} needs {names} on {path}. Give it a role that has it: {command}"
+    return f"{who} needs {names} on {path}. {how_to_grant(who, path)}"
 
 
 def _said(error: PveError) -> str:

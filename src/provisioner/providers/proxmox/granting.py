@@ -81,8 +81,13 @@ class Node:
             return []
         roles = {one["roleid"]: frozenset(str(one.get("privs") or "").split(",")) for one in self.ask("/access/roles")}
         users = {one["userid"] for one in self.ask("/access/users")}
-        grants = {(one["path"], one["roleid"]) for one in self.ask("/access/acl") if one["ugid"] == self._access.user}
-        return list(_lacking(self._access, need, roles, users, grants))
+        grants = {(one["ugid"], one["path"], one["roleid"]) for one in self.ask("/access/acl")}
+        held_by_user = {(path, role) for who, path, role in grants if who == self._access.user}
+        steps = list(_lacking(self._access, need, roles, users, held_by_user))
+        if self._is_token_separate():
+            held_by_token = {(path, role) for who, path, role in grants if who == self._token_name}
+            steps += _grants(need, held_by_token, self._token_name, "tokens")
+        return steps
 
     def make(self, step: Step) -> None:
         """Make one of them."""
@@ -90,9 +95,7 @@ class Node:
 
     def has_token(self) -> bool:
         """Whether the user has the token; one whose user is not there has none."""
-        if self._access.user not in {one["userid"] for one in self.ask("/access/users")}:
-            return False
-        return self._access.token_id in {one["tokenid"] for one in self.ask(f"{self._user}/token")}
+        return self._found_token() is not None
 
     def make_token(self) -> str:
         """Make the token; its secret, which the node tells this once."""
@@ -142,6 +145,21 @@ class Node:
             raise ProviderError(what, details=done.stderr.decode(errors="replace").strip())
         return done.stdout
 
+    def _found_token(self) -> dict[str, Any] | None:
+        if self._access.user not in {one["userid"] for one in self.ask("/access/users")}:
+            return None
+        tokens = {one["tokenid"]: one for one in self.ask(f"{self._user}/token")}
+        return tokens.get(self._access.token_id)
+
+    def _is_token_separate(self) -> bool:
+        """Whether the token may only what both it and its user were granted; Proxmox makes it so unless told not to."""
+        token = self._found_token()
+        return token is not None and bool(int(token.get("privsep", 1)))
+
+    @property
+    def _token_name(self) -> str:
+        return f"{self._access.user}!{self._access.token_id}"
+
     @property
     def _user(self) -> str:
         return f"/access/users/{self._access.user}"
@@ -166,11 +184,17 @@ def _lacking(
         command = f'pveum user add {access.user} --comment "{COMMENT}"'
         call = ("create", "/access/users", "--userid", access.user, "--comment", COMMENT)
         yield Step(f"user {access.user}", command, call)
+    yield from _grants(need, grants, access.user, "users")
+
+
+def _grants(need: Need, held: set[tuple[str, str]], who: str, kind: str) -> Iterator[Step]:
+    """The grants that somebody lacks; ``kind``: "users" or "tokens"."""
     for path, role in need.grants:
-        if (path, role) not in grants:
-            command = f"pveum acl modify {path} --users {access.user} --roles {role}"
-            grant = ("set", "/access/acl", "--path", path, "--users", access.user, "--roles", role)
-            yield Step(f"role {role} for {access.user} on {path}", command, grant)
+        if (path, role) not in held:
+            quoted = f"'{who}'" if "!" in who else who  # a shell would take it for its history
+            command = f"pveum acl modify {path} --{kind} {quoted} --roles {role}"
+            grant = ("set", "/access/acl", "--path", path, f"--{kind}", who, "--roles", role)
+            yield Step(f"role {role} for {who} on {path}", command, grant)
 
 
 def _role(name: str, held: frozenset[str] | None) -> Iterator[Step]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, marks, numbers, rights, root_only
+from provisioner.providers.proxmox import demands, failures, marks, numbers, rights, root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import DISKS, Node
 from provisioner.providers.proxmox.numbers import Disks
@@ -89,10 +89,9 @@ def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
 
 def of_rights(lacking: Iterable[Right], access: Access) -> Iterator[Objection]:
     """Privileges that are missing, by path."""
-    whom = f"--tokens '{access.user}!{access.token_id}'" if access.token_id else f"--users {access.user}"
+    who = f"{access.user}!{access.token_id}" if access.token_id else access.user
     for path, names in rights.by_path(lacking).items():
-        hint = f"On the node: pveum acl modify {path} --roles ROLE {whom}, with a role that has them (docs/proxmox.md)."
-        yield Objection(f"{rights.holder(access)} lacks {names} on {path}", hint)
+        yield Objection(f"{rights.holder(access)} lacks {names} on {path}", failures.how_to_grant(who, path))
 
 
 def of_cluster(node: Node) -> Iterator[Objection]:

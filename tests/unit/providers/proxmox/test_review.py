@@ -322,7 +322,7 @@ def test_each_privilege_that_the_plan_needs_is_named(pve: Double, access: Access
     assert name in line
     assert " on /" in line
     assert "pveum acl modify /" in error.resolution
-    assert "--tokens 'penny@pve!lab'" in error.resolution
+    assert "--users penny@pve --tokens 'penny@pve!lab'" in error.resolution
 
 
 def test_a_token_without_any_rights(pve: Double, access: Access) -> None:
