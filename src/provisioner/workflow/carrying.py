@@ -20,7 +20,7 @@ from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
 from provisioner.verify import judge
-from provisioner.workflow import keeping
+from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import remember_use
@@ -44,7 +44,7 @@ class Run:
         """Change what has to change, prove it, stamp it; raise what kept that from being done."""
         effects = self.effects
         self.lease.check()
-        delete(self.made, effects)
+        delete(self.made, self.lab.name, effects)
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
@@ -66,6 +66,7 @@ class Run:
             self._give_up(kept, outcome, findings)
         remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
         announce_checks(self.seen.wanted, (), effects)
+        unfinished.forget(touched, effects)
         keeping.drop_surplus(self.lab, touched, effects, self.keep)
         changed = self.made.of("replace", "update")
         drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)

@@ -8,18 +8,24 @@ from provisioner.apply import apply_instances
 from provisioner.lab import Lab
 from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
 from provisioner.state import Instance
+from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.surveying import observe
+
+DELETION = "deletion"
+"""What is noted of a container until the volumes that it used are gone, too."""
 
 
 def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Stop the lab's containers; their data is kept."""
     with effects.locked(lab.name, "down") as lease:
-        made = make_stop_plan(observe(lab.name, effects.providers), targets=targets)
+        there = observe(lab.name, effects.providers)
+        made = make_stop_plan(there, targets=targets)
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
+        unfinished.forget([one for one in there.instances if not targets or one.name in targets], effects)
         apply_instances(made.changes, effects.providers, effects.emit)
         return Outcome(made, applied=True)
 
@@ -32,20 +38,24 @@ def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        delete(made, effects)
+        delete(made, lab.name, effects)
         return Outcome(made, applied=True)
 
 
-def delete(made: Plan, effects: Effects) -> None:
-    """Delete what the plan deletes, then the volumes that only it used: a leftover builder's is half made."""
+def delete(made: Plan, lab: str, effects: Effects) -> None:
+    """Delete what the plan deletes, then the volumes that only it used: a leftover builder's is half made.
+
+    A run that was killed between the two is brought to its end as well.
+    """
     doomed = made.of("delete")
+    former = [change.before for change in doomed if isinstance(change.before, Instance)]
+    unfinished.note(former, DELETION, effects)
     apply_instances(doomed, effects.providers, effects.emit)
-    drop_volumes([change.before for change in doomed if isinstance(change.before, Instance)], effects)
+    unfinished.drop_volumes_of(lab, DELETION, effects)
 
 
 def drop_volumes(former: Iterable[Instance], effects: Effects) -> None:
     """Delete the volumes of containers as they were, but for those that a container or a snapshot still needs."""
     for one in former:
-        mounted = {device.properties["volume"] for device in one.devices if device.kind == "volume"}
-        for volume in sorted(mounted.union(*(snapshot.volumes for snapshot in one.snapshots))):
+        for volume in unfinished.volumes_of(one):
             effects.providers[one.host].delete_volume(volume)

@@ -15,6 +15,7 @@ from provisioner.history import bound_together, is_ours, latest, next_name, surp
 from provisioner.lab import Lab
 from provisioner.plan import Change, Plan
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Status
+from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.ending import drop_volumes
 from provisioner.workflow.settling import settled
@@ -29,6 +30,8 @@ class Before:
     proved: bool
 
 
+ROLLBACK, CLONE = "rollback", "clone"
+"""What is noted of a container while the verb works on it."""
 NEWEST_ONLY = "its storage goes back to the newest snapshot only"
 NO_WAY_BACK = "Run up with --no-rollback to change it without a way back."
 T = TypeVar("T")
@@ -99,46 +102,58 @@ def drop_surplus(lab: Lab, touched: Sequence[Instance], effects: Effects, keep: 
 
 
 def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ()) -> Mapping[str, str]:
-    """Keep the state of the lab's containers under ``name``; raises when it cannot be kept or the name is ours."""
+    """Keep the state of the lab's containers under ``name``; raises when it cannot be kept or the name is ours.
+
+    A name that is taken is refused, unless by a run of the same command that was interrupted: then the rest is kept.
+    """
     if is_ours(name):
         raise InputError(f"Unable to name a snapshot {name}: names that begin with provision- are provision's own")
+    work = f"snapshot {name}"
     with effects.locked(lab.name, "snapshot") as lease:
         chosen = _chosen(lab, effects, targets)
+        begun = unfinished.noted(lab.name, work, effects)
         found = {one.name: effects.providers[one.host].snapshot_obstacle(one) for one in chosen}
         _refuse({one: why for one, why in found.items() if why}, "Limit the verb to other containers.")
-        taken = [one.name for one in chosen if name in {kept.name for kept in one.snapshots}]
-        _refuse(dict.fromkeys(taken, f"it has a snapshot {name}"), "Choose another name.")
+        taken = frozenset(one.name for one in chosen if name in {kept.name for kept in one.snapshots})
+        others = taken - begun
+        if begun and taken == {one.name for one in chosen}:
+            others = frozenset()  # it was killed when it had taken all of them, and had begun to say so
+        _refuse(dict.fromkeys(sorted(others), f"it has a snapshot {name}"), "Choose another name.")
         lease.check()
+        unfinished.note(chosen, work, effects)
         for one in chosen:
-            _worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
+            if one.name not in taken:
+                _worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
+        unfinished.forget(chosen, effects)
     return {one.name: name for one in chosen}
 
 
 def rollback(lab: Lab, effects: Effects, targets: Sequence[str], to: str | None = None) -> Outcome:
-    """Bring containers back to a snapshot, the newest that had proved itself or ``to``; what they are now is kept."""
+    """Bring containers back to a snapshot, the newest that had proved itself or ``to``; what they are now is kept.
+
+    One that ran runs afterwards, also where a run before this one was killed after it had stopped it.
+    """
     with effects.locked(lab.name, "rollback") as lease:
         chosen = _chosen(lab, effects, targets)
+        stopped = unfinished.noted(lab.name, ROLLBACK, effects)
+        to_run = [one for one in chosen if one.status is Status.RUNNING or one.name in stopped]
         names = {one.name: _snapshot_of(one, to) for one in chosen}
-        made = Plan(
-            tuple(
-                Change(
-                    "rollback",
-                    one.name,
-                    one,
-                    one,
-                    f"to snapshot {names[one.name]}; {_what_becomes(one, effects)}",
-                )
-                for one in chosen
-            )
-        )
+        reasons = {one.name: f"to snapshot {names[one.name]}; {_what_becomes(one, effects)}" for one in chosen}
+        for one in to_run:
+            if one.status is not Status.RUNNING:
+                reasons[one.name] += "; it ran until a rollback of it was interrupted, and is started"
+        made = Plan(tuple(Change("rollback", one.name, one, one, reasons[one.name]) for one in chosen))
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
+        unfinished.note(to_run, ROLLBACK, effects)
         for one in chosen:
             _back(one, names[one.name], next_name(one, "replaced"), effects)
-        for one in [one for one in chosen if one.status is Status.RUNNING]:
+        for one in to_run:
+            effects.providers[one.host].start(one)  # the driver starts again what it has found running
             effects.providers[one.host].wait_until_ready(one)
+        unfinished.forget(to_run, effects)
     return Outcome(made, applied=True)
 
 
@@ -149,8 +164,26 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
         provider = effects.providers[one.host]
         obstacle = provider.snapshot_obstacle(one)
         _refuse({source: obstacle} if obstacle else {}, "")
+        copy = replace(one, name=name)
+        _refuse_left_copy(copy, effects)
         lease.check()
-        return _worked(effects, name, "clone", lambda: provider.clone(one, name))
+        unfinished.note([copy], CLONE, effects)
+        try:
+            made = _worked(effects, name, "clone", lambda: provider.clone(one, name))
+        finally:  # a driver that fails, or is interrupted, removes what it had made
+            unfinished.forget([copy], effects)
+    return made
+
+
+def _refuse_left_copy(copy: Instance, effects: Effects) -> None:
+    """A killed run's copy may be half made, and may fight with its source over addresses: nobody is to use it."""
+    there = observe(copy.lab, effects.providers).instance(copy.name)
+    if there is not None and copy.name in unfinished.noted(copy.lab, CLONE, effects):
+        raise PreflightError(
+            f"Unable to clone a container as {copy.name}: a run that was killed has left a copy of that name",
+            details="Whether that copy is whole is not known.",
+            resolution=f"Delete it (provision destroy {copy.name}), then run the same command again.",
+        )
 
 
 def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:

@@ -10,12 +10,15 @@ from provisioner.events import Check
 from provisioner.lab import Lab
 from provisioner.plan import Change
 from provisioner.screens import gather
-from provisioner.state import Finding, Fleet, Instance
+from provisioner.state import Finding, Fleet, Instance, Status
 from provisioner.verify import judge
+from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import is_running, survey
 
 AFTER_REBOOT = "it is to prove itself after a start"
+RESTART = "restart"
+"""What is noted of a container from its stop to its start."""
 
 
 def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Finding, ...]:
@@ -51,17 +54,24 @@ def restart(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[st
 
     with effects.locked(lab.name, "verify") as lease:
         seen = survey(lab, effects, targets)
-        running = [one for one in seen.wanted if is_running(one, seen.actual) and (one.services or targets)]
+        stopped = unfinished.noted(lab.name, RESTART, effects)
+        candidates = [one for one in seen.wanted if one.services or targets]
+        running = [one for one in candidates if is_running(one, seen.actual) or one.name in stopped]
         there = [found for one in running if (found := seen.actual.instance(one.name)) is not None]
         lease.check()
-        stops = [Change("stop", one.name, one, one, AFTER_REBOOT) for one in there]
+        unfinished.note(there, RESTART, effects)
+        up = [one for one in there if one.status is Status.RUNNING]
+        stops = [Change("stop", one.name, one, one, AFTER_REBOOT) for one in up]
         apply_instances(stops, effects.providers, effects.emit)
-        _start(there, effects)
+        failures = _start(there, effects)
+        unfinished.forget(there, effects)
+        _refuse_failures(failures)
         settled(running, effects)
     return tuple(one.name for one in running)
 
 
-def _start(stopped: Sequence[Instance], effects: Effects) -> None:
+def _start(stopped: Sequence[Instance], effects: Effects) -> list[ProviderError]:
+    """What kept containers from coming up; one that does not keeps no other one from being started."""
     from provisioner.apply import apply_instances
 
     failures = []
@@ -71,6 +81,10 @@ def _start(stopped: Sequence[Instance], effects: Effects) -> None:
             apply_instances([change], effects.providers, effects.emit)
         except ProviderError as error:
             failures.append(error)
+    return failures
+
+
+def _refuse_failures(failures: Sequence[ProviderError]) -> None:
     if failures:
         raise VerificationError(
             "Unable to prove that the lab works after a start of its containers",
