@@ -6,8 +6,13 @@ The parsers themselves raise a dozen other errors, such as ``RecursionError`` fo
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
+DEEPEST = 64
+"""Lists and objects within each other; an answer that we ask for has less than ten."""
+DIGITS = 18
+"""More than any count of bytes has."""
 _TOO_DEEP = "it is nested too deeply"
 
 
@@ -17,6 +22,23 @@ def json_value(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_no_number)
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
+
+
+def answer_value(text: bytes) -> Any:
+    """What the JSON of an answer says that a program of ours gives: ``ValueError`` for all that such a one never writes.
+
+    That is, besides what ``json_value`` refuses: text that is not UTF-8, an object that names a key twice, numbers of
+    more than ``DIGITS`` digits, and more than ``DEEPEST`` levels.
+    """
+    plain = text.decode("utf-8")
+    try:
+        value = json.loads(
+            plain, object_pairs_hook=_object, parse_constant=_no_number, parse_int=_whole, parse_float=_fraction
+        )
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
+    _require_shallow(value)
+    return value
 
 
 def yaml_value(text: str) -> Any:
@@ -45,3 +67,40 @@ def toml_value(text: str) -> dict[str, Any]:
 
 def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"it names {key[:DEEPEST]!r} twice")
+        made[key] = value
+    return made
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > DIGITS:
+        raise ValueError("it holds a number that is too long")
+    return int(digits)
+
+
+def _fraction(digits: str) -> float:
+    value = float(digits)
+    if len(digits) > 2 * DIGITS or abs(value) >= 10**DIGITS:
+        raise ValueError("it holds a number that is too long")
+    return value
+
+
+def _require_shallow(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner.extend(one.values())
+            elif isinstance(one, list):
+                inner.extend(one)
+        level = [one for one in inner if isinstance(one, dict | list)]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provisioner import agent
+from provisioner.agent_answers import DamagedAnswerError, look_answer, stamp_answer
 from provisioner.errors import ProviderError
+from provisioner.plain_data import answer_value
 from provisioner.providers.base import Looked, Provider
 from provisioner.stamp import change_text, owner, stamp_for
 from provisioner.state import Execution, Fact, Instance
@@ -21,6 +23,7 @@ TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0
 """Every byte of every model is read."""
 DETAILS_CHARACTERS = 2000
+EXCERPT_BYTES = 200
 NO_PYTHON = {126: "python3 cannot be run", 127: "python3 is missing"}
 """What an exit code of the call itself says."""
 MANIFEST = "MANIFEST.sha256"
@@ -30,6 +33,9 @@ _START = (
     "scope = {'__name__': 'agent'}; exec(compile(source, 'agent', 'exec'), scope); scope['main'](part.unused_data)"
 )
 COMMAND = ("python3", "-IS", "-c", _START)
+
+Answer = dict[str, Any] | str | ProviderError
+"""What the agent of a container said; in words, why there is no python3 to ask; or why there is no answer."""
 
 
 def probe(
@@ -45,12 +51,25 @@ def probe(
     where its proof noted what computes, ``verdict`` (what ``verify.processor`` reads); of each role ``stamp`` (what
     ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
     ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent`` when it cannot be looked
-    into; of a host ``volumes``. ``hosts`` are looked at even where no instance is on them. Raises ``ProviderError``
-    when a container does not answer.
+    into, ``silent`` (a ``ProviderError``) when it does not answer, or not as it should; of a host ``volumes``.
+    ``hosts`` are looked at even where no instance is on them.
     """
     requests = {one.name: _request(one, full=full) for one in instances}
     answers, facts = _asked(instances, requests, providers, FULL_TIMEOUT_S if full else TIMEOUT_S, hosts)
     return (*facts, *(fact for one in instances for fact in _seen(one, answers[one.name])))
+
+
+def require_answers(facts: Iterable[Fact]) -> None:
+    """Raise the ``ProviderError`` of containers that did not answer, all of them named."""
+    silent = [fact.value for fact in facts if fact.name == "silent"]
+    if len(silent) == 1:
+        raise silent[0]
+    if silent:
+        raise ProviderError(
+            "Unable to look into containers",
+            details="\n".join(f"{error.message}: {error.details}" for error in silent),
+            resolution=silent[0].resolution,
+        )
 
 
 def write_stamps(
@@ -71,7 +90,9 @@ def write_stamps(
     return tuple(fact for one in instances for fact in _written(one.name, answers[one.name]))
 
 
-def _written(name: str, answer: dict[str, Any] | str) -> list[Fact]:
+def _written(name: str, answer: Answer) -> list[Fact]:
+    if isinstance(answer, ProviderError):
+        return [Fact(name, "unstamped", answer.details or answer.message)]
     problem = answer if isinstance(answer, str) else answer.get("problem")
     if problem or isinstance(answer, str):
         return [Fact(name, "unstamped", problem)]
@@ -93,7 +114,9 @@ def _request(instance: Instance, *, full: bool) -> dict[str, Any]:
     }
 
 
-def _seen(instance: Instance, answer: dict[str, Any] | str) -> list[Fact]:
+def _seen(instance: Instance, answer: Answer) -> list[Fact]:
+    if isinstance(answer, ProviderError):
+        return [Fact(instance.name, "silent", answer)]
     if isinstance(answer, str):
         return [Fact(instance.name, "agent", answer)]
     return [
@@ -114,11 +137,8 @@ def _asked(
     providers: Mapping[str, Provider],
     timeout_s: float,
     hosts: Collection[str] = (),
-) -> tuple[dict[str, dict[str, Any] | str], list[Fact]]:
-    """The agents' answers by container, and facts of hosts; every host is asked once, and all of them at the same time.
-
-    In the place of an answer stands, in words, why there is no python3 to give one.
-    """
+) -> tuple[dict[str, Answer], list[Fact]]:
+    """The agents' answers by container, and facts of hosts; every host is asked once, all at the same time."""
 
     def look(host: str) -> Looked:
         mine = {one.name: json.dumps(requests[one.name]).encode() for one in instances if one.host == host}
@@ -128,19 +148,27 @@ def _asked(
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
         looked = dict(zip(asked, pool.map(look, asked), strict=True))
     facts = [Fact(host, "volumes", one.volumes) for host, one in looked.items() if one.volumes is not None]
-    return {name: _answer(name, ran) for one in looked.values() for name, ran in one.executions.items()}, facts
+    answers: dict[str, Answer] = {}
+    for one in looked.values():
+        answers.update({name: _answer(name, ran, requests[name]) for name, ran in one.executions.items()})
+        answers.update(one.failures)
+    return answers, facts
 
 
-def _answer(name: str, ran: Execution) -> dict[str, Any] | str:
+def _answer(name: str, ran: Execution, asked: Mapping[str, Any]) -> Answer:
     if ran.returncode in NO_PYTHON:
         return NO_PYTHON[ran.returncode]
     if ran.returncode != 0:
-        raise _unreadable(name, ran.stderr)
+        return _unreadable(name, ran.stderr)
+    if not ran.stdout:
+        return _unreadable(name, b"python3 said nothing")
+    schema = {"look": look_answer, "stamp": stamp_answer}[asked["do"]]
     try:
-        answer: dict[str, Any] = json.loads(ran.stdout)
+        return schema(answer_value(ran.stdout), asked)
+    except DamagedAnswerError as error:
+        return _damaged(name, str(error))
     except ValueError as error:
-        raise _unreadable(name, ran.stdout or b"python3 said nothing") from error
-    return answer
+        return _damaged(name, f"{error}: {ran.stdout[:EXCERPT_BYTES].decode(errors='replace')}")
 
 
 @cache
@@ -154,4 +182,13 @@ def _unreadable(name: str, words: bytes) -> ProviderError:
         f"Unable to look into container {name}",
         details=words.decode(errors="replace").strip()[-DETAILS_CHARACTERS:],
         resolution=f"Look at it with: provision exec {name}",
+    )
+
+
+def _damaged(name: str, words: str) -> ProviderError:
+    return ProviderError(
+        f"Unable to look into container {name}: its answer is damaged",
+        details=" ".join(words.split()),
+        resolution=f"Something in {name} answers in the place of python3; no other container is touched by it. "
+        f"See: provision exec {name} -- sh -c 'command -v python3; dpkg --verify'",
     )

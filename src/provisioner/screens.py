@@ -20,6 +20,7 @@ MOST_BYTES = 4 * 2**20
 """A container's word is not trusted with the controller's disk: a larger picture is left there."""
 MOST_PICTURES = 10
 PNG = b"\x89PNG\r\n\x1a\n"
+PACKED_BYTES = 2 * MOST_BYTES * MOST_PICTURES
 TIMEOUT_S = 30.0
 PACK = 'cd "$1" 2>/dev/null && find . -maxdepth 1 -type f -size -9000k | tar --create --file=- --files-from=-'
 
@@ -38,8 +39,9 @@ def gather(
 
 def _packed(service: Service, provider: Provider) -> bytes:
     """What its folder holds, nothing where that cannot be had: a picture less must not hide what a proof found."""
+    command = ["sh", "-c", PACK, "sh", service.pictures]
     try:
-        done = provider.execute(service.container, ["sh", "-c", PACK, "sh", service.pictures], timeout_s=TIMEOUT_S)
+        done = provider.execute(service.container, command, timeout_s=TIMEOUT_S, limit=PACKED_BYTES)
     except ProviderError:
         return b""
     return done.stdout if done.returncode == 0 else b""

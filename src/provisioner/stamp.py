@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
+from provisioner.errors import ProvisionError
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
@@ -25,12 +26,17 @@ def reasons_to_run(instance: Instance, facts: Iterable[Fact], ansible: str) -> d
     ``ansible`` is the version of ansible-core.
     """
     seen = {(fact.subject, fact.name): fact.value for fact in facts}
-    whole = seen.get((instance.name, "agent"))
+    whole = seen.get((instance.name, "agent")) or _silence(seen.get((instance.name, "silent")))
     found = {
         one.address: (str(whole),) if whole else tuple(dict.fromkeys(_reasons(one, seen, ansible)))
         for one in instance.roles
     }
     return {address: reasons for address, reasons in found.items() if reasons}
+
+
+def _silence(error: ProvisionError | None) -> str:
+    """What is said of a container that did not answer; nothing where it did."""
+    return f"it cannot be looked into: {' '.join((error.details or error.message).split())}" if error else ""
 
 
 def stamp_for(service: Service, lab: str, ansible: str, salt: str) -> dict[str, Any]:
@@ -105,7 +111,7 @@ def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str
     was = stamp["inputs"]
     if was["role"] != now["role"]:
         yield "the role has changed"
-    if was["ansible-core"] != now["ansible-core"]:
+    if was.get("ansible-core", now["ansible-core"]) != now["ansible-core"]:
         yield f"ansible-core is {now['ansible-core']}, was {was['ansible-core']}"
     before, after = was["variables"], now["variables"]
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

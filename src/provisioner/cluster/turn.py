@@ -5,9 +5,12 @@ On every one, because whoever asks another node has another lead; two majorities
 
 from __future__ import annotations
 
+import os
+import selectors
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
@@ -20,6 +23,9 @@ from provisioner.repair.facts import ClusterFacts
 
 LOCK = "/run/lock/provisioner-repair"
 HEARTBEAT_S = 20.0
+ANSWER_S = 60.0
+ANSWER_BYTES = 1 << 16
+"""The node says in a line or two whose the lock is; so long it has for that, and no more is read of it."""
 SILENCE_S = 90
 """The node lets go when it has heard nothing for so long: our machine may be gone without its knowing."""
 MINE, BUSY = "turn:mine", "turn:busy"
@@ -58,7 +64,6 @@ def turn(shell: Shell, words: str) -> Iterator[None]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
         env=ssh_environment(),
         start_new_session=True,
     )
@@ -71,31 +76,50 @@ def turn(shell: Shell, words: str) -> Iterator[None]:
         _let_go(process)
 
 
-def _require(said: IO[str] | None, shell: Shell) -> None:
+def _require(said: IO[bytes] | None, shell: Shell) -> None:
     """Return when the lock is ours; whatever else was said is the error."""
-    noise: list[str] = []
-    for line in said or ():
-        if line.strip() == MINE:
+    lines = list[str]()
+    for line in _lines(said):
+        lines.append(line)
+        if line == MINE:
             return
-        if line.strip() == BUSY:
-            raise LockedError(
-                "Unable to repair this cluster now: another repair of it goes on",
-                details="".join(said or ()).strip(),
-                resolution="Wait until it has ended. Two repairs at once could cost the cluster its quorum.",
-            )
-        noise.append(line)
-    raise unreachable(shell.destination, "".join(noise))
+    if BUSY in lines:
+        raise LockedError(
+            "Unable to repair this cluster now: another repair of it goes on",
+            details="\n".join(lines[lines.index(BUSY) + 1 :]).strip(),
+            resolution="Wait until it has ended. Two repairs at once could cost the cluster its quorum.",
+        )
+    raise unreachable(shell.destination, "\n".join(lines))
+
+
+def _lines(said: IO[bytes] | None) -> Iterator[str]:
+    """The lines as they come, until the end, ``ANSWER_S`` or ``ANSWER_BYTES``."""
+    if said is None:
+        return
+    deadline, rest, size = time.monotonic() + ANSWER_S, b"", 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(said, selectors.EVENT_READ)
+        while size < ANSWER_BYTES and selector.select(max(0.0, deadline - time.monotonic())):
+            block = os.read(said.fileno(), ANSWER_BYTES)
+            size += len(block)
+            *whole, rest = (rest + block).split(b"\n")
+            yield from (line.decode(errors="replace").strip() for line in whole)
+            if not block:
+                break
+    if rest:
+        yield rest.decode(errors="replace").strip()
 
 
 @contextmanager
-def _heartbeat(pipe: IO[str]) -> Iterator[None]:
+def _heartbeat(pipe: IO[bytes]) -> Iterator[None]:
     """A line now and then, from a thread; a pipe without a reader is no reason to stop what goes on."""
     ended = threading.Event()
 
     def beat() -> None:
         with suppress(BrokenPipeError):
             while not ended.wait(HEARTBEAT_S):
-                print(file=pipe, flush=True)
+                pipe.write(b"\n")
+                pipe.flush()
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
@@ -103,12 +127,16 @@ def _heartbeat(pipe: IO[str]) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(CONNECT_TIMEOUT_S)  # it may hang in a pipe that nobody reads
 
 
-def _let_go(process: subprocess.Popen[str]) -> None:
-    """End the session, and wait until it has ended: the lock is free then."""
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """End the session, and wait until it has ended: the lock is free then. What it says now is of no use."""
     with suppress(BrokenPipeError, subprocess.TimeoutExpired):
-        process.communicate(timeout=CONNECT_TIMEOUT_S)
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(CONNECT_TIMEOUT_S)
     process.kill()
-    process.wait()
+    process.wait(CONNECT_TIMEOUT_S)
+    if process.stdout is not None:
+        process.stdout.close()

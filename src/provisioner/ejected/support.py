@@ -5,6 +5,7 @@ from __future__ import annotations
 SUPPORT = {
     "provision_incus": (
         "errors",
+        "limits",
         "state",
         "providers/incus/client",
         "providers/incus/distrust",
@@ -23,6 +24,7 @@ SUPPORT = {
     ),
     "provision_proxmox": (
         "errors",
+        "limits",
         "state",
         "providers/proxmox/access",
         "providers/proxmox/framing",

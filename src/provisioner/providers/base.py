@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from provisioner import limits
+from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
@@ -30,10 +32,14 @@ OnProgress = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one look into containers gave, by their names; ``volumes``: those of the host, where a look tells them."""
+    """What one look into containers gave, by their names; ``volumes``: those of the host, where a look tells them.
+
+    ``failures``: of the containers in which it could not be run, or did not end within its limits.
+    """
 
     executions: Mapping[str, Execution]
     volumes: frozenset[str] | None = None
+    failures: Mapping[str, ProviderError] = field(default_factory=dict)
 
 
 class Provider(ABC):
@@ -146,23 +152,38 @@ class Provider(ABC):
         *,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float = limits.COMMAND_S,
+        limit: int = limits.OUTPUT_BYTES,
     ) -> Execution:
-        """Run ``command`` as root in the container and give all of its output; a non-zero exit is not an error."""
+        """Run ``command`` as root in the container and give all of its output; a non-zero exit is not an error.
+
+        One that takes longer than ``timeout_s``, or writes more than ``limit`` bytes to one of its outputs, is killed:
+        ``ProviderError`` says which.
+        """
 
     def look(
         self, command: Sequence[str], stdins: Mapping[str, bytes], *, shared: bytes = b"", timeout_s: float
     ) -> Looked:
         """Run ``command`` in each container that ``stdins`` names, all at once: on ``shared``, then on its own input.
 
-        Raises ``ProviderError`` when it cannot be run in one of them.
+        One in which it cannot be run, or that hangs, is among the failures and keeps no other from answering.
         """
 
-        def run(name: str) -> Execution:
-            return self.execute(name, command, stdin=shared + stdins[name], timeout_s=timeout_s)
+        def run(name: str) -> Execution | ProviderError:
+            try:
+                return self.execute(name, command, stdin=shared + stdins[name], timeout_s=timeout_s)
+            except ProviderError as error:
+                return error
 
+        executions: dict[str, Execution] = {}
+        failures: dict[str, ProviderError] = {}
         with ThreadPoolExecutor(max(1, min(LOOKS, len(stdins)))) as pool:
-            return Looked(dict(zip(stdins, pool.map(run, stdins), strict=True)))
+            for name, ended in zip(stdins, pool.map(run, stdins), strict=True):
+                if isinstance(ended, ProviderError):
+                    failures[name] = ended
+                else:
+                    executions[name] = ended
+        return Looked(executions, failures=failures)
 
     @abstractmethod
     def push(

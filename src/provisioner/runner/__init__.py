@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
+from provisioner import limits, paths
 from provisioner.errors import PlaybookError
 from provisioner.runner.events import TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
@@ -127,6 +127,7 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
         "ANSIBLE_FORKS": "10",
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        "ANSIBLE_TASK_TIMEOUT": str(round(limits.LONGEST_S)),
         "ANSIBLE_NOCOWS": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_LOCALHOST_WARNING": "0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from provisioner.probe import probe
+from provisioner.probe import probe, require_answers
 from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance
 from provisioner.workflow.effects import Effects
 
@@ -22,6 +22,7 @@ def settled(instances: Sequence[Instance], effects: Effects) -> tuple[Fact, ...]
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while True:
         facts = probe(instances, effects.providers)
+        require_answers(facts)
         if not any(_is_coming_up(one, facts) for one in instances) or time.monotonic() > deadline:
             return facts
         time.sleep(SETTLE_POLL_S)

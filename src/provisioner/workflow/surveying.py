@@ -11,7 +11,7 @@ from provisioner.events import Diagnostic
 from provisioner.gpus.cards import Card
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
-from provisioner.probe import probe
+from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
 from provisioner.resolve.engine_builds import wants_device
 from provisioner.runner import ansible_version
@@ -107,12 +107,13 @@ def survey(
     full: bool = False,
     detailed: bool = False,
     needs_cards: bool = True,
+    needs_answers: bool = True,
 ) -> Survey:
     """The lab beside its file, its running containers looked into.
 
     With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
-    ``VerificationError`` for an artifact that is not what it was, and ``PreflightError`` for a container that gets no
-    card, unless that may be (``needs_cards`` False).
+    ``VerificationError`` for an artifact that is not what it was, ``PreflightError`` for a container that gets no card,
+    unless that may be (``needs_cards`` False), and ``ProviderError`` for one that does not answer (``needs_answers``).
     """
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
     with ThreadPoolExecutor(1) as pool:  # nvidia-smi may take as long as all else
@@ -129,6 +130,8 @@ def survey(
     wanted = tuple(one for one in desired.instances if not limit or one.name in limit)
     running = [one for one in wanted if is_running(one, actual)]
     facts = probe(running, effects.providers, full=full, hosts=actual.hosts)
+    if needs_answers:
+        require_answers(facts)
     actual = _with_volumes(actual, facts)
     _refuse_damage(facts)
     reasons = {
@@ -160,11 +163,14 @@ def is_running(wanted: Instance, actual: Fleet) -> bool:
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
-    seen = survey(lab, effects, targets, detailed=True, needs_cards=False)
+    seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
     for why in seen.cardless.values():
         effects.emit(Diagnostic("warning", why))
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}
-    running = [one for one in seen.wanted if is_running(one, seen.actual)]
+    for fact in seen.facts:
+        if fact.name == "silent":
+            effects.emit(Diagnostic("warning", fact.value.message, fact.value.details))
+    running = [one for one in seen.wanted if is_running(one, seen.actual) and (one.name, "silent") not in facts]
     screens = gather(running, effects.providers, lab.folder)
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
@@ -213,5 +219,7 @@ def _refuse_damage(facts: Iterable[Fact]) -> None:
         raise VerificationError(
             "Unable to trust what is shared read-only: its bytes are not those that were stored",
             details="\n".join(damaged),
-            resolution="Destroy the containers that use it (provision destroy FILE NAME); up then makes it anew.",
+            resolution="The container itself says so. Ask another one that has it, too: provision exec NAME -- sh -c "
+            "'cd FOLDER && sha256sum --check --quiet MANIFEST.sha256'. If it says the same, destroy those that use it "
+            "(provision destroy FILE NAME); up then makes it anew.",
         )

@@ -165,12 +165,15 @@ class World:
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
             container.files |= {f"stamp/{one['role']}": json.dumps(one).encode() for one in asked["stamps"]}
-            return Execution(0, json.dumps({"unmended": self.unmended}).encode(), b"")
+            unmended = {role: self.unmended.get(role, []) for role in asked["compare"]}
+            return Execution(0, json.dumps({"unmended": unmended}).encode(), b"")
         answer = {
             "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
             "leftovers": self.leftovers if container.instance.name == "llama" else [],
-            "unit": {one["address"]: self.units.get(one["address"], "active") for one in asked["services"]},
-            "health": {one["address"]: self.health for one in asked["services"]},
+            "unit": {
+                one["address"]: self.units.get(one["address"], "active") for one in asked["services"] if one["unit"]
+            },
+            "health": {one["address"]: self.health for one in asked["services"] if one["health"]},
             "verdict": {
                 one["address"]: self.verdicts[one["address"]]
                 for one in asked["services"]
@@ -186,7 +189,8 @@ class World:
         stamp = json.loads(container.files[f"stamp/{role}"])
         if stamp["of"] != of:
             return {"problem": f"its stamp is of {stamp['of']}"}
-        return {**stamp, "changed": self.drift.get(f"{container.instance.name}/{role}", [])}
+        told = {name: stamp[name] for name in ("inputs", "secrets", "salt")}
+        return {**told, "changed": self.drift.get(f"{container.instance.name}/{role}", [])}
 
 
 @pytest.fixture

@@ -82,12 +82,19 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run ``cmd`` by a shell; a container that cannot be reached is unreachable, not failed."""
+        from provisioner import limits
         from provisioner.errors import ProvisionError
 
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         command = [self._play_context.executable or "/bin/sh", "-c", to_text(cmd, errors="surrogateescape")]
         try:
-            found = self._ours().execute(self._name(), command, stdin=in_data or b"")
+            found = self._ours().execute(
+                self._name(),
+                command,
+                stdin=in_data or b"",
+                timeout_s=limits.LONGEST_S,
+                limit=limits.TASK_OUTPUT_BYTES,
+            )
         except ProvisionError as error:
             raise AnsibleConnectionFailure(str(error)) from error
         return found.returncode, found.stdout, found.stderr

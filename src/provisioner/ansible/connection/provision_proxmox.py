@@ -67,8 +67,9 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run ``cmd`` by a shell; a container or node that cannot be reached is unreachable, not failed."""
+        from provisioner import limits
         from provisioner.errors import ProvisionError
-        from provisioner.providers.proxmox.framing import Frame
+        from provisioner.providers.proxmox.framing import Frame, bounded
         from provisioner.providers.proxmox.pct import Call
 
         del sudoable  # we are root already: nobody asks for a password
@@ -76,11 +77,16 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         call, frame = Call(self._vmid(), ["/bin/sh", "-c", to_text(cmd, errors="surrogate_or_strict")]), Frame()
         try:
             shell.open()
-            _, out, err = super().exec_command(frame.command(call.argv), call.head + (in_data or b""), sudoable=False)
+            # Ansible's own ssh keeps all that comes: the node takes care that it is not without end.
+            argv = bounded(call.argv, limits.LONGEST_S, limits.TASK_OUTPUT_BYTES)
+            _, out, err = super().exec_command(frame.command(argv), call.head + (in_data or b""), sudoable=False)
             outcome = frame.outcome(err)
             code = shell.code(call.argv, outcome)
         except ProvisionError as error:
             raise AnsibleConnectionFailure(str(error)) from error
+        if max(len(out), len(outcome.stderr)) >= limits.TASK_OUTPUT_BYTES:
+            said = limits.cut_at(limits.TASK_OUTPUT_BYTES)
+            raise AnsibleConnectionFailure(f"Unable to run a task in container {self.get_option('instance')}\n{said}")
         own = call.own_stderr(outcome.stderr)
         if own is None:
             said = to_text(outcome.stderr).strip() or "pct exec said nothing."

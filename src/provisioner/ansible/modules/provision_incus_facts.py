@@ -25,6 +25,7 @@ author: [provisioner]
 """
 
 TIMEOUT_S = 30
+LARGEST = 16 * 2**20
 NOTHING: dict[str, Any] = {
     "owned": False,
     "foreign": False,
@@ -56,7 +57,7 @@ def ask(path: str, url: str) -> Any:
     try:
         connection.request("GET", url)
         response = connection.getresponse()
-        answer = json.loads(response.read())
+        answer = json.loads(response.read(LARGEST))
     except (http.client.HTTPException, ValueError) as error:
         raise OSError(f"{url}: {error}") from error
     finally:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+from provisioner import limits
 from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.gpus.cards import Card
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
@@ -142,7 +143,8 @@ class FakeProvider(Snapshots, Locks, Provider):
         *,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
-        timeout_s: float | None = None,  # noqa: ARG002 - its programs end at once
+        timeout_s: float = limits.COMMAND_S,  # noqa: ARG002 - its programs end at once
+        limit: int = limits.OUTPUT_BYTES,  # noqa: ARG002 - they say what they are made to say
     ) -> Execution:
         """Run one of ``programs``; any other command is missing (127), as it would be in an empty container."""
         what = f"Unable to run {command[0]} in container {name}"

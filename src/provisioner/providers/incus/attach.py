@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
+from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.ends import Ends, raw_terminal
@@ -71,7 +72,7 @@ class _Operation:
     """The command as Incus sees it, waited for in a thread: Incus answers at once and says only later how it ended."""
 
     def __init__(self, endpoint: Endpoint, made: Mapping[str, Any]) -> None:
-        self._connection = wire.connection_to(endpoint, timeout_s=None)
+        self._connection = wire.connection_to(endpoint, limits.LONGEST_S)
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
         self._connection.request("GET", wire.path_of("operations", made["id"], "wait"))
         self.ended, self._end = os.pipe()
@@ -112,14 +113,13 @@ def _attempt(request: _Request) -> int:
     with closing(_Operation(request.endpoint, made)) as operation:
         try:
             joint = _joined(request, made, operation.ended)
-            code = operation.code()
+            if joint.ended_by is None:
+                return operation.code()
         except wire.WireError as error:
             if str(error) not in NOT_RUN:
                 raise
             os.write(request.ends.stderr, f"{request.body['command'][0]}: {error}\n".encode())
             return NOT_RUN[str(error)]
-    if joint.ended_by is None:
-        return code
     return NOBODY_READS if joint.ended_by is signal.SIGPIPE else INTERRUPTED
 
 

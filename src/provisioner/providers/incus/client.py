@@ -7,6 +7,7 @@ changed over the bare connection, too: so one place alone decides which server i
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import UnreachableError, WireError
@@ -71,9 +73,12 @@ class Client:
     def wait(self, operation: str) -> None:
         """Return when the operation (its address) has ended well; ``WireError`` with its words when it has failed."""
         name = operation.partition("?")[0].rpartition("/")[2]
+        deadline = time.monotonic() + limits.LONGEST_S
         while (state := self._waited(name)) is not None:
             if state["status"] != "Running":
                 return
+            if time.monotonic() >= deadline:
+                raise WireError(0, f"it goes on after {limits.LONGEST_S / 3600:.0f} hours (incus operation list)")
         # Incus forgets an operation 5 s after its end; every caller reads back what it made.
 
     def _waited(self, name: str) -> Any | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from typing import Any
 
+from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
@@ -30,6 +33,10 @@ class ExecutionTimeoutError(Exception):
     """The command ran longer than it was allowed to, and was killed."""
 
 
+class OutputLimitError(Exception):
+    """The command wrote more than it was allowed to, and was killed."""
+
+
 @dataclass(frozen=True)
 class _Request:
     endpoint: Endpoint
@@ -37,14 +44,16 @@ class _Request:
     command: Sequence[str]
     stdin: bytes = b""
     environment: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float | None = None
+    timeout_s: float = limits.COMMAND_S
+    limit: int = limits.OUTPUT_BYTES
 
 
 @dataclass
 class _Streams:
     sockets: Mapping[str, WebSocket]
     unsent: memoryview
-    deadline: float | None
+    deadline: float
+    limit: int
     output: Mapping[str, bytearray] = field(default_factory=lambda: {"1": bytearray(), "2": bytearray()})
 
 
@@ -55,26 +64,32 @@ def run(
     *,
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float = limits.COMMAND_S,
+    limit: int = limits.OUTPUT_BYTES,
 ) -> Execution:
-    """Run ``command`` as root in ``name``; ``WireError`` when Incus refuses, ``ExecutionTimeoutError`` after a kill."""
-    variables = dict(environment or {})
-    if timeout_s is not None:
-        variables[_MARK] = os.urandom(16).hex()
-    request = _Request(endpoint, name, command, stdin, variables, timeout_s)
+    """Run ``command`` as root in ``name``; ``WireError`` when Incus refuses.
+
+    It is killed, and ``ExecutionTimeoutError`` or ``OutputLimitError`` raised, after ``timeout_s`` or when one of its
+    outputs has more than ``limit`` bytes.
+    """
+    mark = os.urandom(16).hex()
+    request = _Request(endpoint, name, command, stdin, {**(environment or {}), _MARK: mark}, timeout_s, limit)
     try:
         return _attempts(request)
-    except ExecutionTimeoutError:
-        kill(endpoint, name, f"{_MARK}={variables[_MARK]}")
+    except (ExecutionTimeoutError, OutputLimitError):
+        kill(endpoint, name, f"{_MARK}={mark}")
         raise
 
 
 def kill(endpoint: Endpoint, name: str, mark: str) -> None:
     """Kill every process in ``name`` that has ``mark`` in its environment.
 
-    The signal of the exec API reaches only the process that it started, never that one's children.
+    The signal of the exec API reaches only the process that it started, never that one's children. A container whose
+    shell does not do what it is told keeps its processes: nobody waits for it longer than ``KILL_S``.
     """
-    _attempts(_Request(endpoint, name, ["sh", "-c", _KILL, "sh", mark]))
+    request = _Request(endpoint, name, ["sh", "-c", _KILL, "sh", mark], timeout_s=limits.KILL_S)
+    with suppress(ExecutionTimeoutError, OutputLimitError, wire.WireError):
+        _attempts(request)
 
 
 def _attempts(request: _Request) -> Execution:
@@ -93,22 +108,35 @@ def _attempt(request: _Request) -> Execution:
     body = {"command": list(request.command), "environment": request.environment, "wait-for-websocket": True}
     operation = wire.call(endpoint, "POST", wire.path_of("instances", request.name, "exec"), body)["metadata"]
     with ExitStack() as stack:
-        waiter = stack.enter_context(closing(wire.connection_to(endpoint, timeout_s=None)))
+        waiter = stack.enter_context(closing(wire.connection_to(endpoint, limits.LONGEST_S)))
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
         waiter.request("GET", wire.path_of("operations", operation["id"], "wait"))
         try:
             streams = _connect(request, operation, stack)
             _pump(streams)
         except (wire.WireError, ConnectionError):
+            waiter.sock.settimeout(wire.CONNECT_TIMEOUT_S)
             _result(waiter.getresponse(), {"1": bytearray(), "2": bytearray()})
             # The operation knows why there was nothing to connect to; if it says that all is well, this is the reason.
             raise
-        # It may have closed its outputs and run on.
-        waiter.sock.settimeout(_left(streams.deadline))
+        except (ExecutionTimeoutError, OutputLimitError):
+            _signal_kill(endpoint, operation)
+            raise
         try:
+            # It may have closed its outputs and run on.
+            waiter.sock.settimeout(_left(streams.deadline))
             return _result(waiter.getresponse(), streams.output)
-        except TimeoutError as error:
+        except (TimeoutError, ExecutionTimeoutError) as error:
+            _signal_kill(endpoint, operation)
             raise ExecutionTimeoutError from error
+
+
+def _signal_kill(endpoint: Endpoint, operation: Mapping[str, Any]) -> None:
+    """Kill the process that Incus started; that needs nothing of the container."""
+    message = json.dumps({"command": "signal", "signal": int(signal.SIGKILL)}).encode()
+    path = wire.path_of("operations", operation["id"], "websocket", secret=operation["metadata"]["fds"]["control"])
+    with suppress(wire.WireError, OSError), closing(WebSocket(endpoint, path)) as control:
+        control.send(encoded(message))
 
 
 def _connect(request: _Request, operation: Mapping[str, Any], stack: ExitStack) -> _Streams:
@@ -119,8 +147,8 @@ def _connect(request: _Request, operation: Mapping[str, Any], stack: ExitStack) 
     keys, stdin = operation["metadata"]["fds"], request.stdin
     chunks = (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
     unsent = b"".join([*map(encoded, chunks), END_OF_INPUT])
-    deadline = None if request.timeout_s is None else time.monotonic() + request.timeout_s
-    return _Streams({one: opened(keys[one]) for one in ("0", "1", "2")}, memoryview(unsent), deadline)
+    deadline = time.monotonic() + request.timeout_s
+    return _Streams({one: opened(keys[one]) for one in ("0", "1", "2")}, memoryview(unsent), deadline, request.limit)
 
 
 def _pump(streams: _Streams) -> None:
@@ -139,9 +167,7 @@ def _pump(streams: _Streams) -> None:
                     _read(streams, key.data, selector)
 
 
-def _left(deadline: float | None) -> float | None:
-    if deadline is None:
-        return None
+def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise ExecutionTimeoutError
@@ -161,6 +187,8 @@ def _write(streams: _Streams, selector: selectors.BaseSelector) -> None:
 def _read(streams: _Streams, one: str, selector: selectors.BaseSelector, *, parse_only: bool = False) -> None:
     socket = streams.sockets[one]
     streams.output[one].extend(socket.parse() if parse_only else socket.receive())
+    if len(streams.output[one]) > streams.limit:
+        raise OutputLimitError
     if socket.ended:
         selector.unregister(socket)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
+from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 
@@ -31,7 +31,7 @@ def push(
         body: IO[bytes] | bytes = source if isinstance(source, bytes) else stack.enter_context(source.open("rb"))
         size = len(source) if isinstance(source, bytes) else source.stat().st_size
         with _answer(endpoint, "POST", there, body, {**headers, "Content-Length": str(size)}) as response:
-            response.read()
+            wire.whole(response)
     arrived = _look(endpoint, there)
     if arrived.get("Content-Length") != str(size):
         raise wire.WireError(0, f"{size} bytes were sent, {arrived.get('Content-Length')} are there")
@@ -48,7 +48,7 @@ def pull(endpoint: Endpoint, name: str, path: str, target: Path) -> None:
 def read(endpoint: Endpoint, name: str, path: str) -> bytes:
     """What stands in the small file ``path`` of ``name``, running or not; ``WireError`` when it cannot be read."""
     with _answer(endpoint, "GET", wire.path_of("instances", name, "files", path=path)) as response:
-        return response.read()
+        return wire.whole(response)
 
 
 def save(response: http.client.HTTPResponse, target: Path) -> None:
@@ -56,12 +56,19 @@ def save(response: http.client.HTTPResponse, target: Path) -> None:
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         partial = Path(file.name)
         try:
-            shutil.copyfileobj(response, file, wire.BLOCK_BYTES)
+            _copy(response, file)
             _require_size(file.tell(), response.headers["Content-Length"])
         except BaseException:
             partial.unlink()
             raise
     partial.replace(target)
+
+
+def _copy(response: http.client.HTTPResponse, file: IO[bytes]) -> None:
+    while block := response.read(wire.BLOCK_BYTES):
+        file.write(block)
+        if file.tell() > limits.FILE_BYTES:
+            raise wire.WireError(0, f"it has more than {limits.FILE_BYTES} bytes, which is all that is taken")
 
 
 def _require_size(arrived: int, announced: str | None) -> None:
@@ -104,7 +111,7 @@ def _answer(
     body: IO[bytes] | bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[http.client.HTTPResponse]:
-    with closing(wire.connection_to(endpoint, timeout_s=None)) as connection:
+    with closing(wire.connection_to(endpoint, limits.SILENCE_S)) as connection:
         # Without room Incus answers and closes before it has read all: its answer is the reason, not the break.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(method, path, body, dict(headers or {}))

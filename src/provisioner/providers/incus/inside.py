@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.providers.incus import execute, files
 from provisioner.providers.incus.host import IncusHost
@@ -24,17 +25,26 @@ class Inside(IncusHost):
         *,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float = limits.COMMAND_S,
+        limit: int = limits.OUTPUT_BYTES,
     ) -> Execution:
         """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
         what = f"Unable to run {command[0]} in container {name}"
         with self._worded(what):
             try:
                 return execute.run(
-                    self.endpoint, name, command, stdin=stdin, environment=environment, timeout_s=timeout_s
+                    self.endpoint,
+                    name,
+                    command,
+                    stdin=stdin,
+                    environment=environment,
+                    timeout_s=timeout_s,
+                    limit=limit,
                 )
             except execute.ExecutionTimeoutError as error:
-                raise ProviderError(what, details=f"It was killed after {timeout_s:.0f} s.") from error
+                raise ProviderError(what, details=limits.killed_after(timeout_s)) from error
+            except execute.OutputLimitError as error:
+                raise ProviderError(what, details=limits.cut_at(limit)) from error
 
     def push(
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0

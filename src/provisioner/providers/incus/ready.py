@@ -62,7 +62,7 @@ def _console(client: Client, name: str) -> str:
     with closing(wire.connection_to(client.endpoint)) as connection:
         connection.request("GET", wire.path_of("instances", name, "console"))
         response = connection.getresponse()
-        text = response.read().decode(errors="replace")
+        text = wire.whole(response).decode(errors="replace")
     if response.status != HTTPStatus.OK:
         return f"(none: {text.strip()})"
     return "\n".join(text.splitlines()[-CONSOLE_LINES:]) or "(empty)"

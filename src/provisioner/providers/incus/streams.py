@@ -24,6 +24,8 @@ UNREAD_S = 0.5
 INPUT_BYTES = 1 << 15
 UNWRITTEN_BYTES = 1 << 18
 """So much output waits for a slow reader before we stop listening to the container."""
+LINGER_S = 5.0
+"""How long Incus may take to say that a killed command has ended."""
 _LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 Interests = list[tuple[int, int, Callable[[], None]]]
@@ -74,6 +76,7 @@ class Joint:
     _unsent: bytes = b""
     _input_open: bool = True
     _is_over: bool = False
+    _is_given_up: bool = False
     _due: tuple[float, Callable[[], None]] | None = None
     """What is to be done when that time comes."""
     _writers: dict[int, _Writer] = field(default_factory=dict)
@@ -94,6 +97,8 @@ class Joint:
         return [(self.sockets["1"], out), (self.sockets["2"], err)]
 
     def _is_done(self) -> bool:
+        if self._is_given_up:
+            return True
         unread = any(not socket.ended for socket, _ in self._outputs())
         return self._is_over and not unread and not any(one.unwritten for one in self._writers.values())
 
@@ -193,6 +198,11 @@ class Joint:
         self._due = None
         self._control({"command": "signal", "signal": int(signal.SIGKILL)})
         self.kill()
+        self._due = (time.monotonic() + LINGER_S, self._give_up)
+
+    def _give_up(self) -> None:
+        # A container may hold its outputs for ever: whoever ended the command waits for no more of them.
+        self._is_given_up = True
 
     def _control(self, message: Mapping[str, Any]) -> None:
         if message and not self._is_over:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.providers.incus import files, wire
 from provisioner.providers.incus.client import Client
@@ -60,7 +61,7 @@ def export(client: Client, pool: str, volume: str, target: Path) -> None:
     body = {"name": _EXPORT, "volume_only": True, "optimized_storage": False, "compression_algorithm": "zstd -1 -T0"}
     client.change("post", *place, body=body)
     try:
-        with closing(wire.connection_to(client.endpoint, timeout_s=None)) as connection:
+        with closing(wire.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
             connection.request("GET", wire.path_of(*place, _EXPORT, "export"))
             files.save(wire.checked(connection.getresponse()), target)
     finally:
@@ -74,7 +75,7 @@ def restore(client: Client, pool: str, volume: str, digest: str, source: Path) -
         client.change("delete", "storage-pools", pool, "volumes", "custom", volume)
     headers = {"Content-Type": "application/octet-stream", "X-Incus-name": volume}
     headers["Content-Length"] = str(source.stat().st_size)
-    with source.open("rb") as file, closing(wire.connection_to(client.endpoint, timeout_s=None)) as connection:
+    with source.open("rb") as file, closing(wire.connection_to(client.endpoint, limits.SILENCE_S)) as connection:
         connection.request("POST", wire.path_of("storage-pools", pool, "volumes", "custom"), file, headers)
         operation = wire.answer_of(connection.getresponse())["operation"]
     client.wait(operation)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
+from provisioner import limits
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import BLOCK_BYTES, WireError, connection_to
 
@@ -103,6 +104,8 @@ class WebSocket:
     def _handshake(self) -> int:
         # http.client would buffer the first frames away behind the response's headers, so they are read by hand.
         while b"\r\n\r\n" not in self._buffer:
+            if len(self._buffer) > BLOCK_BYTES:
+                return 0
             data = self._connection.sock.recv(BLOCK_BYTES)
             if not data:
                 return 0
@@ -138,6 +141,8 @@ class WebSocket:
             if len(buffer) < start:
                 return None
             size = int.from_bytes(buffer[_HEAD_BYTES:start])
+        if size > limits.OUTPUT_BYTES:
+            raise WireError(0, f"a part of the output has {size} bytes, which is more than is taken")
         if len(buffer) < start + size:
             return None
         self._buffer = buffer[start + size :]

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from provisioner import limits
 from provisioner.providers.incus.endpoint import Endpoint
 
 CONNECT_TIMEOUT_S = 60.0
@@ -37,7 +38,7 @@ class UnreachableError(ConnectionError):
         self.resolution = resolution
 
 
-def connection_to(endpoint: Endpoint, timeout_s: float | None = CONNECT_TIMEOUT_S) -> http.client.HTTPConnection:
+def connection_to(endpoint: Endpoint, timeout_s: float = CONNECT_TIMEOUT_S) -> http.client.HTTPConnection:
     """One HTTP connection to the daemon, to be used in ``contextlib.closing``; it connects with the first request."""
     if endpoint.is_remote:
         from provisioner.providers.incus.tls import TlsConnection  # nothing that a socket needs
@@ -47,7 +48,7 @@ def connection_to(endpoint: Endpoint, timeout_s: float | None = CONNECT_TIMEOUT_
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float | None) -> None:
+    def __init__(self, path: str, timeout_s: float) -> None:
         super().__init__("localhost", blocksize=BLOCK_BYTES)
         self._path = path
         self._timeout_s = timeout_s
@@ -69,11 +70,21 @@ def path_of(*segments: str, **query: str) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
+def whole(response: http.client.HTTPResponse) -> bytes:
+    """The body of a response; ``WireError`` for one that is larger than anything that we ask for."""
+    body = response.read(limits.OUTPUT_BYTES + 1)
+    if len(body) > limits.OUTPUT_BYTES:
+        raise WireError(0, f"the answer has more than {limits.OUTPUT_BYTES / 2**20:g} MiB, which is all that is read")
+    if response.length:
+        raise http.client.IncompleteRead(body, response.length)
+    return body
+
+
 def checked(response: http.client.HTTPResponse) -> http.client.HTTPResponse:
     """The response when it is a success, unread; ``WireError`` with the server's words, else."""
     if response.status < HTTPStatus.MULTIPLE_CHOICES:
         return response
-    raw = response.read()
+    raw = whole(response)
     try:
         text = str(json.loads(raw)["error"])
     except (ValueError, KeyError, TypeError):
@@ -83,7 +94,7 @@ def checked(response: http.client.HTTPResponse) -> http.client.HTTPResponse:
 
 def answer_of(response: http.client.HTTPResponse) -> dict[str, Any]:
     """The JSON of a successful response; ``WireError`` when it is none."""
-    answer: dict[str, Any] = json.loads(checked(response).read())
+    answer: dict[str, Any] = json.loads(whole(checked(response)))
     # A failed operation is waited for with HTTP status 200; only the body says that it is an error.
     if answer.get("type") == "error":
         raise WireError(int(answer["error_code"]), str(answer["error"]))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from provisioner import limits
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Looked
@@ -129,14 +130,22 @@ class ProxmoxProvider(ProxmoxKeeping):
         *,
         stdin: bytes = b"",
         environment: dict[str, str] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float = limits.COMMAND_S,
+        limit: int = limits.OUTPUT_BYTES,
     ) -> Execution:
         """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
         what = f"Unable to run {command[0]} in container {name}"
         with worded(what):
             vmid = self.vmid(name, what)
             return inside.execute(
-                self.ssh, vmid, command, stdin=stdin, environment=environment, timeout_s=timeout_s, name=name
+                self.ssh,
+                vmid,
+                command,
+                stdin=stdin,
+                environment=environment,
+                timeout_s=timeout_s,
+                limit=limit,
+                name=name,
             )
 
     def look(

@@ -12,6 +12,8 @@ from provisioner.errors import PreflightError
 from provisioner.providers.proxmox.shell import ssh_environment
 from provisioner.regular_files import content_of
 
+KEYGEN_S = 60.0
+
 
 def made_key(folder: Path) -> Path:
     """A private key of this lab's own, made when there is none."""
@@ -42,10 +44,15 @@ def _keygen(*arguments: str) -> str:
             capture_output=True,
             text=True,
             env=ssh_environment(),
+            timeout=KEYGEN_S,
             check=False,
         )
     except FileNotFoundError as error:
         raise PreflightError("Unable to find ssh-keygen", resolution="apt install openssh-client") from error
+    except subprocess.TimeoutExpired as error:
+        raise PreflightError(
+            f"Unable to use the key in {arguments[-1]}: ssh-keygen has not ended after {KEYGEN_S:.0f} s"
+        ) from error
     if done.returncode:
         raise PreflightError(
             f"Unable to use the key in {arguments[-1]}",

@@ -18,6 +18,22 @@ printf '%s:node:%s\\n' "$mark" $$ >&2
 if command -v "$1" >/dev/null; then ("$@"); printf '%s:end:%s\\n' "$mark" $? >&2
 else printf '%s:missing\\n' "$mark" >&2; fi
 """
+_BOUND = """
+seconds=$1 most=$2; shift 2
+exec 4>&1 5>&2
+code=$({
+  {
+    { timeout --foreground -k 10 "$seconds" "$@" 3>&- 4>&- 5>&- 6>&-; echo $? >&3; } 2>&1 >&6 6>&- |
+      head -c "$most" >&5
+  } 6>&1 | head -c "$most" >&4
+} 3>&1)
+exit "${code:-255}"
+"""
+
+
+def bounded(argv: Sequence[str], seconds: float, most: int) -> list[str]:
+    """The call that runs ``argv`` for no longer than ``seconds``, and gives ``most`` bytes of each of its outputs."""
+    return ["sh", "-c", _BOUND, "provision", str(round(seconds)), str(most), *argv]
 
 
 @dataclass(frozen=True, slots=True)

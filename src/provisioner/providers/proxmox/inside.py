@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from provisioner import limits
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox.pct import Call, kill_call
-from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
+from provisioner.providers.proxmox.pct import KILL, MARK, Call, kill_call
+from provisioner.providers.proxmox.shell import CommandKilledError, Shell
 from provisioner.state import Execution
 
-KILL_TIMEOUT_S = 30.0
+KILL_TIMEOUT_S = 3 * limits.KILL_S
+"""It has patience of its own, and a call costs its node half a second."""
 _BLOCK_BYTES = 1 << 20
 _PUSH = """
 umask 077
@@ -41,7 +43,8 @@ def execute(
     *,
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float = limits.COMMAND_S,
+    limit: int = limits.OUTPUT_BYTES,
     name: str = "",
 ) -> Execution:
     """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed.
@@ -50,7 +53,7 @@ def execute(
     """
     call = Call(vmid, command, environment or {})
     what = f"Unable to run {command[0]} in container {name or vmid}"
-    return _run(shell, call, what, chunks=[stdin], timeout_s=timeout_s)
+    return _run(shell, call, what, chunks=[stdin], timeout_s=timeout_s, limit=limit)
 
 
 def push(
@@ -69,7 +72,7 @@ def push(
     call = Call(vmid, ["sh", "-c", _PUSH, "sh", path, f"{mode:04o}", str(uid), str(gid), str(size)])
     what = f"Unable to copy a file to {path} in container {name or vmid}"
     chunks = [source] if isinstance(source, bytes) else blocks(source)
-    _require(_run(shell, call, what, chunks=chunks), what)
+    _require(_run(shell, call, what, chunks=chunks, timeout_s=limits.LONGEST_S), what)
 
 
 def pull(shell: Shell, vmid: int, path: str, target: Path, *, name: str = "") -> None:
@@ -77,20 +80,28 @@ def pull(shell: Shell, vmid: int, path: str, target: Path, *, name: str = "") ->
     what = f"Unable to copy {path} from container {name or vmid}"
     call = Call(vmid, ["sh", "-c", _PULL, "sh", path])
     with whole(target) as file:
-        _require(_run(shell, call, what, stdout=file), what)
+        _require(_run(shell, call, what, stdout=file, timeout_s=limits.LONGEST_S, limit=limits.FILE_BYTES), what)
 
 
 def kill(shell: Shell, call: Call, signal: str = "KILL") -> None:
-    """End a call's processes in the container, by force where a signal does not; a container that is gone has none."""
-    with suppress(ProviderError):
-        execute_call(shell, kill_call(call, signal), "Unable to end a command", timeout_s=KILL_TIMEOUT_S)
+    """End a call's processes in the container, by force where a signal does not; a container that is gone has none.
+
+    A container whose shell does not do what it is told is not waited for: its node sees its processes, too.
+    """
+    try:
+        killing = kill_call(call, signal)
+        ended = shell.run(killing.argv, stdin=killing.head, timeout_s=KILL_TIMEOUT_S)
+        is_done = ended.returncode == 0
+    except ProviderError:
+        is_done = False
+    if not is_done:
+        with suppress(ProviderError):
+            shell.run(["sh", "-c", KILL, "sh", f"{MARK}={call.mark}", "KILL", "0"], timeout_s=KILL_TIMEOUT_S)
 
 
-def execute_call(
-    shell: Shell, call: Call, what: str, *, stdin: bytes = b"", timeout_s: float | None = None
-) -> Execution:
+def execute_call(shell: Shell, call: Call, what: str, *, stdin: bytes = b"") -> Execution:
     """Run a call as it is; ``what`` begins the error when its container does not run."""
-    return _run(shell, call, what, chunks=[stdin], timeout_s=timeout_s)
+    return _run(shell, call, what, chunks=[stdin])
 
 
 @contextmanager
@@ -113,7 +124,8 @@ def _run(
     *,
     chunks: Sequence[bytes] | Iterator[bytes] = (),
     stdout: IO[bytes] | None = None,
-    timeout_s: float | None = None,
+    timeout_s: float = limits.COMMAND_S,
+    limit: int = limits.OUTPUT_BYTES,
 ) -> Execution:
     def stdin() -> Iterator[bytes]:
         yield call.head
@@ -122,8 +134,8 @@ def _run(
     try:
         # In the container first: what has dropped its mark is found only while its ancestors are there.
         ended = partial(kill, shell, call)
-        done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, before_kill=ended)
-    except CommandTimeoutError as error:
+        done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, limit=limit, before_kill=ended)
+    except CommandKilledError as error:
         raise ProviderError(what, details=error.details) from error
     own = call.own_stderr(done.stderr)
     if own is None:

@@ -6,31 +6,46 @@ The node's side gets everything by stdin and keeps it, while it works, in a fold
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.providers.base import Looked
 from provisioner.providers.proxmox import inside, volumes
 from provisioner.providers.proxmox.pct import Call
-from provisioner.providers.proxmox.shell import Shell
+from provisioner.providers.proxmox.shell import SESSIONS, Shell
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.volume_scripts import READY
 from provisioner.state import Execution
 
-LATE = "late"
+LATE, CUT = "late", "cut"
 GRACE_S = 5
+JOBS = 8
+"""At least so many are asked at once."""
 _ONE = r"""
-folder=$1 limit=$2 grace=$3 n=$4 code=0
+folder=$1 limit=$2 grace=$3 most=$4 n=$5
+ask() {
+  code=0
+  cat "$folder/$n.head" "$folder/shared" "$folder/$n.own" |
+    timeout --foreground -k "$grace" "$limit" sh "$folder/$n.call" 3>&- || code=$?
+  echo "$code" >"$folder/$n.code"
+}
+# What outlives its call may hold its outputs open for ever.
+keep() { timeout --foreground "$((limit + 2 * grace))" head -c "$((most + 1))" >"$folder/$n.$1"; }
 began=$(date +%s)
-cat "$folder/$n.head" "$folder/shared" "$folder/$n.own" |
-  timeout --foreground -k "$grace" "$limit" sh "$folder/$n.call" >"$folder/$n.out" 2>"$folder/$n.err" || code=$?
+{ ask 2>&1 >&3 3>&- | keep err; } 3>&1 | keep out
+code=
 [ "$(($(date +%s) - began))" -lt "$limit" ] || code=late
-echo "$code" >"$folder/$n.code"
+for one in out err; do
+  [ "$(($(wc -c <"$folder/$n.$one")))" -le "$most" ] || { code=cut; : >"$folder/$n.out"; : >"$folder/$n.err"; }
+done
+[ -z "$code" ] || echo "$code" >"$folder/$n.code"
 """
 LOOK = r"""
 set -eu
 umask 077
-root=$1 limit=$2 grace=$3 one=$4 ready=$5
+root=$1 limit=$2 grace=$3 most=$4 one=$5 ready=$6
 read -r count size
 [ "$count" = 0 ] || command -v pct >/dev/null || { echo 'There is no pct there.' >&2; exit 1; }
 folder=$(mktemp -d /dev/shm/provision.XXXXXX)
@@ -48,7 +63,7 @@ done
 printf '%s\n' "$(sh -c "$ready" sh "$root" | tr '\n' ' ')"
 # A call costs half a second of a processor on the node before anything is asked in the container.
 jobs=$((2 * $(nproc)))
-seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 sh -c "$one" sh "$folder" "$limit" "$grace"
+seq 0 "$((n - 1))" | xargs -r -P "$((jobs > 8 ? jobs : 8))" -n 1 sh -c "$one" sh "$folder" "$limit" "$grace" "$most"
 n=0
 while [ "$n" -lt "$count" ]; do
   printf '%s %s %s\n' "$(cat "$folder/$n.code")" "$(wc -c <"$folder/$n.out")" "$(wc -c <"$folder/$n.err")"
@@ -60,7 +75,7 @@ done
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """How one call ended: its exit code, or ``LATE``."""
+    """How one call ended: its exit code, ``LATE``, or ``CUT`` when it wrote more than it may."""
 
     code: str
     out: bytes
@@ -78,7 +93,8 @@ def look(
 ) -> Looked:
     """What ``command`` gave in each of the containers, and the artifact volumes that are ready on the node.
 
-    ``ProviderError`` for the first in which it did not run, or took longer than ``timeout_s`` and was killed.
+    Those in which it did not run, took longer than ``timeout_s`` or wrote more than ``limits.OUTPUT_BYTES`` are among
+    the failures. ``ProviderError`` when the node itself does not do what it is told.
     """
     if shell is None:
         if stdins:
@@ -86,19 +102,28 @@ def look(
         return Looked({}, frozenset())
     calls = {name: Call(vmids[name], command) for name in stdins}
     stdin = b"".join(_input(list(calls.values()), list(stdins.values()), shared))
-    argv = ["sh", "-c", LOOK, "sh", volumes.ROOT, str(round(timeout_s)), str(GRACE_S), _ONE, READY]
-    done = shell.run(argv, stdin=stdin)
+    most = limits.OUTPUT_BYTES
+    argv = ["sh", "-c", LOOK, "sh", volumes.ROOT, str(round(timeout_s)), str(GRACE_S), str(most), _ONE, READY]
+    rounds = len(calls) // JOBS + 1
+    whole_s = limits.COMMAND_S + rounds * (timeout_s + GRACE_S)
+    done = shell.run(argv, stdin=stdin, timeout_s=whole_s, limit=(len(calls) + 1) * 2 * most)
     if done.returncode:
         what = f"Unable to look into containers on {shell.destination}"
         resolution = "Does ssh: lead to a Proxmox VE node, as root?"
         raise ProviderError(what, details=done.stderr.decode(errors="replace").strip(), resolution=resolution)
     first, _, rest = done.stdout.partition(b"\n")
     answers = dict(zip(calls, _answers(rest, len(calls)), strict=True))
+    stopped = [calls[name] for name, answer in answers.items() if answer.code in (LATE, CUT)]
+    with ThreadPoolExecutor(SESSIONS) as pool:  # what lxc-attach leaves behind
+        list(pool.map(lambda call: inside.kill(shell, call), stopped))
+    executions: dict[str, Execution] = {}
+    failures: dict[str, ProviderError] = {}
     for name, answer in answers.items():
-        if answer.code == LATE:  # what lxc-attach leaves behind; of all, before any of them is told
-            inside.kill(shell, calls[name])
-    found = {name: _execution(name, calls[name], answer, timeout_s) for name, answer in answers.items()}
-    return Looked(found, frozenset(first.decode().split()))
+        try:
+            executions[name] = _execution(name, calls[name], answer, timeout_s)
+        except ProviderError as error:
+            failures[name] = error
+    return Looked(executions, frozenset(first.decode().split()), failures)
 
 
 def _input(calls: Sequence[Call], stdins: Sequence[bytes], shared: bytes) -> Iterator[bytes]:
@@ -122,7 +147,9 @@ def _answers(text: bytes, count: int) -> Iterator[_Answer]:
 def _execution(name: str, call: Call, answer: _Answer, timeout_s: float) -> Execution:
     what = f"Unable to look into container {name}"
     if answer.code == LATE:
-        raise ProviderError(what, details=f"It was killed after {timeout_s:.0f} s.")
+        raise ProviderError(what, details=limits.killed_after(timeout_s))
+    if answer.code == CUT:
+        raise ProviderError(what, details=limits.cut_at(limits.OUTPUT_BYTES))
     own = call.own_stderr(answer.err)
     if own is None:
         raise ProviderError(what, details=answer.err.decode(errors="replace").strip() or "pct exec said nothing.")

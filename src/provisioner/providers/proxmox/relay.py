@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from provisioner import limits
+from provisioner.errors import ProviderError
 from provisioner.signals import HEARD
 
 UNREAD_S = 0.5
@@ -20,6 +22,8 @@ LINGER_S = 5.0
 BLOCK_BYTES = 1 << 15
 UNWRITTEN_BYTES = 1 << 18
 """So much output waits for a slow reader before we stop listening."""
+NOISE_BYTES = 1 << 20
+"""So much may ssh, pct and the start files of shells say before a command begins."""
 _LOST = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
@@ -35,10 +39,12 @@ class Sieve:
     _has_begun: bool = False
 
     def own(self, data: bytes) -> bytes:
-        """What of the next bytes, and of those held back, is the command's own."""
+        """What of the next bytes, and of those held back, is the command's own; ``ProviderError`` for endless noise."""
         self._held += data
         if not self._has_begun:
             before, found, after = self._held.partition(self.begin)
+            if not found and len(self._held) > NOISE_BYTES:
+                raise ProviderError("Unable to run a command in a container", details=limits.cut_at(NOISE_BYTES))
             if not found:
                 return b""
             self.said += before + found

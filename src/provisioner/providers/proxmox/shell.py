@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import selectors
 import subprocess
 import tempfile
 import threading
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from provisioner import limits
 from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
@@ -24,6 +26,7 @@ CONNECT_TIMEOUT_S = 10
 AGAIN_S = (0.5, 2.0, 5.0)
 """How long is waited before a busy sshd is asked again: of many at once it drops some (MaxStartups)."""
 PERSIST_S = 60
+BLOCK_BYTES = 1 << 18
 SESSIONS = 8
 """At once over one connection: sshd's own limit is 10 (MaxSessions), and Ansible wants some, too."""
 OPTIONS = (
@@ -43,8 +46,25 @@ OPTIONS = (
 )
 
 
-class CommandTimeoutError(ProviderError):
+class CommandKilledError(ProviderError):
+    """A command on the node went beyond one of its limits."""
+
+
+class CommandTimeoutError(CommandKilledError):
     """A command on the node took longer than it was allowed to."""
+
+
+class OutputLimitError(CommandKilledError):
+    """A command on the node wrote more than it was allowed to."""
+
+
+class _StoppedError(Exception):
+    """We stopped listening to an ``ssh``; ``stderr`` is what it had said until then."""
+
+    def __init__(self, stderr: bytes, *, is_late: bool) -> None:
+        super().__init__()
+        self.stderr = stderr
+        self.is_late = is_late
 
 
 class Shell:
@@ -92,7 +112,16 @@ class Shell:
         """Be no longer connected; not being so is success."""
         if self._access.ssh and ssh_socket.answers(self.socket):
             call = ["ssh", *self.options(), "-O", "exit", "--", self.destination.login]
-            subprocess.run(call, capture_output=True, stdin=subprocess.DEVNULL, env=ssh_environment(), check=False)
+            with suppress(subprocess.TimeoutExpired):  # it ends by itself when nobody has used it for a minute
+                subprocess.run(
+                    call,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=ssh_environment(),
+                    timeout=CONNECT_TIMEOUT_S,
+                    check=False,
+                )
 
     def run(
         self,
@@ -100,28 +129,41 @@ class Shell:
         *,
         stdin: bytes | Iterable[bytes] = b"",
         stdout: IO[bytes] | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float = limits.COMMAND_S,
+        limit: int = limits.OUTPUT_BYTES,
         before_kill: Callable[[], None] = lambda: None,
     ) -> Execution:
         """Run ``argv`` on the node and give all of its output, its stdout into a file when one is given.
 
         A non-zero exit is no error. ``UnavailableError``: it did not begin; ``ProviderError``: how it ended is not
-        known, or the node has no such program; ``CommandTimeoutError``: we stopped waiting, called ``before_kill``,
-        and killed it.
+        known, or the node has no such program; ``CommandTimeoutError``, ``OutputLimitError``: it took longer than
+        ``timeout_s``, or its stdout has more than ``limit`` bytes; we called ``before_kill``, and killed it.
         """
         frame = Frame()
         try:
-            with self._sessions:
-                self.open()
-                process = _Process(self.argv(frame.command(argv), "-T"), stdout or subprocess.PIPE)
-                out, err = process.communicate(stdin, timeout_s)
-        except subprocess.TimeoutExpired as expired:
+            out, err = self._ran(self.argv(frame.command(argv), "-T"), stdin, stdout, timeout_s, limit)
+        except _StoppedError as stopped:
             before_kill()
-            self.kill(frame.outcome(expired.stderr or b"").pid)
-            what = f"Unable to wait for {argv[0]} on {self.destination}"
-            raise CommandTimeoutError(what, details=f"It was killed after {timeout_s:.0f} s.") from expired
+            self.kill(frame.outcome(stopped.stderr).pid)
+            if stopped.is_late:
+                what = f"Unable to wait for {argv[0]} on {self.destination}"
+                raise CommandTimeoutError(what, details=limits.killed_after(timeout_s)) from stopped
+            what = f"Unable to take what {argv[0]} on {self.destination} writes"
+            raise OutputLimitError(what, details=limits.cut_at(limit)) from stopped
         outcome = frame.outcome(err)
         return Execution(self.code(argv, outcome), out, outcome.stderr)
+
+    def _ran(
+        self,
+        call: Sequence[str],
+        stdin: bytes | Iterable[bytes],
+        stdout: IO[bytes] | None,
+        timeout_s: float,
+        limit: int,
+    ) -> tuple[bytes, bytes]:
+        with self._sessions:
+            self.open()
+            return _Process(call).communicate(stdin, stdout, timeout_s, limit)
 
     def code(self, argv: Sequence[str], outcome: Outcome) -> int:
         """The exit code of a framed command; the error that ``run`` promises when there is none."""
@@ -138,9 +180,11 @@ class Shell:
         return outcome.code
 
     def kill(self, pid: int | None) -> None:
-        """Kill a command that was left to itself, by its process group on the node."""
+        """Kill a command that was left to itself, by its process group on the node; that is tried once, and briefly."""
         if pid is not None:
-            self.run(["sh", "-c", 'kill -s KILL -- "-$1" 2>/dev/null; :', "sh", str(pid)], timeout_s=CONNECT_TIMEOUT_S)
+            command = f'kill -s KILL -- "-{pid}" 2>/dev/null; :'
+            with suppress(_StoppedError):
+                self._ran(self.argv(command, "-T"), b"", None, limits.KILL_S, limits.OUTPUT_BYTES)
 
     def _connect(self) -> None:
         """Be let in; a server that lets go of a newcomer before it has greeted him is asked again, a few times."""
@@ -182,36 +226,88 @@ def ssh_environment() -> dict[str, str]:
     return kept | {"LC_ALL": "C"}
 
 
+class _Outputs:
+    """What an ``ssh`` writes, read until its end, its deadline or its limits; its stdout may go into a file."""
+
+    def __init__(self, file: IO[bytes] | None, limit: int, deadline: float) -> None:
+        self.out, self.err = bytearray(), bytearray()
+        self._file = file
+        self._limits = {"out": limit, "err": limits.OUTPUT_BYTES}
+        self._sizes = {"out": 0, "err": 0}
+        self._deadline = deadline
+
+    def read(self, process: subprocess.Popen[bytes]) -> None:
+        """Return when both outputs have ended; ``_StoppedError``, else."""
+        with selectors.DefaultSelector() as selector:
+            for name, pipe in (("out", process.stdout), ("err", process.stderr)):
+                if pipe is not None:
+                    selector.register(pipe, selectors.EVENT_READ, name)
+            while selector.get_map():
+                for key, _ in selector.select(self.left()):
+                    block = os.read(key.fd, BLOCK_BYTES)
+                    if block:
+                        self._take(key.data, block)
+                    else:
+                        selector.unregister(key.fileobj)
+
+    def left(self) -> float:
+        """The seconds until the deadline; ``_StoppedError`` when there are none."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise self.stopped(is_late=True)
+        return left_s
+
+    def stopped(self, *, is_late: bool) -> _StoppedError:
+        """The reason to stop, with what was said so far."""
+        return _StoppedError(bytes(self.err), is_late=is_late)
+
+    def _take(self, name: str, block: bytes) -> None:
+        self._sizes[name] += len(block)
+        if self._sizes[name] > self._limits[name]:
+            raise self.stopped(is_late=False)
+        if name == "out" and self._file is not None:
+            self._file.write(block)
+        else:
+            (self.out if name == "out" else self.err).extend(block)
+
+
 class _Process:
     """One ``ssh``; ctrl-c does not reach it, only us."""
 
-    def __init__(self, call: Sequence[str], stdout: int | IO[bytes]) -> None:
+    def __init__(self, call: Sequence[str]) -> None:
         self._process = subprocess.Popen(
             call,
             stdin=subprocess.PIPE,
-            stdout=stdout,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=ssh_environment(),
             start_new_session=True,
         )
         self._failure: list[BaseException] = []
 
-    def communicate(self, stdin: bytes | Iterable[bytes], timeout_s: float | None) -> tuple[bytes, bytes]:
-        """Feed it and give what it wrote; ``TimeoutExpired`` with its stderr so far when it took too long."""
+    def communicate(
+        self, stdin: bytes | Iterable[bytes], stdout: IO[bytes] | None, timeout_s: float, limit: int
+    ) -> tuple[bytes, bytes]:
+        """Feed it and give what it wrote; ``_StoppedError`` with its stderr so far when that was too long or much."""
+        deadline = time.monotonic() + timeout_s
         pipe, self._process.stdin = self._process.stdin, None
         feeder = threading.Thread(target=self._feed, args=(pipe, stdin), daemon=True)
         feeder.start()
+        outputs = _Outputs(stdout, limit, deadline)
         with self._process as process:
             try:
-                out, err = process.communicate(timeout=timeout_s)
-            except BaseException:
+                outputs.read(process)
+                process.wait(outputs.left())
+            except BaseException as error:
                 # Its pipes have no end yet: the shared connection holds them for as long as the command runs.
                 process.kill()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise outputs.stopped(is_late=True) from error
                 raise
-        feeder.join()
+        feeder.join(CONNECT_TIMEOUT_S)  # what it feeds has ended: it has nobody to write to
         if self._failure:
             raise self._failure[0]
-        return out or b"", err
+        return bytes(outputs.out), bytes(outputs.err)
 
     def _feed(self, pipe: Any, stdin: bytes | Iterable[bytes]) -> None:
         # A command may end without reading what it was given: that is its right, and its exit code says the rest.

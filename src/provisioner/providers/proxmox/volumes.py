@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import volume_scripts as scripts
 from provisioner.providers.proxmox.inside import blocks, whole
@@ -101,7 +102,9 @@ def _run(
     stdin: bytes | Iterable[bytes] = b"",
     stdout: IO[bytes] | None = None,
 ) -> Execution:
-    done = shell.run(["bash", "-c", script, "bash", *arguments], stdin=stdin, stdout=stdout)
+    command = ["bash", "-c", script, "bash", *arguments]
+    limit = limits.OUTPUT_BYTES if stdout is None else limits.FILE_BYTES
+    done = shell.run(command, stdin=stdin, stdout=stdout, timeout_s=limits.LONGEST_S, limit=limit)
     _require(done, what)
     return done
 

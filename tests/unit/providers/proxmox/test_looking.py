@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.errors import PreflightError, ProviderError
-from provisioner.providers.proxmox import looking, volumes
+from provisioner.providers.proxmox import inside, looking, volumes
 from provisioner.providers.proxmox.shell import Shell
 from tests.unit.providers.proxmox.nearby import RUNNING, Nearby, nearby, shell
 
@@ -46,30 +46,63 @@ def test_twenty_cost_no_more_commands_than_one(shell: Shell, nearby: Nearby) -> 
 
 def test_one_that_does_not_run_is_named_in_pcts_words(shell: Shell) -> None:
     vmids = {"one": ONE, "web": 999}
-    with pytest.raises(ProviderError, match="Unable to look into container web") as caught:
-        looking.look(shell, ["true"], vmids, dict.fromkeys(vmids, b""), shared=b"", timeout_s=20)
-    assert caught.value.details == "container '999' not running!"
+    found = looking.look(shell, ["true"], vmids, dict.fromkeys(vmids, b""), shared=b"", timeout_s=20)
+    assert list(found.executions) == ["one"]
+    assert {name: str(error) for name, error in found.failures.items()} == {
+        "web": "Unable to look into container web\ncontainer '999' not running!"
+    }
 
 
 def test_one_that_hangs_is_killed_and_keeps_no_other_from_answering(shell: Shell) -> None:
     command = ["sh", "-c", 'read line; if [ "$line" = hang ]; then sleep 70105 & sleep 70105; fi; echo done']
     began = time.monotonic()
     stdins = {"one": b"go\n", "two": b"hang\n", "three": b"hang\n"}
-    with pytest.raises(ProviderError, match=r"Unable to look into container (one|two)") as caught:
-        looking.look(shell, command, VMIDS, stdins, shared=b"", timeout_s=5)
-    assert caught.value.details == "It was killed after 5 s."
+    found = looking.look(shell, command, VMIDS, stdins, shared=b"", timeout_s=5)
+    assert found.executions["one"].stdout == b"done\n"
+    assert {name: error.details for name, error in found.failures.items()} == dict.fromkeys(
+        ("two", "three"), "It was killed after 5 s."
+    )
     assert time.monotonic() - began < 60
     assert "70105" not in _processes()
 
 
-def _processes() -> str:
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_one_that_prints_for_ever_is_cut_and_keeps_no_other_from_answering(shell: Shell, stream: str) -> None:
+    flood = f"exec yes 70107{stream}"
+    command = ["sh", "-c", f'read line; if [ "$line" = flood ]; then {flood}; fi; echo done']
+    found = looking.look(shell, command, VMIDS, {"one": b"go\n", "two": b"flood\n"}, shared=b"", timeout_s=20)
+    assert found.executions["one"].stdout == b"done\n"
+    assert list(found.executions) == ["one"]
+    error = found.failures["two"]
+    assert error.message == "Unable to look into container two"
+    assert error.details.startswith("It wrote more than 16 MiB")
+    assert "yes 70107" not in _processes("yes")
+
+
+def test_one_whose_shell_does_nothing_that_it_is_told_is_given_up(
+    shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "KILL_TIMEOUT_S", 2.0)
+    pct = nearby.folder / "pct"
+    hang = f'[ "$2" = {TWO} ] && {{ shift 3; exec env -i "PROVISIONER_EXECUTION=$(mark "$@")" sleep 70109; }}\n'
+    mark = 'mark() { for one; do case $one in PROVISIONER_EXECUTION=*) echo "${one#*=}"; esac; done; }\n'
+    pct.write_text(pct.read_text(encoding="ascii").replace("verb=$1", f"{mark}{hang}verb=$1"), encoding="ascii")
+    began = time.monotonic()
+    found = looking.look(shell, ["cat"], VMIDS, {"one": b"1", "two": b"2"}, shared=b"", timeout_s=2)
+    assert found.executions["one"].stdout == b"1"
+    assert found.failures["two"].details == "It was killed after 2 s."
+    assert time.monotonic() - began < 30
+    assert "70109" not in _processes(), "its node sees its processes"
+
+
+def _processes(program: str = "sleep") -> str:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue  # it ended meanwhile
-    return "\n".join(one for one in found if one.startswith("sleep"))
+    return "\n".join(one for one in found if one.startswith(program))
 
 
 def test_artifact_volumes_are_told_by_the_same_command(

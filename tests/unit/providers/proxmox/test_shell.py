@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from provisioner import limits
 from provisioner.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.providers.proxmox import shell as shell_module
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame
-from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
+from provisioner.providers.proxmox.shell import CommandTimeoutError, OutputLimitError, Shell
 from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
@@ -122,6 +124,38 @@ def test_a_command_has_a_time_limit(shell: Shell, tmp_path: Path) -> None:
     assert told == ["first"]
     assert "killed" in caught.value.details
     assert tmp_path
+
+
+@pytest.mark.parametrize("stream", ["", " >&2"])
+def test_a_command_may_not_write_for_ever(shell: Shell, stream: str) -> None:
+    told: list[str] = []
+    with pytest.raises(OutputLimitError, match="Unable to take what sh on root@pve:2222 writes") as caught:
+        shell.run(["sh", "-c", f"exec yes{stream}"], before_kill=lambda: told.append("first"))
+    assert told == ["first"]
+    assert caught.value.details == "It wrote more than 16 MiB, which is all that is taken from it; it was killed."
+
+
+def test_who_asks_for_more_gets_more_and_what_is_streamed_needs_no_memory(shell: Shell, tmp_path: Path) -> None:
+    much = ["head", "-c", str(20 * 2**20), "/dev/zero"]
+    assert len(shell.run(much, limit=32 * 2**20).stdout) == 20 * 2**20
+    with (tmp_path / "file").open("wb") as file:
+        assert shell.run(much, stdout=file, limit=32 * 2**20).stdout == b""
+    assert (tmp_path / "file").stat().st_size == 20 * 2**20
+    with (tmp_path / "file").open("wb") as file, pytest.raises(OutputLimitError):
+        shell.run(much, stdout=file, limit=2**20)
+
+
+def test_a_node_on_which_even_killing_hangs_is_left_to_itself(
+    shell: Shell, nearby: Nearby, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "KILL_S", 0.5)
+    ssh = nearby.folder / "ssh"
+    hang = 'case "$*" in *kill*) exec sleep 70203 ;; esac\nexec sh'
+    ssh.write_text(ssh.read_text(encoding="ascii").replace("exec sh", hang), encoding="ascii")
+    began = time.monotonic()
+    with pytest.raises(CommandTimeoutError):
+        shell.run(["sh", "-c", "exec sleep 70205"], timeout_s=0.5)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""What the agent of a container may answer: only what it was asked, of the types that it sends. Pure.
+
+A container belongs to whoever works in it. Its answer is a stranger's data: it counts for that container alone, and one
+that is not as it should be is damaged as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+Check = Callable[[Any, str], None]
+
+TEXT = 4096
+"""Characters; what the agent says in words is a line."""
+ENTRIES = 100_000
+NAME = 255
+KINDS = ("paths", "users", "venvs", "packages", "units")
+LOWEST_STATUS, HIGHEST_STATUS = 100, 999
+
+
+class DamagedAnswerError(ValueError):
+    """An answer is not one that the agent would give; the text says where and why."""
+
+
+def look_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to the request ``asked`` (``do: look``), as it is; ``DamagedAnswerError``, else."""
+    services = asked["services"]
+    units = {one["address"] for one in services if one["unit"]}
+    pages = {one["address"] for one in services if one["health"]}
+    found: dict[str, Any] = _object(answer, "it", ("stamps", "leftovers", "verdict", "unit", "health", "damaged"))
+    _exactly(found["stamps"], "stamps", asked["roles"], _stamp)
+    _exactly(found["unit"], "unit", units, _text)
+    _exactly(found["health"], "health", pages, _status)
+    _some(found["verdict"], "verdict", units, _verdict)
+    _list(found["leftovers"], "leftovers", _name)
+    _list(found["damaged"], "damaged", _text)
+    foreign = set(found["damaged"]) - set(asked["manifests"])
+    if foreign:
+        raise DamagedAnswerError(f"damaged: {min(foreign)[:NAME]!r} was not asked for")
+    return found
+
+
+def stamp_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to the request ``asked`` (``do: stamp``), as it is; ``DamagedAnswerError``, else."""
+    if isinstance(answer, dict) and "problem" in answer:
+        found: dict[str, Any] = _object(answer, "it", ("problem",))
+        _text(found["problem"], "problem")
+        return found
+    found = _object(answer, "it", ("unmended",))
+    _exactly(found["unmended"], "unmended", asked["compare"], _changes)
+    return found
+
+
+def _stamp(value: Any, where: str) -> None:
+    if isinstance(value, dict) and "problem" in value:
+        _text(_object(value, where, ("problem",))["problem"], where)
+        return
+    stamp = _object(value, where, ("inputs", "secrets", "salt", "changed"))
+    inputs = _object(stamp["inputs"], f"{where}: inputs", ("role", "variables"), optional=("ansible-core",))
+    _texts(inputs["variables"], f"{where}: variables")
+    _texts({name: text for name, text in inputs.items() if name != "variables"}, f"{where}: inputs")
+    _texts(stamp["secrets"], f"{where}: secrets")
+    _text(stamp["salt"], f"{where}: salt")
+    _changes(stamp["changed"], where)
+
+
+def _changes(value: Any, where: str) -> None:
+    _list(value, where, _change)
+
+
+def _change(value: Any, where: str) -> None:
+    if not isinstance(value, list) or len(value) != len(("kind", "name", "words")):
+        raise DamagedAnswerError(f"{where}: a change is no list of kind, name and words")
+    for part in value:
+        _text(part, where)
+    if value[0] not in KINDS:
+        raise DamagedAnswerError(f"{where}: there is no kind {value[0][:NAME]!r}")
+
+
+def _verdict(value: Any, where: str) -> None:
+    _texts(_object(value, where, ("verdict", "why", "stale")), where)
+
+
+def _status(value: Any, where: str) -> None:
+    """An HTTP status, or the words of the failure."""
+    if isinstance(value, int) and not isinstance(value, bool) and LOWEST_STATUS <= value <= HIGHEST_STATUS:
+        return
+    _text(value, where)
+
+
+def _name(value: Any, where: str) -> None:
+    _text(value, where)
+    if not value or len(value) > NAME or "/" in value or not value.isprintable():
+        raise DamagedAnswerError(f"{where}: {value[:NAME]!r} is no name of a role")
+
+
+def _text(value: Any, where: str) -> None:
+    if not isinstance(value, str):
+        raise DamagedAnswerError(f"{where}: {type(value).__name__} in the place of a text")
+    if len(value) > TEXT:
+        raise DamagedAnswerError(f"{where}: a text of {len(value)} characters")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise DamagedAnswerError(f"{where}: a text that is no Unicode")
+
+
+def _texts(value: Any, where: str) -> None:
+    _some(value, where, None, _text)
+
+
+def _list(value: Any, where: str, check: Check) -> None:
+    if not isinstance(value, list):
+        raise DamagedAnswerError(f"{where}: {type(value).__name__} in the place of a list")
+    if len(value) > ENTRIES:
+        raise DamagedAnswerError(f"{where}: a list of {len(value)} entries")
+    for one in value:
+        check(one, where)
+
+
+def _exactly(value: Any, where: str, names: Collection[str], check: Check) -> None:
+    """An object that has each of ``names``, and no other."""
+    _some(value, where, names, check)
+    missing = set(names) - set(value)
+    if missing:
+        raise DamagedAnswerError(f"{where}: {min(missing)} is missing")
+
+
+def _some(value: Any, where: str, names: Collection[str] | None, check: Check) -> None:
+    """An object that has some of ``names`` (None: any)."""
+    if not isinstance(value, dict):
+        raise DamagedAnswerError(f"{where}: {type(value).__name__} in the place of an object")
+    if len(value) > ENTRIES:
+        raise DamagedAnswerError(f"{where}: an object of {len(value)} entries")
+    for name, inner in value.items():
+        _text(name, where)
+        if names is not None and name not in names:
+            raise DamagedAnswerError(f"{where}: {name[:NAME]!r} was not asked for")
+        check(inner, f"{where}: {name[:NAME]}")
+
+
+def _object(value: Any, where: str, keys: Collection[str], optional: Collection[str] = ()) -> dict[str, Any]:
+    """An object that has all of ``keys``, perhaps ``optional`` ones, and no other."""
+    if not isinstance(value, dict):
+        raise DamagedAnswerError(f"{where} is no object: {type(value).__name__}")
+    unknown = value.keys() - set(keys) - set(optional)
+    if unknown:
+        raise DamagedAnswerError(f"{where}: {min(unknown)[:NAME]!r} was not asked for")
+    missing = set(keys) - value.keys()
+    if missing:
+        raise DamagedAnswerError(f"{where}: {min(missing)} is missing")
+    return value

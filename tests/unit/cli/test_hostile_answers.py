@@ -1,0 +1,53 @@
+"""Containers whose agents say nothing, too much or what nobody asked: each is named, and speaks for itself alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from provisioner.errors import ProviderError
+from provisioner.providers.fake import Container
+from provisioner.state import Execution
+from tests.unit.cli.conftest import World
+
+Say = Callable[[Execution], Execution]
+
+
+def hostile(world: World, name: str, say: Say) -> None:
+    """Let a container answer what ``say`` makes of its agent's true answer."""
+    true = world.host.programs["python3"]
+
+    def answer(container: Container, command: Sequence[str], stdin: bytes, env: Mapping[str, str]) -> Execution:
+        found = true(container, command, stdin, env)
+        return say(found) if container.instance.name == name else found
+
+    world.host.programs["python3"] = answer
+
+
+def hangs(_found: Execution) -> Execution:
+    raise ProviderError("Unable to run python3 in container llama", details="It was killed after 30 s.")
+
+
+def test_status_tells_of_the_others_when_one_does_not_answer(world: World) -> None:
+    world.command("up", "--yes")
+    hostile(world, "llama", hangs)
+    answer = world.command("status", "--json")
+    drift = {one["name"]: one["drift"] for one in answer.of("container")}
+    assert drift["gateway"] == []
+    assert drift["llama"] == [
+        f"{role}: it cannot be looked into: It was killed after 30 s." for role in ("base", "llama_cpp")
+    ]
+    assert [one["message"] for one in answer.of("diagnostic")] == ["Unable to run python3 in container llama"]
+
+
+@pytest.mark.parametrize("verb", [("plan",), ("up", "--yes"), ("verify",)])
+def test_nothing_is_begun_on_the_word_of_one_that_does_not_answer(world: World, verb: Sequence[str]) -> None:
+    world.command("up", "--yes")
+    hostile(world, "llama", hangs)
+    played = len(world.played)
+    answer = world.command(*verb)
+    assert answer.code == 1
+    assert "Unable to run python3 in container llama\n" in answer.err
+    assert "does not foresee" not in answer.err
+    assert len(world.played) == played
