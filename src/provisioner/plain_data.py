@@ -25,7 +25,7 @@ def json_value(text: str | bytes) -> Any:
 
 
 def answer_value(text: bytes) -> Any:
-    """What the JSON of an answer says that a program of ours gives: ``ValueError`` for all that such a one never writes.
+    """What the JSON of a program of ours says; ``ValueError`` for all that such a one never writes.
 
     That is, besides what ``json_value`` refuses: text that is not UTF-8, an object that names a key twice, numbers of
     more than ``DIGITS`` digits, and more than ``DEEPEST`` levels.

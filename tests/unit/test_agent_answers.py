@@ -102,7 +102,7 @@ def require_harmless(facts: Sequence[Fact], said: object) -> None:
     judge(Fleet("home", (MINE,)), Fleet("home", (MINE,)), facts)
     for one in facts:
         if one.name == "verdict":
-            processor(one.value, wants_device=True, healthy=True)
+            processor(one.value, wants_device=True, runs=True, healthy=True)
     json.dumps([[one.subject, one.name, str(one.value)] for one in facts])
 
 

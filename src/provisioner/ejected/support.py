@@ -6,6 +6,7 @@ SUPPORT = {
     "provision_incus": (
         "errors",
         "limits",
+        "regular_files",
         "state",
         "providers/incus/client",
         "providers/incus/distrust",
