@@ -1,6 +1,7 @@
 """``render_inventory``: the Ansible inventory of a fleet. Pure; what a user or a host wrote is data, never a template.
 
-Every string is tagged ``!unsafe`` unless it is one of ours (a secret's lookup): ``{{ … }}`` in the file stays text.
+Every string, keys of mappings included, is tagged ``!unsafe`` unless it is one of ours (a secret's lookup): ``{{ … }}``
+in the file stays text. Names of hosts, groups and variables need no tag: Ansible itself never templates those.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.state import Artifact, Instance, Secret, Service
+from provisioner.state import Artifact, Instance, Secret
 
 CONTAINER_PYTHON = "/usr/bin/python3"
 
@@ -60,10 +61,10 @@ def render_inventory(
     hosts: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     for one in sorted(instances, key=lambda one: one.name):
-        hosts[one.name] = _marked({"ansible_python_interpreter": CONTAINER_PYTHON, **connections[one.name]})
+        hosts[one.name] = _variables({"ansible_python_interpreter": CONTAINER_PYTHON, **connections[one.name]})
         for service in one.services:
             group = groups.setdefault(f"service_{service.role}", {"hosts": {}})
-            group["hosts"][one.name] = _service_variables(service)
+            group["hosts"][one.name] = _variables(service.variables)
     return _layout({"containers": {"hosts": hosts}, **groups}, templates)
 
 
@@ -72,7 +73,7 @@ def render_builders(
 ) -> str:
     """YAML text: group ``builders``, one throwaway container per artifact with the variables of its role."""
     hosts = {
-        one.builder: _marked(
+        one.builder: _variables(
             {
                 "ansible_python_interpreter": CONTAINER_PYTHON,
                 "artifact_role": one.role,
@@ -89,21 +90,28 @@ def render_builders(
 def render_nodes(groups: Mapping[str, Mapping[str, Mapping[str, Any]]], templates: Path) -> str:
     """YAML text: each group with its hosts and their variables; for nodes that a repair works on."""
     marked = {
-        group: {"hosts": {name: _marked(variables) for name, variables in hosts.items()}}
+        group: {"hosts": {name: _variables(variables) for name, variables in hosts.items()}}
         for group, hosts in groups.items()
     }
     return _layout(marked, templates)
 
 
-def _service_variables(service: Service) -> Any:
-    return _marked(dict(service.variables))
+def render_this_machine(variables: Mapping[str, Any], templates: Path) -> str:
+    """YAML text: the machine that provision itself runs on, with the variables of a role that prepares it."""
+    own_python = _Template("{{ ansible_playbook_python }}")
+    localhost = {"ansible_connection": "local", "ansible_python_interpreter": own_python, **_variables(variables)}
+    return _layout({"here": {"hosts": {"localhost": localhost}}}, templates)
+
+
+def _variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _marked(value) for name, value in variables.items()}
 
 
 def _marked(value: Any) -> Any:
     if isinstance(value, Secret):
         return _Template("{{ lookup('provision_secret', '" + value.key + "') }}")
     if isinstance(value, Mapping):
-        return {str(key): _marked(inner) for key, inner in value.items()}
+        return {_Unsafe(key): _marked(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_marked(inner) for inner in value]
     return _Unsafe(value) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ from typing import Any
 from provisioner.catalog import Catalog, Option, Reference, ServiceType
 from provisioner.spec import Spec
 from provisioner.spec.aliases import AliasOptions
+from provisioner.spec.fields import ALIAS, VARIABLE
 from provisioner.spec.options import SERVICE_ADDRESS, file_options
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best
@@ -91,7 +92,7 @@ def _reference(kind: str) -> dict[str, Any]:
     if kind == "aliases":
         names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
         alias = {"anyOf": [names, _simple(AliasOptions.model_json_schema())]}
-        return {"type": "object", "additionalProperties": alias}
+        return {"type": "object", "propertyNames": {"pattern": ALIAS}, "additionalProperties": alias}
     return dict(_REFERENCES[kind])
 
 
@@ -103,7 +104,8 @@ def _typed(option: Option) -> dict[str, Any]:
 
 def _single(option: Option, kind: str) -> dict[str, Any]:
     if kind == "dict":
-        return _mapping(option.options.values()) if option.options else {"type": "object"}
+        free = {"type": "object", "propertyNames": {"pattern": VARIABLE}}
+        return _mapping(option.options.values()) if option.options else free
     if kind == "list":
         return {"type": "array"}
     schema: dict[str, Any] = {"type": _TYPES[kind]} if kind in _TYPES else {}

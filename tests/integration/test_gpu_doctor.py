@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from provisioner import paths
 from provisioner.gpus.inside import SCRIPT, Inside, Torch, inside_in
+from provisioner.inventory import render_this_machine
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.incus import ROOT
@@ -65,12 +68,14 @@ def test_a_torch_says_for_which_cuda_it_is(provider: IncusProvider, container: s
     assert found == Torch("2.13.0+x", cuda.strip("'") if cuda != "None" else "", "/opt/torch_stack/current")
 
 
-def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvider) -> None:
+def test_the_role_of_hosts_refuses_a_machine_without_a_card(provider: IncusProvider, tmp_path: Path) -> None:
     """On this machine itself, by the playbook that ``host prepare --gpu`` runs."""
     if provider.cards():
         pytest.skip("this machine has a card")
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(render_this_machine({}, paths.inventory_templates()), encoding="utf-8")
     done = subprocess.run(
-        ["ansible-playbook", "-i", str(ROOT / "inventory/localhost.yml"), str(ROOT / "playbooks/gpu_host.yml")],
+        ["ansible-playbook", "-i", str(inventory), str(ROOT / "playbooks/gpu_host.yml")],
         env=os.environ | ansible_environment(ROOT) | {"ANSIBLE_NOCOLOR": "1"},
         capture_output=True,
         text=True,

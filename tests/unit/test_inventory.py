@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import paths
-from provisioner.catalog import load_catalog
 from provisioner.inventory import render_builders, render_inventory
-from provisioner.resolve import ModelFile, desired_fleet
-from provisioner.spec import parse_spec
 from provisioner.state import Artifact, Instance, Secret, Service, secrets_of
 
 NASTY = [
@@ -80,51 +77,3 @@ def test_builders_get_their_role_and_its_variables(tmp_path: Path) -> None:
     variables = _read_by_ansible(text, tmp_path)["_meta"]["hostvars"][artifact.builder]
     assert variables["artifact_role"] == {"__ansible_unsafe": "llama_cpp"}
     assert variables["llama_cpp_source"] == {"__ansible_unsafe": "pypi:x==1"}
-
-
-TEMPLATE = "{{lookup('pipe','id')}}"
-EVERYWHERE = {
-    "name": "lab",
-    "models": {"m": {"source": f"file:/models/{TEMPLATE}.gguf", "sha256": "a" * 64}},
-    "upstreams": {"cloud": {"model": f"openrouter/{TEMPLATE}", "api_key": Secret(TEMPLATE, TEMPLATE)}},
-    "containers": {
-        "a": {
-            "services": {
-                "llama_cpp": {"model": "m", "extra_arguments": [TEMPLATE], "api_key": Secret("key", TEMPLATE)},
-            }
-        },
-        "g": {
-            "services": {
-                "litellm": {"master_key": Secret("master", f"sk-{TEMPLATE}"), "aliases": {TEMPLATE: ["m", "cloud"]}},
-            }
-        },
-    },
-}
-
-
-def _plain_strings(value: Any) -> list[str]:
-    """Every string that Ansible would template: those that it does not mark as unsafe."""
-    if isinstance(value, dict):
-        return [] if "__ansible_unsafe" in value else [one for each in value.values() for one in _plain_strings(each)]
-    if isinstance(value, list):
-        return [one for each in value for one in _plain_strings(each)]
-    return [value] if isinstance(value, str) else []
-
-
-def test_a_template_in_every_string_of_the_file_stays_text(tmp_path: Path) -> None:
-    catalog = load_catalog()
-    parsed = parse_spec(EVERYWHERE, catalog)
-    assert parsed.spec is not None, parsed.problems
-    file = ModelFile(f"/models/{TEMPLATE}.gguf", f"{TEMPLATE}.gguf", "a" * 64)
-    fleet = desired_fleet(parsed.spec, catalog, {"m": file})
-    connections: dict[str, dict[str, str]] = {one.name: {} for one in fleet.instances}
-    builders: dict[str, dict[str, str]] = {one.builder: {} for one in fleet.artifacts}
-    for text in (
-        render_inventory(fleet.instances, connections, paths.inventory_templates()),
-        render_builders(fleet.artifacts, builders, paths.inventory_templates()),
-    ):
-        assert TEMPLATE in text
-        variables = _read_by_ansible(text, tmp_path)["_meta"]["hostvars"]
-        templated = {one for one in _plain_strings(variables) if "{{" in one}
-        assert {one for one in templated if not one.startswith("{{ lookup('provision_secret', '")} == set()
-        assert TEMPLATE not in "".join(templated)

@@ -12,6 +12,8 @@ from provisioner.state import Secret
 
 _STR = "tag:yaml.org,2002:str"
 _TEMPLATE_MARKS = ("{{", "{%", "{#")
+_OWN_MARKS = "#jinja2:"
+"""What a text begins with that says itself which marks its template has."""
 
 
 class _Template(str):
@@ -33,7 +35,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    if any(mark in text for mark in _TEMPLATE_MARKS):
+    if text.startswith(_OWN_MARKS) or any(mark in text for mark in _TEMPLATE_MARKS):
         return dumper.represent_scalar("!unsafe", text, style='"')
     return dumper.represent_scalar(_STR, text)
 

@@ -68,11 +68,10 @@ def run_playbook(
     folder: Path,
     secrets: Sequence[Secret] = (),
     on_task: Callable[[TaskEvent], None] = lambda _event: None,
-    variables: Mapping[str, Any] | None = None,
 ) -> PlaybookResult:
     """Run ``playbook`` (a name in ``playbooks/``) on the inventory (YAML); ``folder`` is the lab's ``.provision/``.
 
-    ``variables`` are extra variables and must hold no secret. Interruptible: a signal ends Ansible, then raises.
+    Interruptible: a signal ends Ansible, then raises.
     """
     import ansible_runner
 
@@ -100,7 +99,6 @@ def run_playbook(
             inventory=str(private / "inventory" / "hosts.yml"),
             envvars=_ended_with_us(ansible_environment(secrets_file), private)
             | {"ANSIBLE_CONFIG": str(private / "ansible.cfg")},
-            extravars=dict(variables or {}),
             settings={"pexpect_timeout": CANCEL_POLL_S},
             suppress_env_files=True,
             quiet=True,

@@ -34,6 +34,9 @@ PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 UUID = r"^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 GROUP = r"^[a-z_][a-z0-9_-]{0,31}$"
 VERSION = r"^[0-9]+(\.[0-9]+)*$"
+ALIAS = r"^(?!os\.environ/)[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
+"""LiteLLM takes a name that begins with os.environ/ for a variable whose value is meant."""
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 _HTTPS = re.compile(HTTPS, re.ASCII)
 _PORT_HINT = "a port is one of 1 to 65535, and in brackets goes an address of IPv6"
 _URL_HINT = 'write "https://", a name or address and a port, without user and path: "https://192.168.1.10:8443"'
@@ -77,6 +80,22 @@ def https_address(value: str) -> str:
     return value
 
 
+def _with_plain_keys(value: Any) -> Any:
+    if isinstance(value, list):
+        for item in value:
+            _with_plain_keys(item)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not re.fullmatch(VARIABLE, str(key), re.ASCII):
+                raise refusal(*_NO_VARIABLE)
+            _with_plain_keys(inner)
+    return value
+
+
+_NO_VARIABLE = (
+    "not the name of a variable",
+    "letters, digits and underscores; begins with no digit; at most 128 of them",
+)
 _TAG_HINT = "no capitals; those that begin with provisioner are our own"
 _LABEL_HINT = "letters, digits and dashes; begins with a letter, ends with a letter or digit; at most 63 characters"
 _NAME_HINT = "letters, digits, dots, dashes and underscores; begins with a letter or digit; at most 63 characters"
@@ -103,6 +122,12 @@ _mac = text_of(MAC, "not a MAC address", 'write it with colons: "BC:24:11:00:00:
 _pci = text_of(PCI, "not a PCI address", 'write it as `lspci -D` prints it: "0000:01:00.0"')
 _uuid = text_of(UUID, "not the UUID of a GPU", "write it as `nvidia-smi -L` prints it: GPU-…")
 _group = text_of(GROUP, "not the name of a group", "write a number, or a name of the container's groups: render")
+_alias = text_of(
+    ALIAS,
+    "not the name of an alias",
+    "letters, digits and . _ : / @ + -, begins with a letter or digit, at most 128 characters, never os.environ/…",
+)
+_variable = text_of(VARIABLE, *_NO_VARIABLE)
 _version = text_of(VERSION, "not a version", 'write numbers with dots between, as a string: "12.4"')
 
 Label = Annotated[str, *_label]
@@ -127,11 +152,15 @@ PciAddress = Annotated[str, *_pci]
 GpuUuid = Annotated[str, *_uuid]
 GroupName = Annotated[str, *_group]
 Version = Annotated[str, *_version]
+AliasName = Annotated[str, *_alias]
+VariableName = Annotated[str, *_variable]
 Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": sizes.PATTERN})]
 SizeOrNone = Annotated[
     int,
     BeforeValidator(lambda value: 0 if value == 0 and not isinstance(value, bool) else _size(value)),
     WithJsonSchema({"anyOf": [{"const": 0}, {"type": "string", "pattern": sizes.PATTERN}]}),
 ]
+FreeValue = Annotated[Any, AfterValidator(_with_plain_keys)]
+"""Whatever the file says; a mapping in it has names of variables as its keys, at any depth."""
 SecretValue = Annotated[Secret, WithJsonSchema({"type": "string", "description": "A secret: write `!secret name`."})]
 Count = Annotated[int, Field(ge=1)]

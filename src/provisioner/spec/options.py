@@ -9,19 +9,20 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from provisioner.catalog import Option, Reference, ServiceType
 from provisioner.spec.aliases import Alias
+from provisioner.spec.fields import AliasName, FreeValue, VariableName
 from provisioner.state import Secret
 
 SERVICE_ADDRESS = r"^[^/\s]+/[^/\s]+$"
 _CONFIG = ConfigDict(
     extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False, protected_namespaces=()
 )
-_SCALARS: dict[str, Any] = {"str": str, "path": str, "int": int, "bool": bool, "float": float, "raw": Any}
+_SCALARS: dict[str, Any] = {"str": str, "path": str, "int": int, "bool": bool, "float": float, "raw": FreeValue}
 _REFERENCES: dict[str, Any] = {
     "model": str,
     "models": Annotated[list[str], Field(min_length=1)],
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
     "stack": str,
-    "aliases": dict[str, Alias],
+    "aliases": dict[AliasName, Alias],
 }
 
 
@@ -57,9 +58,9 @@ def _annotation(option: Option, reference: Reference | None = None) -> Any:
 
 def _single(option: Option, kind: str) -> Any:
     if kind == "dict":
-        return _model(option.name, option.options.values(), {}) if option.options else dict[str, Any]
+        return _model(option.name, option.options.values(), {}) if option.options else dict[VariableName, FreeValue]
     if kind == "list":
-        return list[Any]
+        return list[FreeValue]
     if option.secret:
         return Secret
     return Literal[option.choices] if option.choices else _SCALARS[kind]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from provisioner import paths
 from provisioner.errors import PreflightError
 from provisioner.gpus.cards import DRIVERS, Card
+from provisioner.inventory import render_this_machine
 from provisioner.runner import PlaybookResult
 
 INSTALL = (
@@ -30,13 +31,9 @@ def require_cards(cards: Sequence[Card]) -> None:
 
 def prepare_cards(run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
     """Have this machine's graphics cards ready for containers after every start: ``playbooks/gpu_host.yml`` on it."""
-    return run_playbook("gpu_host.yml", _localhost())
+    return run_playbook("gpu_host.yml", render_this_machine({}, paths.inventory_templates()))
 
 
 def prepare_host(variables: Mapping[str, object], run_playbook: Callable[..., PlaybookResult]) -> PlaybookResult:
     """Make this machine able to hold containers: ``playbooks/host.yml`` on localhost with the role's ``variables``."""
-    return run_playbook("host.yml", _localhost(), variables=variables)
-
-
-def _localhost() -> str:
-    return (paths.inventory_templates() / "localhost.yml").read_text(encoding="utf-8")
+    return run_playbook("host.yml", render_this_machine(variables, paths.inventory_templates()))

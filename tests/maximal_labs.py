@@ -1,0 +1,305 @@
+"""Labs that say everything that a file can say: every key of every part, every option of every service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from provisioner.state import Secret
+
+Place = tuple[str | int, ...]
+
+_HEX = "a" * 64
+_VERSION = "580.95.05"
+
+LABS: dict[str, dict[str, Any]] = {
+    "everything": {
+        "name": "lab",
+        "hosts": {
+            "box": {"incus": "local", "address": "192.168.1.5"},
+            "far": {
+                "incus": "https://far.example:8443",
+                "cert": "/etc/lab/client.crt",
+                "key": "/etc/lab/client.key",
+                "fingerprint": _HEX,
+                "address": "192.168.1.6",
+            },
+            "pve": {
+                "proxmox": "https://192.168.1.10:8006",
+                "user": "root@pam",
+                "token": {"id": "provision", "secret": Secret("token", "token-value")},
+                "password": Secret("root", "password-value"),
+                "ssh": "root@192.168.1.10",
+                "transport": "pct",
+                "ssh_key": "/etc/lab/id_ed25519",
+                "node": "pve1",
+                "ca": "/etc/lab/ca.pem",
+                "storage": "local-lvm",
+                "templates": "local",
+                "bridge": "vmbr0",
+                "pool": "lab",
+            },
+        },
+        "models": {
+            "tiny": {"source": "builtin:tiny", "format": "gguf", "sha256": _HEX, "context": 4096},
+            "file": {"source": "file:/models/qwen.gguf"},
+            "hub": {"source": "hf:org/repo:Q4_K_M"},
+            "web": {"source": "https://models.example/qwen.gguf", "sha256": _HEX},
+            "folder": {"source": "dir:/models/qwen-exl3", "format": "exl3"},
+            "draft": {"source": "hf:org/draft-exl3@main"},
+        },
+        "upstreams": {
+            "cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")},
+            "house": {"model": "openai/model", "base_url": "http://box:8080/v1", "api_key": Secret("house", "key")},
+        },
+        "containers": {
+            "llama": {
+                "host": "box",
+                "image": "debian/13",
+                "cpu": 2,
+                "memory": "8GiB",
+                "disk": "20GiB",
+                "gpu": {
+                    "vendor": "nvidia",
+                    "sharing": "shared",
+                    "require": {"driver": "550.54", "cuda": "12.4"},
+                    "userspace": {
+                        "source": f"https://drivers.example/NVIDIA-Linux-x86_64-{_VERSION}.run",
+                        "sha256": _HEX,
+                    },
+                },
+                "adopt": True,
+                "services": {
+                    "llama_cpp": {
+                        "model": "tiny",
+                        "mmproj": "file",
+                        "port": 8080,
+                        "api_key": Secret("llama", "llama-key"),
+                        "context": 4096,
+                        "parallel": 1,
+                        "threads": 2,
+                        "batch": 512,
+                        "ubatch": 256,
+                        "kv_cache": {"k": "q8_0", "v": "q8_0"},
+                        "flash_attention": "auto",
+                        "kv_offload": True,
+                        "backend": "cuda",
+                        "device": "CUDA0",
+                        "environment": {"GGML_WORD": "said"},
+                        "gpu_layers": "auto",
+                        "cpu_moe": False,
+                        "n_cpu_moe": 0,
+                        "load_mode": "auto",
+                        "jinja": True,
+                        "reasoning": "auto",
+                        "metrics": True,
+                        "extra_arguments": ["--no-warmup"],
+                        "source": "pypi:llama-cpp-python==0.3.36",
+                        "source_sha256": _HEX,
+                        "build_options": ["GGML_NATIVE=OFF"],
+                        "cuda_version": "13.2",
+                        "cuda_architectures": ["86"],
+                        "expose": "lan",
+                    }
+                },
+            },
+            "several": {
+                "host": "box",
+                "services": {"llama_cpp": {"models": ["web", "hub"], "models_max": 1, "expose": "host"}},
+            },
+            "tabby": {
+                "host": "box",
+                "gpu": "any",
+                "services": {
+                    "tabbyapi": {
+                        "source": "https://sources.example/tabby",
+                        "commit": "b" * 40,
+                        "stack": "tabbyapi-cu12",
+                        "mirror": "https://wheels.example/simple",
+                        "backend": "exllamav3",
+                        "port": 5000,
+                        "api_key": Secret("tabby", "0123456789abcdef"),
+                        "admin_key": Secret("tabby_admin", "fedcba9876543210"),
+                        "model": "folder",
+                        "max_seq_len": 4096,
+                        "cache_size": 4096,
+                        "cache_mode": "FP16",
+                        "chunk_size": 2048,
+                        "max_batch_size": 1,
+                        "vision": False,
+                        "tensor_parallel": False,
+                        "gpu_split": [10.0],
+                        "cpu_moe_offload_layers": 0,
+                        "reasoning": False,
+                        "tool_format": "qwen3_coder",
+                        "draft_mode": "model",
+                        "draft_model": "draft",
+                        "ngram_match_min": 2,
+                        "sysmem_recurrent_cache": 0,
+                        "sysmem_kv_cache": 0,
+                        "start_timeout_s": 600,
+                        "environment": {"TABBY_LOG_WORD": "said"},
+                        "expose": "host",
+                    }
+                },
+            },
+            "voice": {
+                "host": "box",
+                "services": {
+                    "kokoro": {
+                        "source": "https://sources.example/kokoro",
+                        "commit": "c" * 40,
+                        "device": "cpu",
+                        "port": 8880,
+                        "streaming": "sentences",
+                        "patches": "auto",
+                        "default_voice": "af_heart",
+                        "voices": ["af_heart"],
+                        "web_player": False,
+                        "max_input": 4096,
+                        "start_timeout_s": 300,
+                        "model_source": "https://models.example/kokoro.pth",
+                        "model_sha256": _HEX,
+                        "model_config_sha256": _HEX,
+                        "spacy_model_source": "https://models.example/spacy.whl",
+                        "spacy_model_sha256": _HEX,
+                        "mirror": "https://wheels.example/simple",
+                        "expose": "host",
+                    }
+                },
+            },
+            "gateway": {
+                "host": "box",
+                "services": {
+                    "litellm": {
+                        "port": 4000,
+                        "master_key": Secret("master", "sk-master"),
+                        "aliases": {
+                            "fast": ["tiny", "cloud"],
+                            "reasoning": {
+                                "engines": ["house", "fast"],
+                                "timeout": 60.0,
+                                "stream_timeout": 30.0,
+                                "retries": 1,
+                                "context_window_fallbacks": ["web"],
+                            },
+                        },
+                        "request_timeout": 600,
+                        "stream_timeout": 300,
+                        "num_retries": 0,
+                        "allowed_fails": 3,
+                        "cooldown_time": 30,
+                        "expose": "lan",
+                    }
+                },
+            },
+            "desk": {
+                "host": "pve",
+                "image": "debian/13",
+                "memory": "8GiB",
+                "proxmox": {
+                    "vmid": 200,
+                    "storage": "local-lvm",
+                    "swap": "512MiB",
+                    "network": {
+                        "bridge": "vmbr0",
+                        "ip": "192.168.1.50/24",
+                        "gateway": "192.168.1.1",
+                        "ip6": "fd00::50/64",
+                        "gateway6": "fd00::1",
+                        "vlan": 5,
+                        "firewall": False,
+                        "mac": "BC:24:11:00:00:01",
+                    },
+                    "transport": "pct",
+                    "features": ["keyctl"],
+                    "devices": [{"path": "/dev/dri/renderD128", "mode": "0660", "uid": 0, "gid": "render"}],
+                    "mounts": [{"path": "/srv/data", "size": "8GiB", "storage": "local-lvm", "backup": True}],
+                    "unprivileged": True,
+                    "onboot": True,
+                    "order": 1,
+                    "pool": "lab",
+                    "tags": ["desktop"],
+                    "description": "a desktop",
+                    "protection": False,
+                },
+                "services": {
+                    "desktop": {
+                        "user": "penny",
+                        "password": Secret("penny", "penny-password"),
+                        "users": [{"name": "guest", "password": Secret("guest", "guest-password")}],
+                        "port": 3389,
+                        "flavour": "core",
+                        "browser": "firefox-esr",
+                        "home_page": "https://home.example/",
+                        "locale": "de_DE.UTF-8",
+                        "keyboard": "de",
+                        "timezone": "Europe/Berlin",
+                        "certificate": "-----BEGIN CERTIFICATE-----",
+                        "certificate_key": Secret("certificate", "-----BEGIN PRIVATE KEY-----"),
+                        "clipboard": True,
+                        "drives": False,
+                        "sound": True,
+                        "max_sessions": 3,
+                        "disconnected_minutes": 0,
+                        "idle_minutes": 0,
+                        "patience_s": 60,
+                        "expose": "lan",
+                    }
+                },
+            },
+        },
+        "secrets": {"command": ["pass", "show", "lab/{name}"]},
+        "snapshots": {"keep": 3},
+        "fit_check": "warn",
+    },
+    "otherwise": {
+        "name": "lab",
+        "hosts": {
+            "pve": {
+                "proxmox": "https://192.168.1.10:8006",
+                "user": "root@pam",
+                "password": Secret("root", "password-value"),
+                "fingerprint": _HEX,
+            }
+        },
+        "containers": {
+            "pci": {"gpu": {"pci": "0000:01:00.0"}},
+            "uuid": {"gpu": {"uuid": "GPU-00000000-0000-0000-0000-000000000000"}},
+            "vram": {"gpu": {"vram": "8GiB"}},
+        },
+    },
+}
+"""By what they are for; keys of a file that exclude one another stand in different ones."""
+
+
+def steps(value: Any, place: Place = ()) -> Iterator[Place]:
+    """The place of everything below a value: keys of mappings and numbers of lists."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in pairs:
+        yield (*place, step)
+        yield from steps(inner, (*place, step))
+
+
+def at(value: Any, place: Place) -> Any:
+    """What stands at a place."""
+    for step in place:
+        value = value[step]
+    return value
+
+
+def with_value(value: Any, place: Place, new: Any) -> Any:
+    """A copy with something else at a place."""
+    if not place:
+        return new
+    first, rest = place[0], place[1:]
+    if isinstance(value, dict):
+        return {key: with_value(inner, rest, new) if key == first else inner for key, inner in value.items()}
+    return [with_value(inner, rest, new) if number == first else inner for number, inner in enumerate(value)]
+
+
+def with_key(value: Any, place: Place, new: str) -> Any:
+    """A copy in which the last step of a place, a key, has another name."""
+    *above, old = place
+    mapping = at(value, tuple(above))
+    return with_value(value, tuple(above), {new if key == old else key: inner for key, inner in mapping.items()})
