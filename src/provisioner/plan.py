@@ -161,7 +161,28 @@ def make_stop_plan(actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
     return Plan(tuple(Change("stop", one.name, one, one, "down was asked for") for one in running))
 
 
+def _refuse_moved(wanted: list[Instance], actual: Fleet) -> None:
+    """Refuse to make a second one of what is this lab's and has been moved to another node of its cluster."""
+    details, hints = [], []
+    for instance in wanted:
+        there = actual.instance(instance.name)
+        host = actual.hosts.get(instance.host)
+        if host is None or instance.name not in host.moved or (there is not None and there.host == instance.host):
+            continue
+        where = host.moved[instance.name]
+        details.append(f"{instance.name} is on {where} now, and the file has it on host {host.name}")
+        hints.append(f"Write host: {there.host} for {instance.name}." if there else host.moved_hints[instance.name])
+    if details:
+        names = ", ".join(line.partition(" ")[0] for line in details)
+        raise PreflightError(
+            f"Unable to plan container {names}: it is this lab's, and on another node",
+            details="\n".join(details),
+            resolution="\n".join(hints),
+        )
+
+
 def _refuse_impossible(wanted: list[Instance], actual: Fleet) -> None:
+    _refuse_moved(wanted, actual)
     taken = [
         one
         for one in wanted

@@ -232,6 +232,10 @@ class HostState:
     """Containers without any lab's mark, of those that were asked for by name."""
     image_hint: str = "Run: provision host prepare --image {image}"
     """What to do where an image is missing."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Containers of this lab that are not on this host any more, by name: where in its cluster they are."""
+    moved_hints: Mapping[str, str] = field(default_factory=dict)
+    """What to do about each of them."""
 
 
 @dataclass(frozen=True, slots=True)

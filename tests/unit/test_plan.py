@@ -36,6 +36,8 @@ def _fleet(written: dict[str, Any]) -> Fleet:
         name: HostState(
             name,
             strangers=frozenset(state.get("strangers", [])),
+            moved=state.get("moved", {}),
+            moved_hints={name: f"bring {name} back" for name in state.get("moved", {})},
             images=frozenset(state.get("images", IMAGES)),
             volumes=frozenset(state.get("volumes", [])),
             adoptable={one["name"]: _instance({"lab": "", "image": "", **one}) for one in state.get("adoptable", [])},

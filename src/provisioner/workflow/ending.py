@@ -10,7 +10,7 @@ from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
 from provisioner.state import Instance
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import observe
+from provisioner.workflow.surveying import observe, warn_of_moved
 
 DELETION = "deletion"
 """What is noted of a container until the volumes that it used are gone, too."""
@@ -20,6 +20,7 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Stop the lab's containers; their data is kept."""
     with effects.locked(lab.name, "down") as lease:
         there = observe(lab.name, effects.providers)
+        warn_of_moved(there, effects)
         made = make_stop_plan(there, targets=targets)
         effects.announce(made)
         if not effects.confirm(made):
@@ -33,7 +34,9 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
 def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
     """Delete the lab's containers, orphans too, and the artifacts that nothing uses any more."""
     with effects.locked(lab.name, "destroy") as lease:
-        made = make_destroy_plan(observe(lab.name, effects.providers), targets=targets)
+        actual = observe(lab.name, effects.providers)
+        warn_of_moved(actual, effects)
+        made = make_destroy_plan(actual, targets=targets)
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)

@@ -161,9 +161,19 @@ def is_running(wanted: Instance, actual: Fleet) -> bool:
     return there is not None and there.status is Status.RUNNING
 
 
+def warn_of_moved(actual: Fleet, effects: Effects) -> None:
+    """Say which containers of the lab are on nodes that the file does not name: nothing is done to them."""
+    for host in actual.hosts.values():
+        for name, where in host.moved.items():
+            if actual.instance(name) is None:
+                what = f"container {name} of this lab is not on host {host.name} but on {where}"
+                effects.emit(Diagnostic("warning", f"{what}: it is left alone. {host.moved_hints[name]}"))
+
+
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
     seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
+    warn_of_moved(seen.actual, effects)
     for why in seen.cardless.values():
         effects.emit(Diagnostic("warning", why))
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}

@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
-from provisioner.providers.proxmox import failures, tasks
+from provisioner.providers.proxmox import failures, moved, tasks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
@@ -172,7 +172,7 @@ class ProxmoxHost(Provider):
         """The container of this lab; ``ProviderError`` when there is none."""
         found = self.owned(instance, verb)
         if found is None:
-            raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
+            raise self._absent(f"Unable to {verb} container {instance.name}", instance.name, instance.lab)
         return found
 
     def status(self, vmid: int) -> Status:
@@ -193,8 +193,17 @@ class ProxmoxHost(Provider):
         """The same; ``ProviderError`` that begins with ``what`` when there is none."""
         found = self.find_vmid(name)
         if found is None:
-            raise ProviderError(what, details=f"There is no container {name} on node {self.client.node}.")
+            raise self._absent(what, name)
         return found
+
+    def _absent(self, what: str, name: str, lab: str = "") -> ProviderError:
+        """The error for a container that is not on the node: it may have been moved to another one."""
+        named = [one for one in self.client.get("cluster", "resources", type="vm") if one.get("name") == name]
+        guest = moved.elsewhere(self.client, named, lab).get(name)
+        if guest is not None:
+            details = f"It is on {moved.words(guest)} now."
+            return ProviderError(what, details=details, resolution=moved.hint(self.client.node, guest))
+        return ProviderError(what, details=f"There is no container {name} on node {self.client.node}.")
 
     def forget(self, vmid: int) -> None:
         """Remember a VMID no longer: somebody else may get it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, failures, marks, numbers, rights, root_only
+from provisioner.providers.proxmox import demands, failures, marks, moved, numbers, rights, root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import DISKS, Node
 from provisioner.providers.proxmox.numbers import Disks
@@ -33,7 +33,7 @@ class Grounds:
     """What was seen of the host. ``images``: whether an image's template is there (False: it can be downloaded).
 
     ``taken``: numbers that are asked for and that another guest has; ``disks``: of others, under such numbers.
-    ``unseen``: rights without which not all such disks are listed. ``moved``: of our containers, to which node.
+    ``unseen``: rights without which not all such disks are listed. ``moved``: our containers that are on another node.
     ``behind_ssh``: the node that ``ssh:`` leads to, where it says so.
     """
 
@@ -43,7 +43,7 @@ class Grounds:
     images: Mapping[str, bool] = field(default_factory=dict)
     taken: Mapping[int, str] = field(default_factory=dict)
     disks: Disks = field(default_factory=Disks)
-    moved: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lacking: tuple[Right, ...] = ()
     unseen: tuple[Right, ...] = ()
     behind_ssh: str = ""
@@ -196,8 +196,8 @@ def _of_names(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection
         there = same_name(grounds.node, name)
         if name in grounds.moved:
             elsewhere = grounds.moved[name]
-            what = f"{name}: this lab's container of that name is on node {elsewhere} now"
-            yield Objection(what, f"Bring it back (pct migrate), or write node: {elsewhere} on the host's page.")
+            what = f"{name}: this lab's container of that name is on {moved.words(elsewhere)} now"
+            yield Objection(what, moved.hint(grounds.node.name, elsewhere))
         elif there is not None:
             is_marked = marks.TAG in marks.tags_in(str(there.get("tags", "")))
             whose = "belongs to another lab" if is_marked else "is not this lab's"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import PreflightError
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, failures, marks, numbers, rights, templates
+from provisioner.providers.proxmox import demands, moved, numbers, rights, templates
 from provisioner.providers.proxmox.access import Access
-from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
 from provisioner.providers.proxmox.numbers import Disks
@@ -161,37 +160,17 @@ def _foreign(client: Client, again: Iterable[int]) -> dict[int, list[str]]:
     return found
 
 
-def _moved(client: Client, node: Node, changes: Sequence[Change]) -> dict[str, str]:
-    """The containers that are to be created and that are this lab's already, on another node: on which."""
-    wanted = {
-        one.target: one.after.lab for one in changes if one.action == "create" and isinstance(one.after, Instance)
-    }
-    elsewhere = [
-        one
-        for one in node.guests
-        if one.get("name") in wanted
-        and one.get("node") != node.name
-        and marks.is_candidate(str(one.get("tags", "")), wanted[str(one["name"])])
-    ]
-    labs = client.many([partial(_lab_of, client, one) for one in elsewhere])
-    return {
-        str(one["name"]): str(one["node"])
-        for one, lab in zip(elsewhere, labs, strict=True)
-        if lab in (None, wanted[str(one["name"])])
-    }
-
-
-def _lab_of(client: Client, entry: Mapping[str, Any]) -> str | None:
-    """Whose a guest of another node is; None where its node is down, and its tags are all that is known."""
-    vmid = int(entry["vmid"])
-    try:
-        config = client.find("nodes", entry["node"], "lxc", vmid, "config")
-    except PveError as error:
-        if error.status not in failures.NODE_DOWN:
-            raise
-        return None
-    mark = marks.read(str((config or {}).get("description", "")), vmid)[1]
-    return mark.lab if mark else ""
+def _moved(client: Client, node: Node, changes: Sequence[Change]) -> dict[str, Mapping[str, Any]]:
+    """The containers that are to be created and that are this lab's already, on another node."""
+    names_by_lab: dict[str, set[str]] = {}
+    for change in changes:
+        if change.action == "create" and isinstance(change.after, Instance):
+            names_by_lab.setdefault(change.after.lab, set()).add(change.target)
+    found: dict[str, Mapping[str, Any]] = {}
+    for lab, names in names_by_lab.items():
+        named = [guest for guest in node.guests if guest.get("name") in names]
+        found |= moved.elsewhere(client, named, lab)
+    return found
 
 
 def node_behind(shell: Shell) -> str:

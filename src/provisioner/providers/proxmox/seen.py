@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from provisioner.providers.proxmox import marks, templates, volumes
+from provisioner.providers.proxmox import marks, moved, templates, volumes
 from provisioner.providers.proxmox.guest import Guest, address_in, names_of, snapshots_of
 from provisioner.providers.proxmox.host import Entry, ProxmoxHost
 from provisioner.providers.proxmox.translate import instance_of
@@ -40,10 +40,13 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     ours = [one for one in guests if one.lab == lab]
     if detailed:
         ours = host.client.many([partial(_detailed, host, one) for one in ours])
+    elsewhere = moved.elsewhere(host.client, look.cluster, lab)
     state = HostState(
         name=host.host,
         architecture=look.machine,
-        strangers=_strangers(look, ours, lab, host.client.node),
+        strangers=_strangers(look, ours, host.client.node),
+        moved={name: moved.words(guest) for name, guest in sorted(elsewhere.items())},
+        moved_hints={name: moved.hint(host.client.node, guest) for name, guest in elsewhere.items()},
         images=templates.gathered(contents, look.offers, look.machine).images,
         volumes=ready,
         adoptable={one.name: instance_of(one, host.host) for one in guests if one.mark is None and one.name in adopt},
@@ -91,12 +94,10 @@ def _detailed(host: ProxmoxHost, guest: Guest) -> Guest:
     return replace(guest, snapshots=snapshots_of(kept, guest.vmid), address=address_in(interfaces))
 
 
-def _strangers(look: _Look, ours: Sequence[Guest], lab: str, node: str) -> frozenset[str]:
-    """The names that others have on the node, and those of ours that are on another node now."""
+def _strangers(look: _Look, ours: Sequence[Guest], node: str) -> frozenset[str]:
+    """The names that others have on the node."""
     own = {one.vmid for one in ours}
     containers = names_of([one for one in look.entries if one["vmid"] not in own])
     others = [one for one in look.cluster if one.get("name")]
     machines = {str(one["name"]) for one in others if one.get("node") == node and one.get("type") != "lxc"}
-    elsewhere = (one for one in others if one.get("node") != node)
-    moved = {str(one["name"]) for one in elsewhere if marks.is_candidate(str(one.get("tags", "")), lab)}
-    return (containers | machines | moved) - {one.name for one in ours}
+    return (containers | machines) - {one.name for one in ours}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from provisioner.errors import UnavailableError
+from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
@@ -71,7 +72,31 @@ def test_one_of_ours_that_has_moved_to_another_node_takes_its_name_along(pve: Do
     pve.world.add_guest(106, "pve2", hostname="elsewhere")
     fleet = look(access)
     assert fleet.instances == ()
-    assert strangers(fleet) == {"moved"}, "a name on another node is free"
+    assert strangers(fleet) == frozenset(), "a name on another node is free"
+    state = fleet.hosts["box"]
+    assert state.moved == {"moved": "node pve2, as CT 105"}
+    assert "pct migrate 105 pve1" in state.moved_hints["moved"]
+    assert "node: pve2" in state.moved_hints["moved"]
+
+
+def test_a_copy_on_another_node_that_bears_our_tags_is_not_ours(pve: Double, access: Access) -> None:
+    marked(pve, 105, "copy", node="pve2")
+    pve.world.guests[106] = dataclasses.replace(pve.world.guests.pop(105), vmid=106)
+    pve.world.tell()
+    assert look(access).hosts["box"].moved == {}
+
+
+def test_one_that_has_moved_is_said_by_whatever_needs_it(pve: Double, access: Access) -> None:
+    marked(pve, 105, "one", node="pve2")
+    provider = driver(access)
+    for verb in (lambda: provider.execute("one", ["true"]), lambda: provider.start(wanted())):
+        with pytest.raises(ProviderError) as caught:
+            verb()
+        assert caught.value.details == "It is on node pve2, as CT 105 now."
+        assert "pct migrate 105 pve1" in caught.value.resolution
+    with pytest.raises(ProviderError) as caught:
+        provider.execute("two", ["true"])
+    assert caught.value.details == "There is no container two on node pve1."
 
 
 def test_details_are_addresses_and_snapshots(pve: Double, access: Access) -> None:

@@ -271,8 +271,9 @@ def test_a_container_of_that_name_that_is_nobodys(pve: Double, access: Access) -
 def test_ours_that_has_moved_to_another_node(pve: Double, access: Access) -> None:
     marked(pve, 105, "pve2", "homelab")
     error = refused(access, creation(wanted()))
-    assert error.details == "web: this lab's container of that name is on node pve2 now"
-    assert "pct migrate" in error.resolution
+    assert error.details == "web: this lab's container of that name is on node pve2, as CT 105 now"
+    assert "pct migrate 105 pve1" in error.resolution
+    assert "write node: pve2" in error.resolution
 
 
 def test_names_of_others_on_other_nodes_are_free(pve: Double, access: Access) -> None:
