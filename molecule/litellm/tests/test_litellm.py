@@ -190,7 +190,8 @@ def test_the_unit_is_locked_up_and_starts_at_boot(host: Host) -> None:
     assert service.is_running
     assert service.is_enabled
     host.check_output(f"systemd-analyze security --no-pager --threshold={SECURITY_LIMIT} litellm.service")
-    assert host.check_output("ps -o user= -C litellm") == "litellm"
+    main = host.check_output("systemctl show --property MainPID --value litellm.service")
+    assert host.check_output(f"ps -o user= -p {main}") == "litellm"
 
 
 def test_the_keys_arrive_as_they_are_and_lie_in_one_file_of_root(lab: Lab) -> None:
@@ -232,7 +233,7 @@ def test_every_provider_that_a_file_can_name_is_one_of_litellms(host: Host) -> N
 @pytest.mark.parametrize("key", [None, "sk-wrong"])
 def test_nobody_gets_in_without_the_key(lab: Lab, key: str | None) -> None:
     answer = lab.models(key)
-    assert answer.status == (401 if key is None else 400)
+    assert answer.status == 401
     assert "data" not in answer.body
 
 
@@ -470,12 +471,21 @@ def test_verify_pays_for_no_answer_and_says_so(lab: Lab) -> None:
     assert_no_secret(proof.stdout)
 
 
-def test_verify_fails_when_the_gateway_runs_with_another_key_and_converge_mends_it(lab: Lab) -> None:
+def test_verify_fails_when_the_gateway_runs_with_another_key_or_unguarded_and_converge_mends_it(lab: Lab) -> None:
     lab.host.check_output("sed -i s/^LITELLM_MASTER_KEY=.*/LITELLM_MASTER_KEY=sk-other/ /etc/litellm/secrets.env")
-    lab.host.check_output("systemctl restart litellm.service")
+    unguarded = "s|^ExecStart=.*launch.py [^ ]*|ExecStart=/opt/litellm/venv/bin/litellm|"
+    lab.host.check_output(f"sed -i '{unguarded}' /etc/systemd/system/litellm.service")
+    lab.host.check_output("systemctl daemon-reload && systemctl restart litellm.service")
     proof = playbook("verify_alone.yml")
     assert proof.returncode != 0
     assert "the gateway runs with another master key" in proof.stdout
+    proof = playbook("verify_alone.yml", *variables(litellm_master_key="sk-other"))
+    assert proof.returncode != 0
+    words = " ".join(proof.stdout.split())
+    assert "Unable to trust litellm: its guard does not stand in front of it." in words
+    assert "a path that is not on the list: status 200 instead of 404" in words
+    assert "a body that is too large: status" in words
+    assert "a wrong key: status 400 instead of 401" in words
     before = lab.pid()
     converged = playbook("converge.yml", "--diff", "-vvv")
     assert converged.returncode == 0, converged.stdout

@@ -9,7 +9,7 @@ from provisioner.catalog import Catalog
 from provisioner.resolve.desktops import desktop_problems
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import model_options, port_of, services_of
-from provisioner.resolve.gateways import alias_names, gateway_numbers
+from provisioner.resolve.gateways import alias_names, gateway_numbers, gateway_paths
 from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
@@ -194,6 +194,7 @@ RULES: tuple[Rule, ...] = (
     service_references,
     alias_names,
     gateway_numbers,
+    gateway_paths,
     speech_options,
     ports,
     lan_needs_key,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from provisioner.guard import Limits
 from tests.ansible_environment import run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
+TEMPLATES = {"config.yaml": "config", "secrets.env": "env", "guard.json": "guard"}
 CASES = {file.stem: file for file in sorted((ROOT / "tests" / "cases" / "litellm").glob("*.yml"))}
 KEY = "canary-key"
 WITHOUT_VENV = "Unable to find litellm's venv"
@@ -37,13 +40,13 @@ def _tasks() -> Any:
         said = {"content": "{{ ansible_failed_result.msg }}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
         preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}, "vars": variables}
         yield {"block": [preflight], "rescue": [{"copy": said}]}
-        for template, end in (("config.yaml", "config"), ("secrets.env", "env")):
+        for template, end in TEMPLATES.items():
             source = {
                 "src": f"{role}/templates/{template}.j2",
                 "dest": f"{{{{ folder }}}}/{name}.{end}",
                 "mode": "0600",
             }
-            if "config" in _case(name):
+            if end in _case(name) or (end == "env" and "config" in _case(name)):
                 yield {"template": source, "vars": variables, "no_log": True}
 
 
@@ -60,6 +63,24 @@ def test_case(written: Path, name: str) -> None:
         config = yaml.safe_load((written / f"{name}.config").read_text(encoding="utf-8"))
         for part, expected in case["config"].items():
             assert config[part] == expected, json.dumps(config[part], indent=1)
+
+
+def test_the_guard_passes_on_what_is_listed_within_the_limits(written: Path) -> None:
+    for name in CASES:
+        wanted = _case(name).get("guard")
+        if wanted:
+            page = json.loads((written / f"{name}.guard").read_text(encoding="utf-8"))
+            assert {part: page[part] for part in wanted} == wanted
+            limits = Limits(**wanted["limits"])
+            assert limits.body == _case(name)["options"]["max_body"]
+    assert [name for name in CASES if "guard" in _case(name)]
+
+
+@pytest.mark.parametrize("page", ["roles/litellm/README.md", "docs/litellm.md"])
+def test_the_pages_list_what_answers_without_a_key(written: Path, page: str) -> None:
+    listed = json.loads((written / "limits-and-paths.guard").read_text(encoding="utf-8"))["open"]
+    line = next(line for line in (ROOT / page).read_text(encoding="utf-8").split("\n\n") if "without a key:" in line)
+    assert re.findall(r"`(/[a-z/]+)`", line.partition("without a key:")[2].partition(".")[0]) == listed
 
 
 def test_keys_are_in_the_file_of_keys_alone(written: Path) -> None:
