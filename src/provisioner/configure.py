@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -15,12 +15,15 @@ from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.state import Fact, Instance, secrets_of
+from provisioner.unit_journals import last_words
 
 PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
 DEVICE = re.compile(r"device(_[a-z]+)* \| ")
 """How those begin by which an engine is held against its device, before it is started as well as by its proof."""
 
+STARTED = re.compile(r"(service|verify(_[a-z]+)*) \| |Restart ")
+"""How those begin by which a service is started, or waited for."""
 DONE = frozenset({"ok", "changed", "skipped"})
 """What Ansible says of a task that it is through with on a container."""
 
@@ -72,7 +75,11 @@ def configure(
         else:
             emit(ApplyComplete(one.name, "configure", monotonic() - started))
     changed = frozenset(name for name, count in result.changed.items() if count)
-    return Configured(changed, frozenset(failed), tuple(measured), _error(result, failed))
+    kept_from = _error(result, failed)
+    if kept_from is not None:
+        words = [kept_from.details, *_words_of_services(instances, providers, result)]
+        kept_from.details = "\n".join(filter(None, words))
+    return Configured(changed, frozenset(failed), tuple(measured), kept_from)
 
 
 def _not_done(instances: Sequence[Instance], result: PlaybookResult, ran: Collection[str]) -> dict[str, str]:
@@ -113,6 +120,19 @@ def _error(result: PlaybookResult, not_done: Mapping[str, str]) -> ProvisionErro
     if unreached:  # it ended well, and without having done what it was there for
         return PlaybookError(f"Unable to configure {', '.join(sorted(not_done))}", details="\n".join(unreached))
     return None
+
+
+def _words_of_services(
+    instances: Sequence[Instance], providers: Mapping[str, Provider], result: PlaybookResult
+) -> Iterator[str]:
+    """Why services did not start, by their own last words."""
+    failed = {f"{failure.host}/{failure.role}": failure for failure in result.failures}
+    for instance in instances:
+        for service in instance.services:
+            failure = failed.get(service.address)
+            if failure is not None and STARTED.match(_short(failure)):
+                was_waited_for = failure.message.startswith(f"Unable to use {service.unit}")
+                yield last_words(service, providers[instance.host], although_it_runs=was_waited_for)
 
 
 def prove(

@@ -13,7 +13,7 @@ from provisioner.errors import PlaybookError, VerificationError
 from provisioner.events import ApplyComplete, ApplyErrored, Event
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
-from provisioner.state import Instance, Service
+from provisioner.state import Execution, Instance, Service
 
 BASE = Service("base", "voice", "base", {})
 VOICE = Instance("voice", "box", "lab", "debian/12", services=(Service("kokoro", "voice", "engine", {}),))
@@ -128,3 +128,28 @@ def test_a_proof_that_failed_is_a_verification_error_that_names_the_rest() -> No
     outcome, _ = _configure(run, VOICE, GATEWAY)
     assert isinstance(outcome.error, VerificationError)
     assert "gateway: not configured" in outcome.error.details
+
+
+def test_a_service_that_did_not_start_says_why_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Here("box")
+    asked: list[str] = []
+
+    def execute(name: str, command: Sequence[str], **_: Any) -> Execution:
+        asked.append(f"{name} {command[-1]}")
+        return Execution(0, b"failed\nthe supplied chat template is not supported\n", b"")
+
+    monkeypatch.setattr(host, "execute", execute)
+    service = Service("llama_cpp", "voice", "engine", {}, unit="llama-server.service")
+    voice = Instance("voice", "box", "lab", "debian/12", services=(service,))
+
+    def error_after(task: str) -> str:
+        run = _said(_event("failed", "voice", "llama_cpp", task), code=2)
+        outcome = configure([voice], {"box": host}, run_playbook=run, emit=lambda _event: None)
+        assert outcome.error is not None
+        return outcome.error.details
+
+    assert "  | the supplied chat template is not supported" in error_after("verify | Wait until it is ready")
+    assert "  | the supplied chat template is not supported" in error_after("service | Start it")
+    assert "  | the supplied chat template is not supported" in error_after("Restart llama-server")
+    assert asked == ["voice llama-server.service"] * 3
+    assert "journal" not in error_after("install | Unpack")

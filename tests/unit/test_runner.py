@@ -86,6 +86,22 @@ def test_a_run_that_ends_without_a_task_is_a_failure_too(tmp_path: Path) -> None
         run_playbook(playbook, INVENTORY, folder=tmp_path / "lab").raise_for_failure("do it")
 
 
+def test_what_a_container_said_is_kept_without_colours_and_without_secrets(tmp_path: Path) -> None:
+    awkward = f'{CANARY} "quoted" {chr(92)} back'
+    events: list[TaskEvent] = []
+    playbook = _playbook(tmp_path, '    - name: Break\n      ansible.builtin.fail: { msg: "it said {{ token }}" }\n')
+    result = run_playbook(
+        playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("it's", awkward)], on_task=events.append
+    )
+    assert result.log is not None
+    log = result.log.read_text(encoding="utf-8")
+    assert "it said ********" in log
+    assert "CANARY" not in log
+    assert "\x1b" not in log
+    assert result.failures[0].message == "it said ********"
+    assert "CANARY" not in str(events)
+
+
 def test_a_run_that_was_ended_did_not_finish_whatever_failed_before(tmp_path: Path) -> None:
     numbers = f"{tmp_path}/lab/run-*/ansible-playbook.pid"
     tasks = f"""

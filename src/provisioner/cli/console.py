@@ -22,6 +22,7 @@ from provisioner.events import (
     Event,
     Summary,
 )
+from provisioner.masking import hidden_forms
 from provisioner.report import lines, messages
 from provisioner.report.style import Style
 from provisioner.state import Secret
@@ -30,8 +31,6 @@ if TYPE_CHECKING:  # most verbs show no progress
     from provisioner.cli.progress import Progress
 
 _FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
-SHORTEST_SECRET = 6
-"""A shorter value would blot out ordinary words."""
 
 
 class Console:
@@ -66,9 +65,7 @@ class Console:
 
     def hide(self, secrets: Iterable[Secret]) -> None:
         """Never print these values, whoever says them: the last line of defence, not the first."""
-        values = [secret.reveal() for secret in secrets if secret.is_known]
-        shown = {form for one in values if len(one) >= SHORTEST_SECRET for form in (one, lines.escaped(one))}
-        self._hidden = tuple(sorted(shown, key=len, reverse=True))
+        self._hidden = hidden_forms(secrets)
 
     @property
     def style(self) -> Style:

@@ -20,6 +20,7 @@ from provisioner.events import Diagnostic
 from provisioner.lab import Lab
 from provisioner.report.style import safe_text
 from provisioner.resolve.engines import services_of
+from provisioner.unit_journals import plain_line
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
 _PAINTS = (("green",), ("yellow",), ("dim",), ("bold", "green"), ("bold", "yellow"), ("bold",))
@@ -152,7 +153,7 @@ def print_run(console: Console, lab: Lab) -> None:
             f"Unable to print the log of a run: there is none in {folder}",
             resolution=f"Run: provision up {lab.loaded.path}",
         )
-    for line in kept[-1].read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in map(plain_line, kept[-1].read_text(encoding="utf-8", errors="replace").splitlines()):
         console.line("log", {"target": kept[-1].name, "line": line})
         console.say(safe_text(line) or " ")
 

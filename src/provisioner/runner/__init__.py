@@ -16,13 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provisioner import limits, paths
 from provisioner.errors import PlaybookError
+from provisioner.masking import masked
 from provisioner.runner.events import TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
 from provisioner.state import Secret
@@ -85,6 +86,7 @@ def run_playbook(
             ends.append(str(event["event"]))
         one = task_event(event)
         if one is not None:
+            one = replace(one, message=masked(one.message, secrets))  # a program may repeat what it was given
             failures.extend([one] if one.status in {"failed", "unreachable"} else [])
             on_task(one)
         return False  # nothing of the event is written to disk
@@ -105,7 +107,7 @@ def run_playbook(
             event_handler=handle,
             cancel_callback=_ended_first(is_interrupted, private / PID_FILE),
         )
-        log = _keep_log(private, folder, Path(playbook).stem)
+        log = _keep_log(private, folder, Path(playbook).stem, secrets)
     return PlaybookResult(ended.rc, tuple(failures), changed, log, finished=bool(ends))
 
 
@@ -128,6 +130,7 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
         "ANSIBLE_TASK_TIMEOUT": str(round(limits.LONGEST_S)),
         "ANSIBLE_NOCOWS": "1",
         "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LOCALHOST_WARNING": "0",
     }
     if secrets_file is not None:
@@ -238,14 +241,16 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         raise KeyboardInterrupt
 
 
-def _keep_log(private: Path, folder: Path, name: str) -> Path | None:
+def _keep_log(private: Path, folder: Path, name: str, secrets: Sequence[Secret]) -> Path | None:
     written = sorted((private / "artifacts").glob("*/stdout"))
     if not written:
         return None
     logs = folder / "logs"
     logs.mkdir(mode=0o700, exist_ok=True)
     target = logs / f"{private.name.removeprefix('run-')}-{name}.log"
-    shutil.move(written[0], target)
+    text = written[0].read_text(encoding="utf-8", errors="replace")
+    target.touch(mode=0o600)
+    target.write_text(masked(text, secrets), encoding="utf-8")
     by_age = sorted(logs.glob("*.log"), key=lambda log: log.stat().st_mtime)
     for old in by_age[:-KEPT_LOGS]:
         old.unlink()

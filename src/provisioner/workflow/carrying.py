@@ -19,6 +19,7 @@ from provisioner.runner import ansible_version
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
+from provisioner.unit_journals import explained
 from provisioner.verify import judge
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects
@@ -93,9 +94,9 @@ class Run:
     def _findings(self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[Fact]) -> tuple[Finding, ...]:
         """What the containers say of themselves afterwards; of those whose roles failed that is known already."""
         good = [one for one in touched if one.name not in outcome.failed]
-        return judge(
-            Fleet(self.lab.name, tuple(good)), observe(self.lab.name, self.effects.providers, detailed=False), facts
-        )
+        there = observe(self.lab.name, self.effects.providers, detailed=False)
+        judged = judge(Fleet(self.lab.name, tuple(good)), there, facts)
+        return explained(judged, good, self.effects.providers, facts)
 
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
         bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
@@ -111,12 +112,16 @@ class Run:
         told = keeping.go_back(kept, self.seen, failed, unharmed, self.effects)
         error = outcome.error or VerificationError(
             "Unable to prove that the lab works",
-            details="\n".join(f"{one.subject}: {one.message}" for one in findings),
+            details="\n".join(_told(finding) for finding in findings),
             resolution="Look at the container's journal: provision logs NAME",
         )
         raise type(error)(
             error.message, details="\n".join([error.details, *told]), resolution=error.resolution
         ) from outcome.error
+
+
+def _told(finding: Finding) -> str:
+    return "\n".join(filter(None, (f"{finding.subject}: {finding.message}", finding.details)))
 
 
 def _warning(fact: Fact) -> Diagnostic:

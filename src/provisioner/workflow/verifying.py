@@ -11,6 +11,7 @@ from provisioner.lab import Lab
 from provisioner.plan import Change
 from provisioner.screens import gather
 from provisioner.state import Finding, Fleet, Instance, Status
+from provisioner.unit_journals import explained
 from provisioner.verify import judge
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects
@@ -37,7 +38,8 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Fin
         for one in seen.wanted
         if one.name in seen.cardless
     )
-    findings = (*judge(Fleet(lab.name, provable), seen.actual, (*seen.facts, *proofs)), *cardless)
+    judged = judge(Fleet(lab.name, provable), seen.actual, (*seen.facts, *proofs))
+    findings = (*explained(judged, running, effects.providers, seen.facts), *cardless)
     announce_checks(seen.wanted, findings, effects)
     return findings
 

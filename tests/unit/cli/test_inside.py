@@ -259,6 +259,16 @@ def test_the_log_of_the_newest_run_is_printed(world: World, lab: Path) -> None:
     assert [line["line"] for line in world.command("logs", "--run", "--json").of("log")][-1] == "ok"
 
 
+def test_the_log_of_a_run_is_printed_without_colours(world: World, lab: Path) -> None:
+    folder = lab.parent / ".provision" / "logs"
+    folder.mkdir(parents=True)
+    text = "\x1b[0;31mfatal: [llama]: FAILED!\x1b[0m\n\x1b[1;35m\x1b[K[WARNING]\x1b[?25l: x\x1b]0;title\x07\n"
+    (folder / "a-site.log").write_text(text, encoding="utf-8")
+    assert world.command("logs", "--run").out.splitlines() == ["fatal: [llama]: FAILED!", "[WARNING]: x"]
+    lines = [line["line"] for line in world.command("logs", "--run", "--json").of("log")]
+    assert lines == ["fatal: [llama]: FAILED!", "[WARNING]: x"]
+
+
 def test_following_hears_at_once_that_nobody_reads_any_more() -> None:
     reading, writing = os.pipe()
     program = (

@@ -1,0 +1,75 @@
+"""What services wrote last to their journals, for an error that says that one does not run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from provisioner.errors import ProviderError
+from provisioner.masking import masked
+from provisioner.providers.base import Provider
+from provisioner.state import ACTIVE, Fact, Finding, Instance, Service, secrets_of
+
+LINES = 20
+LINE_CHARACTERS = 240
+MOST_CHARACTERS = 6000
+TIMEOUT_S = 30.0
+READ = (
+    'systemctl show --property=ActiveState --value -- "$1"; '
+    f'journalctl --quiet --no-pager --output=cat --lines={LINES} --unit="$1" | tail -c {MOST_CHARACTERS}'
+)
+_SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""What steers a terminal: colours, the cursor, its title."""
+
+
+def plain_line(line: str) -> str:
+    """``line`` without what steers a terminal, and without characters that cannot be seen."""
+    return "".join(one for one in _SEQUENCES.sub("", line) if one.isprintable() or one == "\t")
+
+
+def last_words(service: Service, provider: Provider, *, although_it_runs: bool = False) -> str:
+    """The last lines that the service's unit wrote, as words of its own; "" where it runs, or none can be had.
+
+    They are few and short, and hold no secret that the service was given.
+    """
+    if not service.unit:
+        return ""
+    try:
+        done = provider.execute(service.container, ["sh", "-c", READ, "sh", service.unit], timeout_s=TIMEOUT_S)
+    except ProviderError:  # a reason less must not hide what failed
+        return ""
+    state, _, journal = done.stdout.partition(b"\n")
+    if done.returncode != 0 or (state == ACTIVE.encode() and not although_it_runs):
+        return ""
+    lines = _shown(journal, service)
+    does = "runs and does not answer" if state == ACTIVE.encode() else "does not run"
+    head = f"{service.address} {does}. The last lines of its journal, in its own words:"
+    return "\n".join([head, *(f"  | {line}" for line in lines)]) if lines else ""
+
+
+def explained(
+    findings: Iterable[Finding], instances: Iterable[Instance], providers: Mapping[str, Provider], facts: Iterable[Fact]
+) -> tuple[Finding, ...]:
+    """The same, those of units that do not run with what these wrote last."""
+    states = {fact.subject: fact.value for fact in facts if fact.name == "unit"}
+    services = {service.address: (service, one) for one in instances for service in one.services}
+    told: list[Finding] = []
+    for finding in findings:
+        is_down = states.get(finding.subject, ACTIVE) != ACTIVE and finding.subject in services
+        if is_down and finding.message.startswith("unit "):
+            service, instance = services[finding.subject]
+            words = last_words(service, providers[instance.host])
+            told.append(replace(finding, details="\n".join(filter(None, (finding.details, words)))))
+        else:
+            told.append(finding)
+    return tuple(told)
+
+
+def _shown(journal: bytes, service: Service) -> Sequence[str]:
+    text = journal[-MOST_CHARACTERS:].decode(errors="replace")
+    if len(journal) >= MOST_CHARACTERS:
+        text = text.partition("\n")[2]  # it was cut, perhaps within a secret
+    clean = masked(text, secrets_of(service.variables).values())
+    lines = [plain_line(line).rstrip()[:LINE_CHARACTERS] for line in clean.splitlines()]
+    return [line for line in lines if line.strip()][-LINES:]
