@@ -27,7 +27,7 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
     place = folder / FOLDER
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in sorted(place.glob("*.jsonl"))[: -KEPT + 1]:
-        old.unlink()
+        old.unlink(missing_ok=True)  # another run may have been faster
     now = datetime.now(UTC)
     with (place / f"{now:%Y%m%dT%H%M%S.%f}-{os.getpid()}.jsonl").open("x", encoding="utf-8") as file:
         _write(file, {"type": "begin", "verb": verb, "at": now.isoformat(timespec="seconds"), "pid": os.getpid()})

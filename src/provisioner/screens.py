@@ -59,7 +59,7 @@ def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in place.glob("*.png"):
         if old.stem not in files:
-            old.unlink()
+            old.unlink(missing_ok=True)
     screens = []
     for name, content in sorted(files.items()):
         file = place / f"{name}.png"

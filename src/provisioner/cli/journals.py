@@ -21,6 +21,7 @@ from provisioner.lab import Lab
 from provisioner.report.style import safe_text
 from provisioner.resolve.engines import services_of
 from provisioner.unit_journals import plain_line
+from provisioner.work_folders import by_age
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
 _PAINTS = (("green",), ("yellow",), ("dim",), ("bold", "green"), ("bold", "yellow"), ("bold",))
@@ -147,7 +148,7 @@ class Journals:
 def print_run(console: Console, lab: Lab) -> None:
     """Print the newest log that an Ansible run of the lab left; raises ``PreflightError`` when there is none."""
     folder = lab.folder / "logs"
-    kept = sorted(folder.glob("*.log"), key=lambda file: (file.stat().st_mtime, file.name))
+    kept = by_age(folder.glob("*.log"))
     if not kept:
         raise PreflightError(
             f"Unable to print the log of a run: there is none in {folder}",

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from provisioner.masking import masked
 from provisioner.runner.events import TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
 from provisioner.state import Secret
+from provisioner.work_folders import own_folder, prune
 
 __all__ = ["PlaybookResult", "TaskEvent", "ansible_environment", "ansible_version", "run_playbook", "task_event"]
 KEPT_LOGS = 20
@@ -193,7 +193,7 @@ def _tail(log: Path | None, lines: int = 15) -> str:
 @contextmanager
 def _run_folder(folder: Path) -> Iterator[Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _own_folder(folder, "run") as private:
+    with own_folder(folder, "run") as private:
         yield private
 
 
@@ -202,24 +202,11 @@ def _secrets_file(secrets: Sequence[Secret]) -> Iterator[Path | None]:
     if not secrets:
         yield None
         return
-    with _own_folder(SECRETS_MEMORY, "provision") as private:
+    with own_folder(SECRETS_MEMORY, "provision") as private:
         file = private / "secrets.json"
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
             json.dump({secret.key: secret.reveal() for secret in secrets}, stream)
         yield file
-
-
-@contextmanager
-def _own_folder(parent: Path, kind: str) -> Iterator[Path]:
-    """A private folder of this process, removed after; what killed runs of the same user left goes, too."""
-    for left in parent.glob(f"{kind}-[0-9]*-*"):
-        if left.stat().st_uid == os.getuid() and not Path(f"/proc/{left.name.split('-')[1]}").exists():
-            shutil.rmtree(left)
-    private = Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir=parent))
-    try:
-        yield private
-    finally:
-        shutil.rmtree(private)
 
 
 @contextmanager
@@ -251,7 +238,5 @@ def _keep_log(private: Path, folder: Path, name: str, secrets: Sequence[Secret])
     text = written[0].read_text(encoding="utf-8", errors="replace")
     target.touch(mode=0o600)
     target.write_text(masked(text, secrets), encoding="utf-8")
-    by_age = sorted(logs.glob("*.log"), key=lambda log: log.stat().st_mtime)
-    for old in by_age[:-KEPT_LOGS]:
-        old.unlink()
+    prune(logs.glob("*.log"), KEPT_LOGS)
     return target

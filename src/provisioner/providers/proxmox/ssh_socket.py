@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,15 +22,27 @@ def folder() -> Path:
     """A folder of this user's alone, with a short path."""
     runtime, mine = os.environ.get("XDG_RUNTIME_DIR"), f"provision-{os.getuid()}"
     candidates = [Path(runtime, "provision")] if runtime and Path(runtime).is_dir() else []
+    if os.getuid() == 0:
+        candidates.append(Path("/run/provision"))
     candidates += [Path(tempfile.gettempdir(), mine), Path("/tmp", mine)]  # noqa: S108 - checked below
-    found = next(one for one in candidates if len(os.fsencode(one)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES)
-    with suppress(FileExistsError):
-        found.mkdir(mode=0o700)
-    status = found.lstat()
-    if found.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
+    short = [one for one in candidates if len(os.fsencode(one)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES]
+    # Anybody may have taken a name in /tmp; that must not keep us from working where we have another place.
+    found = next(filter(_is_ours, short), short[-1])
+    if not _is_ours(found) or found.lstat().st_mode & 0o077:
         details = "Somebody else could use connections that are shared there."
         raise UnavailableError(f"Unable to use folder {found}", details=details, resolution=f"Remove {found}.")
     return found
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether this is a folder of this user, made where there was nothing; a link is none."""
+    with suppress(OSError):
+        path.mkdir(mode=0o700)
+    try:
+        seen = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
 
 
 def answers(path: Path) -> bool:
