@@ -73,7 +73,7 @@ def require_answers(facts: Iterable[Fact]) -> None:
 
 
 def write_stamps(
-    instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Collection[str], ansible: str
+    instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Collection[str]
 ) -> tuple[Fact, ...]:
     """Stamp the roles of ``instances``, which have proved themselves.
 
@@ -83,7 +83,7 @@ def write_stamps(
 
     def request(one: Instance) -> dict[str, Any]:
         roles = [role for role in one.roles if not role.unstampable]
-        stamps = [stamp_for(role, one.lab, ansible, secrets.token_hex(16)) for role in roles]
+        stamps = [stamp_for(role, one.lab, secrets.token_hex(16)) for role in roles]
         return {"do": "stamp", "stamps": stamps, "compare": [role.role for role in roles if role.address in compare]}
 
     answers, _ = _asked(instances, {one.name: request(one) for one in instances}, providers, TIMEOUT_S)

@@ -19,17 +19,15 @@ CARD = frozenset({"card", "driver_version", "nodes"})
 _NOUNS = {"units": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
-def reasons_to_run(instance: Instance, facts: Iterable[Fact], ansible: str) -> dict[str, tuple[str, ...]]:
+def reasons_to_run(instance: Instance, facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
     """Why each role of a container that was looked at has to be run, by address; those that need not are left out.
 
     ``facts`` are those of ``probe``; a role that they do not speak of was not looked at, which is a reason as well.
-    ``ansible`` is the version of ansible-core.
     """
     seen = {(fact.subject, fact.name): fact.value for fact in facts}
     whole = seen.get((instance.name, "agent")) or _silence(seen.get((instance.name, "silent")))
     found = {
-        one.address: (str(whole),) if whole else tuple(dict.fromkeys(_reasons(one, seen, ansible)))
-        for one in instance.roles
+        one.address: (str(whole),) if whole else tuple(dict.fromkeys(_reasons(one, seen))) for one in instance.roles
     }
     return {address: reasons for address, reasons in found.items() if reasons}
 
@@ -39,12 +37,12 @@ def _silence(error: ProvisionError | None) -> str:
     return f"it cannot be looked into: {' '.join((error.details or error.message).split())}" if error else ""
 
 
-def stamp_for(service: Service, lab: str, ansible: str, salt: str) -> dict[str, Any]:
+def stamp_for(service: Service, lab: str, salt: str) -> dict[str, Any]:
     """What the container's side writes down, together with the state of what is managed; holds no secret."""
     return {
         "role": service.role,
         "of": owner(lab, service.container),
-        "inputs": inputs_of(service, ansible),
+        "inputs": inputs_of(service),
         "secrets": _secret_digests(service, salt),
         "salt": salt,
         "managed": asdict(service.managed),
@@ -56,10 +54,10 @@ def change_text(kind: str, name: str, words: str) -> str:
     return f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
 
 
-def has_same_wishes(service: Service, facts: Iterable[Fact], ansible: str) -> bool:
+def has_same_wishes(service: Service, facts: Iterable[Fact]) -> bool:
     """Whether the service's stamp was written for what it is to be now: only its container has changed since."""
     stamps = [fact.value for fact in facts if (fact.subject, fact.name) == (service.address, "stamp")]
-    return any("inputs" in one and not [*_changed_inputs(service, one, inputs_of(service, ansible))] for one in stamps)
+    return any("inputs" in one and not [*_changed_inputs(service, one, inputs_of(service))] for one in stamps)
 
 
 def owner(lab: str, container: str) -> str:
@@ -67,12 +65,15 @@ def owner(lab: str, container: str) -> str:
     return f"{lab}/{container}"
 
 
-def inputs_of(service: Service, ansible: str) -> dict[str, Any]:
-    """What the role was run with, but for secrets: each variable by its digest, so that a changed one can be named."""
+def inputs_of(service: Service) -> dict[str, Any]:
+    """What the role was run with, but for secrets: each variable by its digest, so that a changed one can be named.
+
+    By whom it was run is no input: two people with different versions of Ansible share a lab.
+    """
     variables = {
         name: hashlib.sha256(canonical(_plain(value))).hexdigest() for name, value in service.variables.items()
     }
-    return {"role": service.digest, "ansible-core": ansible, "variables": variables}
+    return {"role": service.digest, "variables": variables}
 
 
 def _plain(value: Any) -> Any:
@@ -88,7 +89,7 @@ def _secret_digests(service: Service, salt: str) -> dict[str, str]:
     return {name: keyed_digest(salt, secret.reveal().encode()) for name, secret in sorted(secrets.items())}
 
 
-def _reasons(service: Service, seen: Mapping[tuple[str, str], Any], ansible: str) -> Iterator[str]:
+def _reasons(service: Service, seen: Mapping[tuple[str, str], Any]) -> Iterator[str]:
     stamp = seen.get((service.address, "stamp"))
     if service.unstampable:
         yield f"it cannot be stamped: {service.unstampable}"
@@ -97,7 +98,7 @@ def _reasons(service: Service, seen: Mapping[tuple[str, str], Any], ansible: str
     elif "problem" in stamp:
         yield stamp["problem"]
     else:
-        yield from _changed_inputs(service, stamp, inputs_of(service, ansible))
+        yield from _changed_inputs(service, stamp, inputs_of(service))
         for kind, name, words in stamp["changed"]:
             yield change_text(kind, name, words)
     unit, health = seen.get((service.address, "unit")), seen.get((service.address, "health"))
@@ -111,8 +112,6 @@ def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str
     was = stamp["inputs"]
     if was["role"] != now["role"]:
         yield "the role has changed"
-    if was.get("ansible-core", now["ansible-core"]) != now["ansible-core"]:
-        yield f"ansible-core is {now['ansible-core']}, was {was['ansible-core']}"
     before, after = was["variables"], now["variables"]
     names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     plain = [name.removeprefix(f"{service.role}_") for name in names]

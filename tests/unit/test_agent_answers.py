@@ -97,7 +97,7 @@ def require_harmless(facts: Sequence[Fact], said: object) -> None:
         assert "destroy" not in str(one.value)
     assert {one.subject.partition("/")[0] for one in facts} == {"mine", "other"}, said
     # Whoever reads the facts has no surprise.
-    reasons = reasons_to_run(MINE, facts, "2.19.0")
+    reasons = reasons_to_run(MINE, facts)
     assert all(isinstance(text, str) for why in reasons.values() for text in why)
     judge(Fleet("home", (MINE,)), Fleet("home", (MINE,)), facts)
     for one in facts:
@@ -211,7 +211,7 @@ def test_a_damaged_answer_about_stamps_says_that_nothing_was_stamped(said: Any) 
     host = FakeProvider("box")
     host.programs["python3"] = lambda *_: Execution(0, json.dumps(said).encode(), b"")
     host.containers["mine"] = Container(MINE)
-    facts = write_stamps([MINE], {"box": host}, compare=["mine/engine"], ansible="2.19.0")
+    facts = write_stamps([MINE], {"box": host}, compare=["mine/engine"])
     assert [(one.subject, one.name) for one in facts] == [("mine", "unstamped")]
 
 

@@ -15,7 +15,6 @@ from provisioner.lab import Lab
 from provisioner.lock import Lease
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
-from provisioner.runner import ansible_version
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
@@ -101,9 +100,8 @@ class Run:
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
         bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
         proved = [one for one in run if one.name not in bad]
-        ansible, facts = ansible_version(), self.seen.facts
-        same = {role.address for one in proved for role in one.roles if has_same_wishes(role, facts, ansible)}
-        for fact in write_stamps(proved, self.effects.providers, compare=same, ansible=ansible):
+        same = {role.address for one in proved for role in one.roles if has_same_wishes(role, self.seen.facts)}
+        for fact in write_stamps(proved, self.effects.providers, compare=same):
             self.effects.emit(_warning(fact))
 
     def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
@@ -141,7 +139,7 @@ def _warning(fact: Fact) -> Diagnostic:
 
 
 def _reasons(instances: Iterable[Instance], facts: Sequence[Fact]) -> set[str]:
-    return {address for one in instances for address in reasons_to_run(one, facts, ansible_version())}
+    return {address for one in instances for address in reasons_to_run(one, facts)}
 
 
 def _wait_until_ready(wanted: Sequence[Instance], effects: Effects) -> None:

@@ -14,7 +14,6 @@ from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
 from provisioner.resolve.engine_builds import wants_device
-from provisioner.runner import ansible_version
 from provisioner.screens import gather
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
@@ -134,9 +133,7 @@ def survey(
         require_answers(facts)
     actual = _with_volumes(actual, facts)
     _refuse_damage(facts)
-    reasons = {
-        address: why for one in running for address, why in reasons_to_run(one, facts, ansible_version()).items()
-    }
+    reasons = {address: why for one in running for address, why in reasons_to_run(one, facts).items()}
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
