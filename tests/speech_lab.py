@@ -99,4 +99,4 @@ def speech_lab(folder: Path, name: str, *, gateway: bool = False) -> Iterator[Sp
             yield lab
         finally:
             lab.write({})
-            lab.well("destroy", "--yes", "--lab", name)
+            lab.well("destroy", "--prune", "--yes", "--lab", name)

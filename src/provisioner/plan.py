@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -147,22 +147,42 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     return Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
 
 
-def make_destroy_plan(actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
-    """The deletion of everything that bears the lab's mark (orphans too), or of ``targets`` only."""
-    limit = frozenset(targets)
-    doomed = [one for one in actual.instances if not limit or one.name in limit]
-    return Plan(tuple(Change("delete", one.name, one, None, "destroy was asked for") for one in doomed))
+def make_destroy_plan(
+    actual: Fleet, named: Collection[str], *, targets: Collection[str] = (), prune: bool = False
+) -> Plan:
+    """The deletion of the containers that the file names, or of ``targets`` only; the rest of the lab are orphans.
+
+    Orphans go with ``prune`` or by their names: another file may have the same lab. Containers that only build go, too.
+    """
+    ours, orphans = _divided(actual, named, targets)
+    doomed = [*ours, *(orphans if prune else ())]
+    changes = tuple(Change("delete", one.name, one, None, "destroy was asked for") for one in doomed)
+    return Plan(changes, () if prune else tuple(orphans))
 
 
-def make_stop_plan(actual: Fleet, *, targets: Iterable[str] = ()) -> Plan:
-    """The stop of every running container of the lab, or of ``targets`` only."""
-    limit = frozenset(targets)
-    running = [one for one in actual.instances if one.status is not Status.STOPPED and (not limit or one.name in limit)]
-    return Plan(tuple(Change("stop", one.name, one, one, "down was asked for") for one in running))
+def make_stop_plan(actual: Fleet, named: Collection[str], *, targets: Collection[str] = ()) -> Plan:
+    """The stop of the running containers that the file names, or of ``targets`` only; the rest are orphans."""
+    ours, orphans = _divided(actual, named, targets)
+    running = [one for one in ours if one.status is not Status.STOPPED]
+    changes = tuple(Change("stop", one.name, one, one, "down was asked for") for one in running)
+    return Plan(changes, tuple(orphans))
+
+
+def _divided(actual: Fleet, named: Collection[str], targets: Collection[str]) -> tuple[list[Instance], list[Instance]]:
+    """What of the lab a verb that ends it is meant for, and the orphans: what neither file nor command line names."""
+    wanted = frozenset(targets or named)
+    ours, orphans = [], []
+    for one in actual.instances:
+        is_builder = one.kind is InstanceKind.BUILDER and not targets
+        if one.name in wanted or is_builder:
+            ours.append(one)
+        elif one.name not in named:
+            orphans.append(one)
+    return ours, orphans
 
 
 def _refuse_moved(wanted: list[Instance], actual: Fleet) -> None:
-    """Refuse to make a second one of what is this lab's and has been moved to another node of its cluster."""
+    """Refuse to make a second one of what is this lab's and has been moved to where its driver does not work."""
     details, hints = [], []
     for instance in wanted:
         there = actual.instance(instance.name)
@@ -170,12 +190,12 @@ def _refuse_moved(wanted: list[Instance], actual: Fleet) -> None:
         if host is None or instance.name not in host.moved or (there is not None and there.host == instance.host):
             continue
         where = host.moved[instance.name]
-        details.append(f"{instance.name} is on {where} now, and the file has it on host {host.name}")
+        details.append(f"{instance.name} is {where} now, and the file has it on host {host.name}")
         hints.append(f"Write host: {there.host} for {instance.name}." if there else host.moved_hints[instance.name])
     if details:
         names = ", ".join(line.partition(" ")[0] for line in details)
         raise PreflightError(
-            f"Unable to plan container {names}: it is this lab's, and on another node",
+            f"Unable to plan container {names}: it is this lab's, and elsewhere",
             details="\n".join(details),
             resolution="\n".join(hints),
         )

@@ -233,7 +233,7 @@ class HostState:
     image_hint: str = "Run: provision host prepare --image {image}"
     """What to do where an image is missing."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Containers of this lab that are not on this host any more, by name: where in its cluster they are."""
+    """Containers of this lab that are not on this host any more, by name: where they are ("on node …", "in project …")."""
     moved_hints: Mapping[str, str] = field(default_factory=dict)
     """What to do about each of them."""
 
@@ -326,3 +326,5 @@ class ContainerStatus:
     services: tuple[ServiceStatus, ...] = ()
     drift: tuple[str, ...] = ()
     orphan: bool = False
+    elsewhere: str = ""
+    """Where on its host it was moved to, when that is out of the driver's reach; ``status`` is None then."""

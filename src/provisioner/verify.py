@@ -45,6 +45,10 @@ def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding
 
 def _of_instance(wanted: Instance, actual: Fleet, seen: dict[tuple[str, str], object]) -> list[Finding]:
     there = actual.instance(wanted.name)
+    host = actual.hosts.get(wanted.host)
+    if there is None and host is not None and wanted.name in host.moved:
+        what = f"the container is {host.moved[wanted.name]}"
+        return [Finding(wanted.name, what, resolution=host.moved_hints[wanted.name])]
     if there is None:
         return [Finding(wanted.name, "the container does not exist", resolution="Run: provision up")]
     if there.status is not Status.RUNNING:

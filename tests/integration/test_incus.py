@@ -274,6 +274,29 @@ def test_a_frozen_container_can_be_stopped(provider: IncusProvider, lab: str) ->
     assert seen.status == "stopped"
 
 
+def test_a_container_that_was_moved_to_another_project_is_named_with_the_way_back(
+    provider: IncusProvider, lab: str
+) -> None:
+    one = instance(lab)
+    provider.create(one)
+    project = f"{lab}-attic"
+    shared = [f"--config=features.{name}=false" for name in ("images", "profiles", "storage.volumes")]
+    incus("project", "create", project, *shared)
+    try:
+        incus("move", one.name, one.name, "--target-project", project)
+        seen = provider.observe(lab)
+        host = seen.hosts["box"]
+        assert (seen.instances, dict(host.moved)) == ((), {one.name: f"in project {project}"})
+        assert one.name not in host.strangers
+        command = host.moved_hints[one.name].partition("&& ")[2].partition(";")[0]
+        incus(*command.split()[1:])
+        assert provider.observe(lab).instance(one.name) == one
+        assert dict(provider.observe(lab).hosts["box"].moved) == {}
+    finally:
+        incus("delete", "--force", "--project", project, one.name, check=False)
+        incus("project", "delete", project)
+
+
 def test_a_changed_value_is_found(provider: IncusProvider, lab: str) -> None:
     one = instance(lab, memory=2**29)
     provider.create(one)

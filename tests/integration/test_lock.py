@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from provisioner.errors import LockedError
+from provisioner.errors import LockedError, PreflightError
 from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
 
@@ -201,3 +201,16 @@ def test_the_heartbeat_moves_and_says_who_it_is_to_people(box: IncusProvider, la
         shown = subprocess.run(("incus", "profile", "show", name), capture_output=True, text=True, check=True).stdout
         assert "Run lock of provision" in shown
         assert f"pid {os.getpid()}" in shown
+
+
+def test_a_profile_that_people_made_is_named_and_left(box: IncusProvider, lab: str) -> None:
+    name = f"provisioner-lock-{lab}-1"
+    subprocess.run(("incus", "profile", "create", name, "--description", "ours"), capture_output=True, check=True)
+    with (
+        pytest.raises(PreflightError, match=f"profile {name} is no run lock") as caught,
+        held({"box": box}, lab, "up", say=print),
+    ):
+        pytest.fail("a profile of people was taken for a lock")
+    shown = subprocess.run(("incus", "profile", "show", name), capture_output=True, text=True, check=True).stdout
+    assert "description: ours" in shown
+    assert f"incus profile delete {name}" in caught.value.resolution

@@ -14,6 +14,7 @@ from provisioner.providers.fake import FakeProvider
 from provisioner.state import Device, Fleet, Instance, Status
 
 LAB = "lab"
+NAMES = ("a", "b", "c")
 
 
 def instance(name: str, host: str = "box", **attributes: object) -> Instance:
@@ -67,7 +68,7 @@ def test_nothing_to_do_is_nothing_done(world: World) -> None:
 
 def test_down_and_up_again(world: World) -> None:
     world.up(instance("a"), instance("b"))
-    world.apply(*make_stop_plan(world.actual()).changes)
+    world.apply(*make_stop_plan(world.actual(), NAMES).changes)
     assert world.states() == {"a": Status.STOPPED, "b": Status.STOPPED}
     world.up(instance("a"), instance("b"))
     assert world.states() == {"a": Status.RUNNING, "b": Status.RUNNING}
@@ -77,7 +78,7 @@ def test_destroy_leaves_nothing_of_ours_and_everything_of_others(world: World) -
     other = replace(instance("theirs"), lab="another")
     world.hosts["box"].create(other)
     world.up(instance("a"))
-    world.apply(*make_destroy_plan(world.actual()).changes)
+    world.apply(*make_destroy_plan(world.actual(), NAMES).changes)
     assert set(world.hosts["box"].containers) == {"theirs"}
 
 
@@ -178,7 +179,7 @@ def test_a_mistake_of_ours_is_not_dressed_up(world: World) -> None:
 
 def test_deleting_twice_is_success(world: World) -> None:
     world.up(instance("a"))
-    plan = make_destroy_plan(world.actual())
+    plan = make_destroy_plan(world.actual(), NAMES)
     world.apply(*plan.changes)
     world.apply(*plan.changes)
     assert world.states() == {}

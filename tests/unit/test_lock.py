@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ExitCode, LockedError, ProviderError
+from provisioner.errors import ExitCode, LockedError, PreflightError, ProviderError
 from provisioner.lock import Holder, Lease, held, this_process
 from provisioner.lock.lease import Terms, uptime
 from provisioner.lock.taking import take
@@ -119,6 +119,22 @@ def test_labs_whose_names_look_alike_do_not_meet(box: FakeProvider) -> None:
         assert len(box.locks) == 4
 
 
+@pytest.mark.parametrize("written", [{}, {"note": "of ours"}, {"heartbeat": "3"}])
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_only_bears_the_name_of_a_lock_is_named_and_never_deleted(
+    box: FakeProvider, written: dict[str, str], number: int
+) -> None:
+    name = f"provisioner-lock-{LAB}-{number}"
+    box.locks[name] = dict(written)
+    with pytest.raises(PreflightError, match=f"entry {name} is no run lock of provision") as caught, lock(box):
+        pytest.fail("held beside what may have been a lock")
+    assert caught.value.resolution.endswith(f"delete it: remove {name} from its attribute `locks`")
+    assert box.locks == {name: written}
+    box.locks.clear()
+    with lock(box):
+        assert list(box.locks) == [FIRST]
+
+
 def test_two_names_of_one_host_are_one_lock(box: FakeProvider) -> None:
     with held({"a": box, "b": box}, LAB, "up", say=print) as lease:
         assert list(box.locks) == [FIRST]
@@ -214,7 +230,7 @@ def test_a_lock_that_somebody_edited_is_watched_and_followed(box: FakeProvider, 
 
 
 def test_one_that_is_edited_while_it_is_watched_is_alive(box: FakeProvider) -> None:
-    box.create_lock(FIRST, {})
+    box.create_lock(FIRST, {"holder": "y"})
     threading.Timer(PATIENCE_S / 4, lambda: box.locks.update({FIRST: {"holder": "x"}})).start()
     with pytest.raises(LockedError), lock(box):
         pytest.fail("it moved")

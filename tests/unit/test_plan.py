@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,41 @@ def test_case(file: Path) -> None:
     assert plan.is_empty is (not case["changes"])
 
 
-def test_destroy_takes_what_bears_the_mark_and_only_the_targets() -> None:
-    actual = _fleet({"instances": [{"name": "a", "status": "running"}, {"name": "b", "status": "stopped"}]})
-    assert [one.target for one in make_destroy_plan(actual).changes] == ["a", "b"]
-    assert [one.target for one in make_destroy_plan(actual, targets=["b"]).changes] == ["b"]
+def test_destroy_takes_what_the_file_names_and_lists_the_rest() -> None:
+    there = ("a", "b", "other")
+    actual = _fleet({"instances": [{"name": name, "status": "running"} for name in there]})
+    named = frozenset({"a", "b", "not-there"})
+
+    def plan(**asked: Any) -> tuple[list[str], list[str]]:
+        made = make_destroy_plan(actual, named, **asked)
+        return [one.target for one in made.changes], [one.name for one in made.orphans]
+
+    assert plan() == (["a", "b"], ["other"])
+    assert plan(targets=["b"]) == (["b"], ["other"])
+    assert plan(targets=["other"]) == (["other"], [])
+    assert plan(prune=True) == (["a", "b", "other"], [])
 
 
-def test_stop_leaves_what_is_stopped() -> None:
-    actual = _fleet({"instances": [{"name": "a", "status": "running"}, {"name": "b", "status": "stopped"}]})
-    assert [one.target for one in make_stop_plan(actual).changes] == ["a"]
+def test_destroy_takes_builders_along() -> None:
+    actual = _fleet({"instances": [{"name": "a"}, {"name": "x", "kind": "builder"}]})
+    assert [one.target for one in make_destroy_plan(actual, ["a"]).changes] == ["a", "x"]
+    assert [one.target for one in make_destroy_plan(actual, ["a"], targets=["a"]).changes] == ["a"]
+
+
+def test_stop_leaves_what_is_stopped_and_what_the_file_does_not_name() -> None:
+    states = {"a": "running", "b": "stopped", "other": "running"}
+    actual = _fleet({"instances": [{"name": name, "status": state} for name, state in states.items()]})
+    made = make_stop_plan(actual, ["a", "b"])
+    assert [one.target for one in made.changes] == ["a"]
+    assert [one.name for one in made.orphans] == ["other"]
+    assert [one.target for one in make_stop_plan(actual, ["a", "b"], targets=["other"]).changes] == ["other"]
+
+
+def test_what_was_moved_out_of_reach_is_not_made_a_second_time() -> None:
+    desired = _fleet({"instances": [{"name": "a"}]})
+    actual = _fleet({"instances": []})
+    host = replace(actual.hosts["box"], moved={"a": "in project attic"}, moved_hints={"a": "move it"})
+    with pytest.raises(PreflightError) as caught:
+        make_plan(desired, replace(actual, hosts={"box": host}))
+    assert "a is in project attic now" in caught.value.details
+    assert caught.value.resolution == "move it"

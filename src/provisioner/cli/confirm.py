@@ -15,7 +15,10 @@ APPLY = "Do you want to apply? [y/N] "
 REPLACE = "replace"
 
 
-NOTHING_TO_DESTROY = "Nothing to destroy: no container bears the lab's mark."
+NOTHING_TO_DESTROY = "Nothing to destroy: no container that the file names is there."
+ORPHANS_STAY = (
+    "The orphans are deleted with --prune, or where they are named. Another file may have a lab of this name."
+)
 DECLINED = PreflightError("Not applied: the answer was no", details="Nothing was touched.")
 
 
@@ -76,6 +79,8 @@ def confirm_destruction(console: Console, lab: str, *, yes: bool, typed: str | N
 
     def confirm(plan: Plan) -> bool:
         show_plan(console, plan, NOTHING_TO_DESTROY)
+        if plan.orphans:
+            console.say(ORPHANS_STAY)
         _refuse_other(lab, typed)
         if plan.is_empty or (yes and typed == lab):
             return True

@@ -13,7 +13,7 @@ from provisioner.errors import ExitCode
 from provisioner.lab import Lab
 from provisioner.plan import Plan
 
-NOTHING_RUNS = "Nothing to stop: no container of the lab runs."
+NOTHING_RUNS = "Nothing to stop: no container of the file runs."
 
 
 @click.command()
@@ -35,8 +35,9 @@ def down(session: Session, words: Words, *, yes: bool) -> int:
 @lab_words(names=True)
 @option("-y", "--yes", is_flag=True, help="Do not ask; needs --lab as well.")
 @option("--lab", "lab_name", metavar="NAME", help="The lab's name, instead of typing it at the prompt.")
-def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None) -> int:
-    """Delete the containers and what is in them.
+@option("--prune", is_flag=True, help="Delete containers of the lab that are not in the file, too.")
+def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None, prune: bool) -> int:
+    """Delete the containers that the file names, and what is in them.
 
     Asks for the lab's name. Without a terminal: --yes --lab NAME.
     """
@@ -45,7 +46,7 @@ def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None) 
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
     effects = session.effects(lab, _only_known(lab, words.names, confirm))
-    outcome = ending.destroy(lab, effects, words.names)
+    outcome = ending.destroy(lab, effects, words.names, prune=prune)
     return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
 
 

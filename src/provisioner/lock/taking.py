@@ -1,13 +1,17 @@
-"""Take a lab's lock on one host: when nobody has it, or from a run that is dead."""
+"""Take a lab's lock on one host: when nobody has it, or from a run that is dead.
+
+What only bears the name of a lock was made by somebody's hand, or was written over: it is no dead run's, is never
+deleted, and ends the run, because the data of a run that lives may have stood on it.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from provisioner.errors import LockedError
+from provisioner.errors import LockedError, PreflightError
 from provisioner.lock.lease import Lease, Terms
 from provisioner.providers.base import Provider
 
@@ -17,11 +21,16 @@ Locks = Mapping[str, Mapping[str, str]]
 ATTEMPTS = 20
 """How often the lock may slip away as it is reached for."""
 SAY_AFTER_S = 2.0
+_OF_A_HOLDER = frozenset({"holder", "machine", "nonce"})
+"""What every run writes on its lock, since the first version; what has none of it was never a lock."""
 _POLLS_PER_HEARTBEAT = 3
 
 
 def take(provider: Provider, terms: Terms, lease: Lease) -> None:
-    """Take the lock on this host; ``LockedError`` when another run that lives has it."""
+    """Take the lock on this host; ``LockedError`` when another run that lives has it.
+
+    ``PreflightError`` when something that is no lock has the name of one.
+    """
     prefix = f"provisioner-lock-{terms.lab}-"
     found: Locks = {}
     for _ in range(ATTEMPTS):
@@ -46,7 +55,23 @@ def take(provider: Provider, terms: Terms, lease: Lease) -> None:
 def _locks(provider: Provider, prefix: str) -> Locks:
     # The names of lab "a-1" begin as those of lab "a" do, and end in another number.
     form = re.compile(re.escape(prefix) + "[0-9]+")
-    return {name: one for name, one in provider.read_locks(prefix).items() if form.fullmatch(name)}
+    found = {name: one for name, one in provider.read_locks(prefix).items() if form.fullmatch(name)}
+    made_by_hand = sorted(name for name, one in found.items() if _OF_A_HOLDER.isdisjoint(one))
+    if made_by_hand:
+        raise _no_lock(provider, made_by_hand)
+    return found
+
+
+def _no_lock(provider: Provider, names: Sequence[str]) -> PreflightError:
+    """The error that something has the name of a lock and tells of no run."""
+    thing = provider.lock_object
+    commands = "; ".join(provider.lock_removal.format(name=name) for name in names)
+    return PreflightError(
+        f"Unable to lock the lab on host {provider.host}: {thing} {', '.join(names)} is no run lock of provision",
+        details="It bears the name of one and says of no run that it holds it: somebody has made it by hand, or has "
+        "written over it. It is left as it is.",
+        resolution=f"If nobody needs it and no run is at work, delete it: {commands}",
+    )
 
 
 def _number(name: str) -> int:

@@ -48,6 +48,10 @@ class Provider(ABC):
     kind: ClassVar[str]
     forms: ClassVar[tuple[str, ...]] = ("tar",)
     """Endings of exported volumes that ``import_volume`` reads; the first is what ``export_volume`` writes."""
+    lock_object: ClassVar[str]
+    """What a lock is to the host, in its own words."""
+    lock_removal: ClassVar[str]
+    """How people delete one, ``name`` filled in."""
     can_publish: ClassVar[bool] = True
     """Whether the host passes ports of its own on to containers; else a container has an address in the LAN itself."""
 

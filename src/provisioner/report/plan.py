@@ -148,7 +148,7 @@ def _device_text(device: Device) -> str:
 
 def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:
     lines = [f"  {style.paint('?', 'yellow')} {safe_line(one.name)} on host {safe_line(one.host)}" for one in orphans]
-    head = style.paint("Orphans", "bold") + " (of this lab, no longer in the file; kept):"
+    head = style.paint("Orphans", "bold") + " (of this lab, not in the file; kept):"
     return "\n".join([head, *lines])
 
 

@@ -42,6 +42,8 @@ def _listed(title: str, lines: Sequence[str], style: Style) -> list[str]:
 
 def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:
     state = str(container.status) if container.status else "missing"
+    if container.elsewhere:
+        state = container.elsewhere
     drift = "orphan" if container.orphan else "drifted" if container.drift else _NONE
     first = (container.name, container.host, state, container.address or _NONE)
     for index, service in enumerate(container.services or (None,)):

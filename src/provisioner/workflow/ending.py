@@ -17,26 +17,30 @@ DELETION = "deletion"
 
 
 def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
-    """Stop the lab's containers; their data is kept."""
+    """Stop the containers that the file names, or those named here; their data is kept."""
     with effects.locked(lab.name, "down") as lease:
         there = observe(lab.name, effects.providers)
         warn_of_moved(there, effects)
-        made = make_stop_plan(there, targets=targets)
+        wanted = frozenset(targets or lab.spec.containers)
+        made = make_stop_plan(there, frozenset(lab.spec.containers), targets=targets)
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        unfinished.forget([one for one in there.instances if not targets or one.name in targets], effects)
+        unfinished.forget([one for one in there.instances if one.name in wanted], effects)
         apply_instances(made.changes, effects.providers, effects.emit)
         return Outcome(made, applied=True)
 
 
-def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
-    """Delete the lab's containers, orphans too, and the artifacts that nothing uses any more."""
+def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, prune: bool = False) -> Outcome:
+    """Delete the containers that the file names, or those named here, and the artifacts that nothing uses any more.
+
+    The rest of the lab is kept unless ``prune`` says otherwise: another file may name it.
+    """
     with effects.locked(lab.name, "destroy") as lease:
-        actual = observe(lab.name, effects.providers)
-        warn_of_moved(actual, effects)
-        made = make_destroy_plan(actual, targets=targets)
+        there = observe(lab.name, effects.providers)
+        warn_of_moved(there, effects)
+        made = make_destroy_plan(there, frozenset(lab.spec.containers), targets=targets, prune=prune)
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)

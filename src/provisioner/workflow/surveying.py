@@ -159,11 +159,11 @@ def is_running(wanted: Instance, actual: Fleet) -> bool:
 
 
 def warn_of_moved(actual: Fleet, effects: Effects) -> None:
-    """Say which containers of the lab are on nodes that the file does not name: nothing is done to them."""
+    """Say which containers of the lab were moved to where no driver of the file works: nothing is done to them."""
     for host in actual.hosts.values():
         for name, where in host.moved.items():
             if actual.instance(name) is None:
-                what = f"container {name} of this lab is not on host {host.name} but on {where}"
+                what = f"container {name} of this lab is not on host {host.name} but {where}"
                 effects.emit(Diagnostic("warning", f"{what}: it is left alone. {host.moved_hints[name]}"))
 
 
@@ -192,7 +192,9 @@ def _container_status(
 ) -> ContainerStatus:
     there = survey.actual.instance(wanted.name)
     if there is None:
-        return ContainerStatus(wanted.name, wanted.host)
+        host = survey.actual.hosts.get(wanted.host)
+        place = host.moved.get(wanted.name, "") if host is not None else ""
+        return ContainerStatus(wanted.name, wanted.host, elsewhere=place)
     services = (
         replace(
             _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict"))),

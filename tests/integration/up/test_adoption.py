@@ -35,7 +35,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     lab.write(NOBODY)
     yield lab
     lab.write(NOBODY)
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     lab.incus("delete", "--force", BOX, check=False)
     assert ended.code == 0, ended.out + ended.err
 

@@ -26,11 +26,11 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """An engine that works."""
     lab = Lab(tmp_path_factory.mktemp("reboot"), incus_lab.environment, "debian/12", "debian/12", name="reboot")
     lab.write(FILE)
-    lab.provision("destroy", "--yes", "--lab", "reboot")  # what an interrupted run of this test left
+    lab.provision("destroy", "--prune", "--yes", "--lab", "reboot")  # what an interrupted run of this test left
     first = lab.provision("up", "--yes")
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", "reboot")
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "reboot")
     assert ended.code == 0, ended.out + ended.err
 
 

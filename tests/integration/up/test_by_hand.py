@@ -51,7 +51,7 @@ def shared(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
     yield lab
     lab.write(FILE)
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
 
 
@@ -103,7 +103,7 @@ def test_a_container_whose_mark_is_not_ours_is_left_alone(lab: Lab, mark: str) -
         ran = lab.provision(*verb)
         assert ran.code == 4, verb
         assert "the name is taken" in ran.err
-    assert lab.provision("destroy", "--yes", "--lab", NAME).code == 0
+    assert lab.provision("destroy", "--prune", "--yes", "--lab", NAME).code == 0
     assert json.loads(lab.incus("query", "/1.0/instances/hand-one")) == before
 
 
@@ -218,7 +218,7 @@ def test_a_member_of_the_sockets_group_needs_no_root(member: list[str], incus_la
             ran = command(PROVISION, *step)
             assert ran.returncode == 0, f"{step}\n{ran.stdout}{ran.stderr}"
     finally:
-        ended = command(PROVISION, "destroy", "--yes", "--lab", "member")
+        ended = command(PROVISION, "destroy", "--prune", "--yes", "--lab", "member")
     assert ended.returncode == 0, ended.stderr
     assert {file.stat().st_uid for file in folder.rglob("*")} == {UID}
 

@@ -55,7 +55,7 @@ def lab(request: pytest.FixtureRequest, incus_lab: Incus, tmp_path_factory: pyte
         lab.well("up", "--yes")
         yield lab
     finally:
-        lab.well("destroy", "--yes", "--lab", name)
+        lab.well("destroy", "--prune", "--yes", "--lab", name)
 
 
 @pytest.fixture(autouse=True)

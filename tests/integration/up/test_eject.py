@@ -38,7 +38,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert ran.code == 0, ran.out + ran.err
         yield lab
     finally:
-        ended = lab.provision("destroy", "--yes", "--lab", NAME)
+        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
 
 

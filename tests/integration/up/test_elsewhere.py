@@ -27,12 +27,12 @@ LARGE_BYTES = 5_000_000
 def lab(far_incus: FarIncus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab, up: what its first ``up`` said is its first run."""
     lab = elsewhere_lab(far_incus, tmp_path_factory.mktemp("elsewhere"))
-    lab.provision("destroy", "--yes", "--lab", lab.name)  # what an interrupted run of this test left
+    lab.provision("destroy", "--prune", "--yes", "--lab", lab.name)  # what an interrupted run of this test left
     lab.runs.clear()
     first = lab.provision("up", "--yes", "--json")
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", lab.name, "--json")
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
     assert ended.code == 0, ended.out + ended.err
 
 
@@ -118,7 +118,7 @@ def test_neither_the_key_nor_a_secret_is_written_or_said(lab: Lab, far_incus: Fa
 
 
 def test_destroy_leaves_nothing(lab: Lab) -> None:
-    ran = lab.provision("destroy", "--yes", "--lab", lab.name, "--json")
+    ran = lab.provision("destroy", "--prune", "--yes", "--lab", lab.name, "--json")
     assert ran.code == 0, ran.out + ran.err
     assert lab.made() == []
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))

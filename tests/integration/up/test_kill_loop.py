@@ -47,7 +47,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def destroy(lab: Lab) -> None:
-    ended = lab.provision("destroy", "--yes", "--lab", "kill")
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "kill")
     assert ended.code == 0, ended.out + ended.err
 
 

@@ -28,11 +28,11 @@ def lab(incus_lab: Incus, tmp_path: Path) -> Iterator[Lab]:
     """One container that runs, with a snapshot."""
     lab = Lab(tmp_path, incus_lab.environment, "debian/12", "debian/12")
     lab.write(FILE)
-    well(lab, "destroy", "--yes", "--lab", "killback")
+    well(lab, "destroy", "--prune", "--yes", "--lab", "killback")
     well(lab, "up", "--yes")
     well(lab, "snapshot", "--name", "good")
     yield lab
-    well(lab, "destroy", "--yes", "--lab", "killback")
+    well(lab, "destroy", "--prune", "--yes", "--lab", "killback")
 
 
 def well(lab: Lab, *words: str) -> None:

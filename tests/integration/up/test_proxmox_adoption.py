@@ -59,7 +59,7 @@ def lab(
     provider.client.put(*provider.path(provider.vmid(BOX, BOX), "config"), delete="description,tags")
     lab.write(f"{head}  {NEW}: {{}}\n")
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
 
 

@@ -76,7 +76,7 @@ def lab(pve_host: PveHost, text: str, tmp_path_factory: pytest.TempPathFactory) 
     lab = Lab(folder, {**environment, "XDG_STATE_HOME": str(folder / "state")}, "", "", name=NAME)
     lab.write(text)
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
 
 

@@ -53,7 +53,7 @@ def lab(host: PveHost, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "", "", name=NAME)
     lab.write(FILE.format(page=host.page))
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
     assert boxes(host) == []
 

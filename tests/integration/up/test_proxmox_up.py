@@ -60,7 +60,7 @@ def lab(pve_host: PveHost, text: str, tmp_path_factory: pytest.TempPathFactory) 
     ran = lab.provision("up", "--yes")
     assert ran.code == 0, ran.out + ran.err
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
 
 

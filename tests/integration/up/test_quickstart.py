@@ -34,12 +34,12 @@ def lab(request: pytest.FixtureRequest, incus_lab: Incus, tmp_path_factory: pyte
     lab = Lab(tmp_path_factory.mktemp("quickstart"), incus_lab.environment, *request.param)
     lab.write()
     INJECTED.unlink(missing_ok=True)
-    lab.provision("destroy", "--yes", "--lab", "e2e")  # what an interrupted run of this test left
+    lab.provision("destroy", "--prune", "--yes", "--lab", "e2e")  # what an interrupted run of this test left
     lab.runs.clear()
     first = lab.provision("up", "--yes", "--json")
     assert first.code == 0, first.out[-4000:] + first.err[-4000:]
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", "e2e", "--json")
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
     assert ended.code == 0, ended.out + ended.err
 
 
@@ -228,10 +228,10 @@ def test_models_are_shared_read_only(lab: Lab) -> None:
 
 
 def test_destroy_leaves_nothing(lab: Lab) -> None:
-    ran = lab.provision("destroy", "--yes", "--lab", "e2e", "--json")
+    ran = lab.provision("destroy", "--prune", "--yes", "--lab", "e2e", "--json")
     assert ran.code == 0, ran.out + ran.err
     assert lab.made() == []
     volumes = json.loads(lab.incus("storage", "volume", "list", "default", "--format", "json"))
     assert [one["name"] for one in volumes if one["name"].startswith("provision-model-spare-")] == []
-    assert lab.provision("destroy", "--yes", "--lab", "e2e").code == 0
+    assert lab.provision("destroy", "--prune", "--yes", "--lab", "e2e").code == 0
     assert Path(lab.folder / "homelab.yml").exists()

@@ -150,7 +150,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, wheels: Path, mirror: str) -> 
         made.write(SERVICE.format(commit=commit, mirror=mirror))
         yield made
     finally:
-        made.provision("destroy", "--yes", "--lab", made.name)
+        made.provision("destroy", "--prune", "--yes", "--lab", made.name)
 
 
 def test_from_nothing_to_an_answer(lab: Lab, wheels: Path) -> None:

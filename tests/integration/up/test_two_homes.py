@@ -92,11 +92,11 @@ def lab(incus_lab: Incus, pve_host: PveHost, text: str, tmp_path_factory: pytest
     }
     lab = Lab(tmp_path_factory.mktemp(NAME), environment, "debian/12", "debian/12", name=NAME)
     lab.write(text)
-    lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
     ran = lab.provision("up", "--yes")
     assert ran.code == 0, ran.out + ran.err
     yield lab
-    ended = lab.provision("destroy", "--yes", "--lab", NAME)
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
     assert ended.code == 0, ended.out + ended.err
     assert lab.made() == []
     left = {one.config.get("hostname") for one in pve_host.double.world.guests.values()}

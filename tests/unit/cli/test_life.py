@@ -376,6 +376,40 @@ def test_destroy_can_name_an_orphan_and_refuses_a_typo(world: World, lab: Path) 
     assert set(world.host.containers) == {"llama"}
 
 
+def test_destroy_and_down_from_another_folder_leave_what_their_file_does_not_name(world: World, lab: Path) -> None:
+    world.command("up", "--yes")
+    lab.write_text(lab.read_text().partition("  gateway:")[0])
+    assert world.command("down", "--yes").code == 0
+    assert running(world) == {"gateway"}
+    answer = world.command("destroy", "--yes", "--lab", "homelab")
+    assert answer.code == 0
+    assert set(world.host.containers) == {"gateway"}
+    assert "gateway on host box" in answer.out
+    assert "The orphans are deleted with --prune, or where they are named." in answer.out
+    again = world.command("destroy", "--yes", "--lab", "homelab", "--json")
+    assert [line["target"] for line in again.of("orphan")] == ["gateway"]
+    assert set(world.host.containers) == {"gateway"}
+    assert world.command("destroy", "--prune", "--yes", "--lab", "homelab").code == 0
+    assert set(world.host.containers) == set()
+
+
+def test_a_container_that_was_moved_out_of_reach_is_not_missing(world: World) -> None:
+    world.command("up", "--yes")
+    del world.host.containers["gateway"]
+    world.host.elsewhere["gateway"] = "in project attic"
+    refused = world.command("up", "--yes")
+    assert refused.code == 4
+    assert "gateway is in project attic now, and the file has it on host box" in refused.err
+    status = world.command("status")
+    assert "in project attic" in status.out
+    assert "missing" not in status.out
+    verified = world.command("verify")
+    assert verified.code == 3
+    assert "gateway: the container is in project attic" in verified.out + verified.err
+    ended = world.command("destroy", "--yes", "--lab", "homelab")
+    assert "container gateway of this lab is not on host box but in project attic" in ended.out + ended.err
+
+
 @pytest.mark.parametrize("verb", ["plan", "up", "status", "verify", "down", "destroy"])
 def test_a_container_that_is_not_in_the_file_exits_64(world: World, verb: str) -> None:
     answer = world.command(verb, "lama")

@@ -24,7 +24,7 @@ def said(*instances: Instance) -> list[str]:
     """The warnings about a lab whose container has moved from host box to another node."""
     effects: Any = Said()
     hints = {"web": "Bring it back."}
-    host = HostState("box", moved={"web": "node pve2, as CT 105"}, moved_hints=hints)
+    host = HostState("box", moved={"web": "on node pve2, as CT 105"}, moved_hints=hints)
     warn_of_moved(Fleet("lab", instances, hosts={"box": host}), effects)
     warnings = [one for one in effects.events if isinstance(one, Diagnostic)]
     assert {one.severity for one in warnings} <= {"warning"}

@@ -29,6 +29,8 @@ class FakeProvider(Snapshots, Locks, Provider):
     """A host that exists in this process only; its attributes are the state of its world, for tests to set and read."""
 
     kind: ClassVar[str] = "fake"
+    lock_object: ClassVar[str] = "entry"
+    lock_removal: ClassVar[str] = "remove {name} from its attribute `locks`"
 
     def __init__(self, host: str, *, images: Sequence[str] = ("debian/12", "debian/13"), room: int = 1000) -> None:
         World.__init__(self, images, room)
@@ -55,6 +57,8 @@ class FakeProvider(Snapshots, Locks, Provider):
             strangers=frozenset(one.name for one in there if one.lab != lab),
             images=frozenset(self.images),
             volumes=complete,
+            moved=dict(self.elsewhere),
+            moved_hints={name: "Bring it back." for name in self.elsewhere},
             adoptable={one.name: one for one in there if one.name in adopt and not one.lab},
         )
         return Fleet(lab, tuple(ours), hosts={self.host: state})

@@ -57,6 +57,8 @@ class World:
         self.available = True
         self.never_ready: set[str] = set()
         """Names of containers that start and never come up."""
+        self.elsewhere: dict[str, str] = {}
+        """Containers that were moved out of reach, and where they are."""
         self.alters: dict[str, object] = {}
         """Attributes that the host sets to something else than asked for, as a host with own limits would."""
         self.obstacles: dict[str, str] = {}

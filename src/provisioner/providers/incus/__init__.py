@@ -13,7 +13,18 @@ from provisioner.file_systems import Run
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import adoption, failures, files, graphics, growing, locks, ready, snapshots, volumes
+from provisioner.providers.incus import (
+    adoption,
+    failures,
+    files,
+    graphics,
+    growing,
+    locks,
+    projects,
+    ready,
+    snapshots,
+    volumes,
+)
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
@@ -30,6 +41,8 @@ class IncusProvider(Inside, Provider):
     """One Incus host, reached through its unix socket or over https; one object serves many threads."""
 
     kind: ClassVar[str] = "incus"
+    lock_object: ClassVar[str] = "profile"
+    lock_removal: ClassVar[str] = "incus profile delete {name}"
 
     def check_available(self) -> None:
         """Return when Incus answers and this user may use it; ``UnavailableError`` that says what to do, else."""
@@ -39,7 +52,9 @@ class IncusProvider(Inside, Provider):
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
         """The containers of ``lab`` as they are now, and what else the host has."""
         with failures.reachable(self.endpoint):
-            found = self._complete(self._client.get("instances", recursion="1"))
+            found, others = projects.divided(self._client)
+            found = self._complete(found)
+            moved = projects.moved(others, lab)
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
             complete = volumes.ready(self._client, self._pool)
@@ -53,6 +68,8 @@ class IncusProvider(Inside, Provider):
             images=frozenset(one["name"] for one in aliases),
             volumes=complete,
             adoptable=adoption.adoptable(found, adopt, self.host),
+            moved={name: projects.words(project) for name, project in moved.items()},
+            moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
         )
         return Fleet(lab, tuple(instance_of(one, self.host) for one in ours), hosts={self.host: state})
 

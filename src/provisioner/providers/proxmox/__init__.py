@@ -27,6 +27,8 @@ class ProxmoxProvider(ProxmoxKeeping):
     """One node of Proxmox VE; one object serves many threads."""
 
     kind: ClassVar[str] = "proxmox"
+    lock_object: ClassVar[str] = "pool"
+    lock_removal: ClassVar[str] = "pvesh delete /pools/{name}"
     can_publish: ClassVar[bool] = False
     forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
     """What an Incus has exported is read, too."""

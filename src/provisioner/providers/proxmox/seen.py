@@ -45,7 +45,7 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
         name=host.host,
         architecture=look.machine,
         strangers=_strangers(look, ours, host.client.node),
-        moved={name: moved.words(guest) for name, guest in sorted(elsewhere.items())},
+        moved={name: f"on {moved.words(guest)}" for name, guest in sorted(elsewhere.items())},
         moved_hints={name: moved.hint(host.client.node, guest) for name, guest in elsewhere.items()},
         images=templates.gathered(contents, look.offers, look.machine).images,
         volumes=ready,

@@ -8,11 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from provisioner.errors import PreflightError
+from provisioner.lock import held
 from provisioner.providers.proxmox import locks
+from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from tests.lab.pve import Double
 from tests.lab.pve.world import Pool
+from tests.unit.providers.proxmox.box import driver
 
 NAME = "provisioner-lock-home.Lab_1-1"
 MINE = {"nonce": "me", "holder": 'jöe@box: 50 %, "provision up"\n', "heartbeat": "0"}
@@ -53,6 +57,16 @@ def test_a_pool_that_people_have_made_is_a_lock_without_properties(pve: Double, 
     assert locks.read(client, NAME) == {f"{NAME}{name}": {} for name in "abcd"}
     assert not locks.renew(client, f"{NAME}b", MINE)
     assert pve.world.pools[f"{NAME}b"].comment == "our pool"
+
+
+def test_a_pool_that_people_have_made_is_named_and_left_by_a_run(pve: Double, access: Access) -> None:
+    name = "provisioner-lock-home-1"
+    pve.world.pools[name] = Pool("our pool")
+    with pytest.raises(PreflightError) as caught, held({"box": driver(access)}, "home", "up", say=print):
+        pytest.fail("a pool of people was taken for a lock")
+    assert f"pool {name} is no run lock of provision" in caught.value.message
+    assert f"pvesh delete /pools/{name}" in caught.value.resolution
+    assert pve.world.pools[name].comment == "our pool"
 
 
 @pytest.mark.parametrize("made", [True, False])

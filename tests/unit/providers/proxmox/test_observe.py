@@ -74,7 +74,7 @@ def test_one_of_ours_that_has_moved_to_another_node_takes_its_name_along(pve: Do
     assert fleet.instances == ()
     assert strangers(fleet) == frozenset(), "a name on another node is free"
     state = fleet.hosts["box"]
-    assert state.moved == {"moved": "node pve2, as CT 105"}
+    assert state.moved == {"moved": "on node pve2, as CT 105"}
     assert "pct migrate 105 pve1" in state.moved_hints["moved"]
     assert "node: pve2" in state.moved_hints["moved"]
 
