@@ -310,7 +310,7 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
     there = actual.instance(wanted.name)
     alone = Fleet(actual.lab, (there,) if there else (), hosts=actual.hosts)
     if state == "absent":
-        return make_destroy_plan(alone).changes
+        return make_destroy_plan(alone, [wanted.name]).changes
     changes = make_plan(Fleet(wanted.lab, (wanted,)), alone).changes
     if state == "started":
         return changes

@@ -58,7 +58,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             images=frozenset(self.images),
             volumes=complete,
             moved=dict(self.elsewhere),
-            moved_hints={name: "Bring it back." for name in self.elsewhere},
+            moved_hints=dict.fromkeys(self.elsewhere, "Bring it back."),
             adoptable={one.name: one for one in there if one.name in adopt and not one.lab},
         )
         return Fleet(lab, tuple(ours), hosts={self.host: state})
