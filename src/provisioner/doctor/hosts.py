@@ -10,6 +10,7 @@ Facts of a host, by their names; ``problem`` is empty when all is well, ``hint``
 ``image``        ``{name, state, hint}``; ``state`` is "there", "downloadable" or "missing"
 ``bridge``       ``{name, problem, hint}``
 ``rights``       ``{holder, lacking, hint}``
+``tags``         ``{problem, hint}``: whether the tags by which containers are found may be set
 ``ssh``          ``{to, problem, details, hint}``
 ``clock``        the seconds that it is ahead of ours, as far as that is certain
 ``certificate``  ``{file, days}``: for how long it is still good
@@ -125,6 +126,7 @@ _JUDGES: Mapping[str, Callable[[Any], Verdict]] = {
     "image": _image,
     "bridge": _stated("{name} is there"),
     "rights": _rights,
+    "tags": _stated("our tags may be set"),
     "ssh": _ssh,
     "clock": _clock,
     "certificate": _certificate,

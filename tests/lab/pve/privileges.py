@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.lab.pve.call import Call
 from tests.lab.pve.errors import forbidden
+from tests.lab.pve.formats import split_list
 from tests.lab.pve.guest import NEW_DISK, VOLUME, parts, volume_kind
 
 CPU = {"cores", "cpuunits", "cpulimit"}
@@ -40,8 +41,37 @@ def _check_option(call: Call, option: str, old: Options, new: Options, *, unpriv
         _check_vm(call, "VM.Config.Network")
         for value in (old.get(option), new.get(option)):
             check_bridge(call, value or "")
+    elif option == "tags":
+        _check_tags(call, old.get(option, ""), new.get(option, ""))
     else:
         _check_vm(call, _privilege(option))
+
+
+def _check_tags(call: Call, old: str, new: str) -> None:
+    """``assert_tag_permissions`` in pve-guest-common: a tag that comes or goes must be one that the caller may set."""
+    call.check(f"/vms/{call.vmid}", "VM.Config.Options")  # whatever the pool
+    if call.may("/", "Sys.Modify"):
+        return
+    access = call.world.datacenter.get("user-tag-access", {})
+    is_free = access.get("user-allow", "free") == "free"
+    registered, allowed = call.world.datacenter.get("registered-tags", []), allowed_tags(call)
+    for tag in sorted({*split_list(old)} ^ {*split_list(new)}):
+        if tag in registered or not (is_free or tag in allowed):
+            raise forbidden(f"/, Sys.Modify for modifying tag '{tag}'")
+
+
+def allowed_tags(call: Call) -> list[str]:
+    """The tags that there are for the caller: those of a list, those that guests have, and registered ones."""
+    privileged = call.may("/", "Sys.Modify")
+    access = call.world.datacenter.get("user-tag-access", {})
+    mode = access.get("user-allow", "free")
+    registered = set(call.world.datacenter.get("registered-tags", []))
+    found = set(access.get("user-allow-list", [])) if mode != "none" or privileged else set()
+    if mode in ("free", "existing") or privileged:
+        for vmid, guest in call.world.guests.items():
+            if privileged or call.may(f"/vms/{vmid}", "VM.Audit"):
+                found |= set(split_list(guest.config.get("tags", "")))
+    return sorted(found | registered if privileged else found - registered)
 
 
 def _privilege(option: str) -> str:

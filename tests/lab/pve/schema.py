@@ -134,7 +134,7 @@ def _format_fault(option: Mapping[str, Any], value: str, path: str) -> str:
 
 def _limit_fault(option: Mapping[str, Any], value: str) -> str:
     pattern = option.get("pattern")
-    if pattern and not re.fullmatch(pattern.replace("(?^:", "(?:"), value):
+    if pattern and not re.fullmatch(pattern.replace("(?^", "(?"), value):
         return "value does not match the regex pattern"
     if len(value) > option.get("maxLength", len(value)):
         return f"value may only be {option['maxLength']} characters long"

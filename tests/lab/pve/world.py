@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from tests.lab.pve.access import Access
 from tests.lab.pve.errors import died, forbidden
@@ -61,7 +62,8 @@ class World:
     """A cluster with three nodes, a directory and two disk storages, one template and ``root@pam``.
 
     ``latency_s``: how long every answer takes. ``stats_s``: how often a node tells the others about its guests.
-    ``lock`` is held while a configuration changes. ``backup_jobs``: the numbers of guests that each backs up.
+    ``lock`` is held while a configuration changes. ``datacenter``: its options,
+    taken apart. ``backup_jobs``: the numbers of guests that each backs up.
     """
 
     def __init__(self, containers: Containers | None = None, nodes: int = 3) -> None:
@@ -72,6 +74,7 @@ class World:
         self.guests: dict[int, Guest] = {}
         self.pools: dict[str, Pool] = {}
         self.ha: set[int] = set()
+        self.datacenter: dict[str, Any] = {}
         self.backup_jobs: dict[str, set[int]] = {}
         self.access = Access()
         self.containers: Containers = containers or MemoryContainers()

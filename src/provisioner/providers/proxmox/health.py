@@ -8,13 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import PreflightError, ProviderError, UnavailableError
-from provisioner.providers.proxmox import failures, objections, rights
+from provisioner.providers.proxmox import failures, marks, objections, rights, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import Node, look, permitted
 from provisioner.providers.proxmox.objections import Grounds
 from provisioner.providers.proxmox.review import images_of, place_of, template_storages
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
+from provisioner.providers.proxmox.tags import Rules
 from provisioner.providers.proxmox.templates import HINT
 from provisioner.state import Fact
 
@@ -64,12 +65,14 @@ def _seen(client: Client, access: Access, node: Node, images: Collection[str]) -
         partial(_lacking, client, place),
         partial(permitted, partial(_ahead_s, client, node.name), None),
         partial(_certificate, client, node.name),
+        partial(tags.rules, client),
     ]
-    known, lacking, clock, certificate = client.many(calls)
+    known, lacking, clock, certificate, tag_rules = client.many(calls)
     grounds = Grounds(access, node, place, lacking=lacking)
     found += [("storage", one) for one in _storages(grounds)]
     found += [("image", _image(image, known)) for image in sorted(images)]
     found += [("bridge", _bridge(grounds)), ("rights", _rights(client, lacking))]
+    found.append(("tags", _tags(tag_rules, access)))
     found += [("clock", clock)] if clock is not None else []
     found += [("certificate", certificate)] if certificate else []
     return found
@@ -110,6 +113,17 @@ def _rights(client: Client, missing: tuple[Right, ...]) -> dict[str, Any]:
     hints = dict.fromkeys(one.hint for one in objections.of_rights(missing, client.access))
     lacking = [f"{names} on {path}" for path, names in rights.by_path(missing).items()]
     return {"holder": rights.holder(client.access), "lacking": lacking, "hint": "\n".join(hints)}
+
+
+def _tags(seen: Rules, access: Access) -> dict[str, str]:
+    """Whether our tags may be set; a lab's own one has its name in it, and stands here for those of all labs."""
+    refused = seen.refused([marks.TAG])
+    if seen.mode != tags.FREE and not any(tag.startswith(f"{marks.TAG}-") for tag in seen.allowed):
+        refused.append(f"{marks.TAG}-LAB")
+    if not refused:
+        return {"problem": ""}
+    why = objections.refused_tags(refused, seen, access)
+    return {"problem": why.message, "hint": why.hint}
 
 
 def _ahead_s(client: Client, node: str) -> float:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, failures, marks, moved, numbers, rights, root_only
+from provisioner.providers.proxmox import demands, failures, marks, moved, numbers, rights, root_only, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import DISKS, Node
 from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
+from provisioner.providers.proxmox.tags import Rules
 from provisioner.sizes import size_text
 from provisioner.state import Instance
 
@@ -44,6 +45,7 @@ class Grounds:
     taken: Mapping[int, str] = field(default_factory=dict)
     disks: Disks = field(default_factory=Disks)
     moved: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tags: Rules = field(default_factory=Rules)
     lacking: tuple[Right, ...] = ()
     unseen: tuple[Right, ...] = ()
     behind_ssh: str = ""
@@ -65,7 +67,29 @@ def objections(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objectio
     yield from _of_devices(changes)
     yield from _of_root(changes, grounds.access)
     yield from _of_ssh(changes, grounds)
+    yield from _of_tags(changes, grounds)
     yield from of_rights(grounds.lacking, grounds.access)
+
+
+def _of_tags(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
+    whose: dict[str, list[str]] = {}
+    for name, wanted in tags.set_by(changes).items():
+        for tag in grounds.tags.refused(wanted):
+            whose.setdefault(tag, []).append(name)
+    if whose:
+        containers = sorted({name for names in whose.values() for name in names})
+        yield refused_tags(sorted(whose), grounds.tags, grounds.access, ", ".join(containers))
+
+
+def refused_tags(names: Sequence[str], seen: Rules, access: Access, whose: str = "") -> Objection:
+    """That tags may not be set, for whom, and what to do about it."""
+    message = f"{whose}: {tags.words(names, seen)}" if whose else tags.words(names, seen)
+    return Objection(message, tags.hint(names, seen, failures.how_to_grant(principal(access), "/")))
+
+
+def principal(access: Access) -> str:
+    """The name that rights are given to: USER or USER!TOKEN."""
+    return f"{access.user}!{access.token_id}" if access.token_id else access.user
 
 
 def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
@@ -89,9 +113,9 @@ def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
 
 def of_rights(lacking: Iterable[Right], access: Access) -> Iterator[Objection]:
     """Privileges that are missing, by path."""
-    who = f"{access.user}!{access.token_id}" if access.token_id else access.user
     for path, names in rights.by_path(lacking).items():
-        yield Objection(f"{rights.holder(access)} lacks {names} on {path}", failures.how_to_grant(who, path))
+        hint = failures.how_to_grant(principal(access), path)
+        yield Objection(f"{rights.holder(access)} lacks {names} on {path}", hint)
 
 
 def of_cluster(node: Node) -> Iterator[Objection]:

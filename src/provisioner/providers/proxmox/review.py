@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.errors import PreflightError
 from provisioner.plan import Change
-from provisioner.providers.proxmox import demands, moved, numbers, rights, templates
+from provisioner.providers.proxmox import demands, moved, numbers, rights, tags, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
@@ -17,6 +17,7 @@ from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.objections import Grounds, Objection, notes, objections
 from provisioner.providers.proxmox.rights import NEW, Place, Right
 from provisioner.providers.proxmox.root_only import OLDEST
+from provisioner.providers.proxmox.tags import Rules
 from provisioner.state import Instance
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
         taken=_taken(client, node, list(demands.numbers(changes))),
         disks=_disks(client, changes),
         moved=_moved(client, node, changes),
+        tags=tags.rules(client) if tags.set_by(changes) else Rules(),
         lacking=tuple(right for right in missing if right in needed),
         unseen=tuple(right for right in missing if right not in needed),
         behind_ssh=node_behind(shell) if shell is not None and by_hand else "",

@@ -191,6 +191,7 @@ def _of_new(after: Instance, privilege: str, place: Place) -> Right:
 def _of_creation(after: Instance, place: Place) -> Iterator[Right]:
     for name in ("VM.Audit", *TO_CREATE):
         yield _of_new(after, name, place)
+    yield _of_guest(after, "VM.Config.Options")  # of tags: the pool does not count there
     for storage in storages(after, place):
         yield Right(_storage_path(storage), ("Datastore.AllocateSpace",))
     yield Right(_storage_path(place.templates), READ_TEMPLATE)

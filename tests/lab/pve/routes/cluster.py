@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from tests.lab.pve.call import Call, answers
 from tests.lab.pve.errors import bad_parameters, died
+from tests.lab.pve.formats import split_list
+from tests.lab.pve.privileges import allowed_tags
 from tests.lab.pve.routes.tasks import entry as task_entry
 from tests.lab.pve.world import Node
 
@@ -55,6 +57,27 @@ def status(call: Call) -> object:
         cluster = {"id": "cluster", "type": "cluster", "name": call.world.name, "nodes": len(nodes), "version": 3}
         found.insert(0, {**cluster, "quorate": int(online * 2 > len(nodes))})
     return found
+
+
+@answers("GET /cluster/options")
+def options(call: Call) -> object:
+    """What holds for the datacenter; little of it for who may not look, and the tags that there are for everybody."""
+    shown = dict(call.world.datacenter) if call.may("/", "Sys.Audit") else {}
+    return {**shown, "allowed-tags": allowed_tags(call)}
+
+
+@answers("PUT /cluster/options")
+def change_options(call: Call) -> object:
+    """Change what the double knows of it: who may set which tags."""
+    for name in split_list(call.text("delete")):
+        call.world.datacenter.pop(name, None)
+    if "registered-tags" in call.given:
+        call.world.datacenter["registered-tags"] = split_list(call.text("registered-tags"))
+    if "user-tag-access" in call.given:
+        given = dict(part.split("=", 1) for part in call.text("user-tag-access").split(","))
+        listed = split_list(given.get("user-allow-list", ""))
+        call.world.datacenter["user-tag-access"] = {"user-allow": given["user-allow"], "user-allow-list": listed}
+    return None
 
 
 @answers("GET /cluster/config/nodes")

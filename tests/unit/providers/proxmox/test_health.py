@@ -30,6 +30,7 @@ CHECKS = [
     "image",
     "bridge",
     "rights",
+    "tags",
     "clock",
     "certificate",
     "ssh",
