@@ -22,6 +22,8 @@ from provisioner.lock.lease import Terms, uptime
 from provisioner.lock.taking import take
 from provisioner.providers.base import Provider
 from provisioner.providers.fake import FakeProvider
+from provisioner.providers.incus import IncusProvider
+from provisioner.providers.proxmox import ProxmoxProvider
 from tests.waiting import wait_until
 
 LAB = "homelab"
@@ -298,9 +300,11 @@ class Broken(FakeProvider):
     """A host whose daemon can be away."""
 
     away = False
+    asked = 0
 
     def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
         """Write on it, if there is a daemon."""
+        self.asked += 1
         if self.away:
             raise ProviderError("Unable to renew lock", details="connection refused")
         return super().renew_lock(name, properties)
@@ -526,3 +530,120 @@ def test_the_time_for_which_this_machine_slept_proves_nothing(
     take(box, terms, lease)
     lease.release()
     assert len(looks) >= PATIENCE_S / (2 * HEARTBEAT_S / 3) - 1
+
+
+class Seldom(FakeProvider):
+    """A host on which each write costs much: its locks are written every half minute."""
+
+    heartbeat_s = ProxmoxProvider.heartbeat_s
+    patience_s = ProxmoxProvider.patience_s
+
+    def __init__(self, host: str = "box") -> None:
+        super().__init__(host)
+        self.writes = 0
+
+    def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
+        """Count it."""
+        self.writes += 1
+        return super().renew_lock(name, properties)
+
+
+class Time:
+    """A clock that goes on by what is slept, and what happens at certain times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.every: list[tuple[float, Callable[[int], None]]] = []
+        monkeypatch.setattr("provisioner.lock.taking.time.sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        """Go on, and let happen what happens meanwhile."""
+        before, self.now = self.now, self.now + seconds
+        for interval, work in self.every:
+            for count in range(int(before / interval) + 1, int(self.now / interval) + 1):
+                work(count)
+
+    def terms(self) -> Terms:
+        """What a run goes by that has this clock, and the times of each host."""
+        return Terms(LAB, "up", this_process("up"), print, clock=lambda: self.now)
+
+
+def test_locks_that_are_replicated_are_written_seldom_and_the_others_as_before() -> None:
+    assert (IncusProvider.heartbeat_s, IncusProvider.patience_s) == (3.0, 20.0)
+    assert ProxmoxProvider.heartbeat_s == 30.0
+    assert ProxmoxProvider.patience_s >= 100.0
+
+
+@pytest.mark.parametrize("interval", [3.0, 30.0], ids=["the version before", "this one"])
+def test_nobody_takes_over_from_a_holder_that_beats_once_per_interval(
+    monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    box, time_ = Seldom(), Time(monkeypatch)
+    box.locks[FIRST] = left_by(ELSEWHERE)
+
+    def beat(count: int) -> None:
+        box.locks[FIRST]["heartbeat"] = str(count)
+
+    time_.every.append((interval, beat))
+    for _ in range(3):
+        terms = time_.terms()
+        with pytest.raises(LockedError, match="another run holds it"):
+            take(box, terms, Lease(terms))
+        assert list(box.locks) == [FIRST]
+        time_.sleep(7.0)
+    assert time_.now >= 2 * interval
+
+
+def test_a_lock_that_was_written_by_the_version_before_is_judged_by_the_longer_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It beat every 3 s and stands still for longer than 20 s: its host may have been busy for a while."""
+    box, time_ = Seldom(), Time(monkeypatch)
+    box.locks[FIRST] = left_by(ELSEWHERE)
+    beats = iter([(60.0, "4")])
+
+    def late(count: int) -> None:
+        del count
+        at, beat = next(beats, (0.0, ""))
+        if beat:
+            assert time_.now >= at
+            box.locks[FIRST]["heartbeat"] = beat
+
+    time_.every.append((60.0, late))
+    terms = time_.terms()
+    with pytest.raises(LockedError):
+        take(box, terms, Lease(terms))
+    terms, began = time_.terms(), time_.now
+    lease = Lease(terms)
+    take(box, terms, lease)
+    assert time_.now - began >= ProxmoxProvider.patience_s
+    assert list(box.locks) == [SECOND]
+    lease.release()
+
+
+def test_a_holder_writes_once_per_interval_and_sees_soon_that_its_lock_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provisioner.lock.lease.LOOK_S", 0.02)
+    box = Seldom()
+    with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.4) as lease:
+        began = time.monotonic()
+        wait_until(lambda: box.writes >= 2)
+        assert time.monotonic() - began >= 0.7
+        lease.check()
+        writes = box.writes
+        box.delete_lock(FIRST)
+        with pytest.raises(LockedError, match="was lost"):
+            until_lost(lease)
+        assert box.writes - writes <= 1
+
+
+def test_a_failed_renewal_is_asked_for_again_before_the_next_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provisioner.lock.lease.LOOK_S", 0.02)
+    box = Broken("box")
+    with held({"box": box}, LAB, "up", say=print, heartbeat_s=0.3, patience_s=60.0):
+        box.away = True
+        asked = box.asked
+        wait_until(lambda: box.asked > asked)
+        box.away = False
+        before, began = box.locks[FIRST]["heartbeat"], time.monotonic()
+        wait_until(lambda: box.locks[FIRST]["heartbeat"] != before)
+        assert time.monotonic() - began < 0.25

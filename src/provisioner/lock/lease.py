@@ -12,6 +12,10 @@ from provisioner.errors import LockedError, ProvisionError
 from provisioner.lock.holder import Holder
 from provisioner.providers.base import Provider
 
+LOOK_S = 3.0
+"""How often a holder looks whether its locks are still its."""
+_TAKEN_OVER = "Another run has taken it over, or somebody has deleted it."
+
 
 def uptime() -> float:
     """Seconds since boot, also those in which the machine was suspended: closing a laptop must not stop this clock."""
@@ -20,15 +24,23 @@ def uptime() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one run asks for, and by which times it goes."""
+    """What one run asks for, and by which times it goes: its own, or where it has none those of each host."""
 
     lab: str
     verb: str
     holder: Holder
     say: Callable[[str], None]
-    heartbeat_s: float
-    patience_s: float
+    heartbeat_s: float | None = None
+    patience_s: float | None = None
     clock: Callable[[], float] = uptime
+
+    def heartbeat_on(self, provider: Provider) -> float:
+        """How often a holder writes on its lock there."""
+        return provider.heartbeat_s if self.heartbeat_s is None else self.heartbeat_s
+
+    def patience_on(self, provider: Provider) -> float:
+        """For how long a lock there must stand still to be a dead run's."""
+        return provider.patience_s if self.patience_s is None else self.patience_s
 
     def refusal(self, why: str, details: str, resolution: str) -> LockedError:
         """The error that ends this run."""
@@ -38,11 +50,12 @@ class Terms:
 
 @dataclass(slots=True, eq=False)
 class _Lock:
-    """One lock of ours; ``renewed`` is when the last successful renewal was asked for."""
+    """One lock of ours; ``renewed`` is when the last successful renewal was asked for, ``asked`` the last of all."""
 
     provider: Provider
     name: str
     renewed: float
+    asked: float
     lost: str = ""
     trouble: str = ""
     beats: int = 0
@@ -73,7 +86,8 @@ class Lease:
 
     def claim(self, provider: Provider, name: str) -> bool:
         """Create the lock ``name`` and keep it alive from now on; False when the name is taken."""
-        lock = _Lock(provider, name, self._terms.clock())
+        now = self._terms.clock()
+        lock = _Lock(provider, name, now, now)
         # Noted first: a host that breaks off may have created it all the same.
         self._claimed.append(lock)
         if provider.create_lock(name, self._written(lock)):
@@ -97,7 +111,7 @@ class Lease:
         """Give all back; what cannot be is said, and taken over by the next run."""
         self._ended.set()
         for thread in self._threads:
-            thread.join(self._terms.heartbeat_s)
+            thread.join(LOOK_S)
         for lock in reversed(self._claimed.copy()):
             try:
                 self.give_back(lock.name, lock.provider)
@@ -112,12 +126,29 @@ class Lease:
         thread.start()
 
     def _beat(self, lock: _Lock) -> None:
-        while not self._ended.wait(self._terms.heartbeat_s) and lock in self._held:
-            lock.beats += 1
-            self._renew(lock)
+        heartbeat_s = self._terms.heartbeat_on(lock.provider)
+        while not self._ended.wait(min(heartbeat_s, LOOK_S)) and lock in self._held:
+            # After a failure it is not waited for the next beat: a daemon that restarts is back in a moment.
+            if lock.trouble or self._terms.clock() - lock.asked >= heartbeat_s - LOOK_S / 2 or heartbeat_s <= LOOK_S:
+                lock.beats += 1
+                self._renew(lock)
+            else:
+                self._look(lock)
+
+    def _look(self, lock: _Lock) -> None:
+        """Find out whether the lock is still ours, and write nothing."""
+        self._note_age(lock)
+        if lock.lost:
+            return
+        try:
+            found = lock.provider.read_locks(lock.name).get(lock.name)
+        except ProvisionError:
+            return  # what that means is found out by the next heartbeat
+        if found is None or found.get("nonce") != self.nonce:
+            lock.lost = lock.lost or _TAKEN_OVER
 
     def _renew(self, lock: _Lock) -> None:
-        asked = self._terms.clock()
+        asked = lock.asked = self._terms.clock()
         self._note_age(lock)
         if lock.lost:
             return
@@ -129,14 +160,15 @@ class Lease:
             return
         self._note_age(lock)
         if not is_there:
-            lock.lost = lock.lost or "Another run has taken it over, or somebody has deleted it."
+            lock.lost = lock.lost or _TAKEN_OVER
         elif not lock.lost:
             lock.renewed, lock.trouble = asked, ""
 
     def _note_age(self, lock: _Lock) -> None:
         # Once too old it stays lost: others may have taken it over since, even if the host still lets us renew it.
-        if self._terms.clock() - lock.renewed >= self._terms.patience_s:
-            lock.lost = lock.lost or f"It could not be renewed for {self._terms.patience_s:.0f} s."
+        patience_s = self._terms.patience_on(lock.provider)
+        if self._terms.clock() - lock.renewed >= patience_s:
+            lock.lost = lock.lost or f"It could not be renewed for {patience_s:.0f} s."
 
     def _written(self, lock: _Lock) -> Mapping[str, str]:
         return self._properties | {"heartbeat": str(lock.beats)}

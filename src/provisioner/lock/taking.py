@@ -24,6 +24,8 @@ SAY_AFTER_S = 2.0
 _OF_A_HOLDER = frozenset({"holder", "machine", "nonce"})
 """What every run writes on its lock, since the first version; what has none of it was never a lock."""
 _POLLS_PER_HEARTBEAT = 3
+_POLL_S = 1.0
+"""A lock that is given back is seen soon, however seldom its holder writes."""
 
 
 def take(provider: Provider, terms: Terms, lease: Lease) -> None:
@@ -85,7 +87,7 @@ def _refused(terms: Terms, provider: Provider, other: Mapping[str, str]) -> Lock
         "another run holds it",
         f"{who}{since} (on host {provider.host})",
         "Wait until it has ended. A dead run's lock is taken over by itself: at once on its own machine, "
-        f"from another one after {terms.patience_s:.0f} s.",
+        f"from another one after {terms.patience_on(provider):.0f} s.",
     )
 
 
@@ -105,7 +107,8 @@ class _Watch:
         self._provider = provider
         self._terms = terms
         self._prefix = prefix
-        self._poll_s = terms.heartbeat_s / _POLLS_PER_HEARTBEAT
+        self._poll_s = min(terms.heartbeat_on(provider) / _POLLS_PER_HEARTBEAT, _POLL_S)
+        self._patience_s = terms.patience_on(provider)
         self._seen: dict[str, _Seen] = {}
         self._began = self._asked = terms.clock()
         self._has_said = False
@@ -136,12 +139,12 @@ class _Watch:
         # machine sleeps, the holder cannot move its heartbeat either, or it cannot be seen.
         seen.still_s += max(0.0, min(self._asked - seen.until, 2 * self._poll_s))
         seen.until = self._terms.clock()
-        return seen.still_s >= self._terms.patience_s
+        return seen.still_s >= self._patience_s
 
     def _say(self, other: Mapping[str, str]) -> None:
         if self._has_said or self._terms.clock() - self._began < SAY_AFTER_S:
             return
         self._has_said = True
         who = other.get("holder") or "A run that does not say who it is"
-        patience = f"{self._terms.patience_s:.0f} s"
+        patience = f"{self._patience_s:.0f} s"
         self._terms.say(f"{who} has the lock on host {self._provider.host}: watching for {patience} whether it works")

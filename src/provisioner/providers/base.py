@@ -54,6 +54,10 @@ class Provider(ABC):
     """How people delete one, ``name`` filled in."""
     can_publish: ClassVar[bool] = True
     """Whether the host passes ports of its own on to containers; else a container has an address in the LAN itself."""
+    heartbeat_s: ClassVar[float] = 3.0
+    """How often the holder of a lock on the host writes on it."""
+    patience_s: ClassVar[float] = 20.0
+    """For how long such a lock must stand still until its holder counts as dead."""
 
     def __init__(self, host: str) -> None:
         self.host = host

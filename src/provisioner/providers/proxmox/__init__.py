@@ -30,6 +30,9 @@ class ProxmoxProvider(ProxmoxKeeping):
     lock_object: ClassVar[str] = "pool"
     lock_removal: ClassVar[str] = "pvesh delete /pools/{name}"
     can_publish: ClassVar[bool] = False
+    heartbeat_s: ClassVar[float] = 30.0
+    """A lock is a pool, and each write on one is replicated to all nodes of the cluster."""
+    patience_s: ClassVar[float] = 120.0
     forms: ClassVar[tuple[str, ...]] = ("pve.tar", "tar")
     """What an Incus has exported is read, too."""
 
