@@ -189,6 +189,11 @@ LABS: dict[str, dict[str, Any]] = {
                         "num_retries": 0,
                         "allowed_fails": 3,
                         "cooldown_time": 30,
+                        "max_body": 1048576,
+                        "max_headers": 65536,
+                        "headers_timeout": 10,
+                        "body_timeout": 30,
+                        "paths": ["/v1/batches"],
                         "expose": "lan",
                     }
                 },

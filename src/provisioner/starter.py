@@ -109,7 +109,8 @@ def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
     """How a value for this use begins; None when it is somebody else's: a provider's key, a Proxmox token."""
     match use.path:
         case ("containers", _, "services", str(role), str(option)) if role in catalog.services:
-            return catalog.services[role].secret_prefixes.get(option)
+            form = catalog.services[role].secrets.get(option)
+            return form.prefix if form else None
         case _:
             return None
 

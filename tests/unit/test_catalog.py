@@ -14,7 +14,16 @@ import yaml
 
 from provisioner import catalog as catalog_module
 from provisioner import paths
-from provisioner.catalog import STAGES, ArtifactType, Defaults, Reference, catalog_from, compile_catalog, load_catalog
+from provisioner.catalog import (
+    STAGES,
+    ArtifactType,
+    Defaults,
+    Reference,
+    SecretForm,
+    catalog_from,
+    compile_catalog,
+    load_catalog,
+)
 from provisioner.errors import ProvisionError
 
 PAGES = Path(__file__).parent / "fixtures" / "catalog"
@@ -35,7 +44,7 @@ def test_a_service_is_what_its_pages_say() -> None:
     assert service.defaults == Defaults("debian/12", 2, 2 * 2**30, 10 * 2**30, nesting=False)
     assert service.references == {"model": Reference("model", ("gguf",), "alias", None)}
     assert service.internal == {"listen", "alias"}
-    assert service.secret_prefixes == {"api_key": ""}
+    assert service.secrets == {"api_key": SecretForm()}
     assert service.key_option == "api_key"
     assert service.stampable
     assert service.unstampable_reason == ""

@@ -20,6 +20,7 @@ from provisioner.catalog.types import (
     Defaults,
     Option,
     Reference,
+    SecretForm,
     ServiceType,
     Upkeep,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "Defaults",
     "Option",
     "Reference",
+    "SecretForm",
     "ServiceType",
     "Upkeep",
     "catalog_from",

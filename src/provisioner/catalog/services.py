@@ -15,6 +15,7 @@ from provisioner.catalog.types import (
     Defaults,
     Option,
     Reference,
+    SecretForm,
     ServiceType,
     Upkeep,
 )
@@ -81,7 +82,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         internal=frozenset(page.get("internal", ())) | filled,
         artifact=artifact,
         defaults=_defaults(page.get("defaults") or {}),
-        secret_prefixes={name: one.get("prefix", "") for name, one in (page.get("secrets") or {}).items()},
+        secrets={name: SecretForm(**one) for name, one in (page.get("secrets") or {}).items()},
         key_option=page.get("key_option"),
         stampable=page["stampable"] is True,
         unstampable_reason="" if page["stampable"] is True else str(page["stampable"]),
@@ -101,7 +102,7 @@ def _check_names(service: ServiceType) -> None:
     key = (service.key_option,) if service.key_option else ()
     words = (("instead_of", "folder_to", "packages_to", "settings_to"), service.references.values())
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
-    for name in (*service.references, *other, *service.internal, *service.secret_prefixes, *artifact_options, *key):
+    for name in (*service.references, *other, *service.internal, *service.secrets, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
 

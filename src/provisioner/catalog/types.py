@@ -45,6 +45,18 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretForm:
+    """What a secret's value must look like, which the role's preflight refuses as well.
+
+    ``prefix`` is what a generated one begins with; ``pattern`` what the whole value matches, said by ``says``.
+    """
+
+    prefix: str = ""
+    pattern: str = ""
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactType:
     """What a role makes once per host: where it lies, and what its content depends on.
 
@@ -101,7 +113,8 @@ class ServiceType:
     internal: frozenset[str]
     artifact: ArtifactType | None
     defaults: Defaults
-    secret_prefixes: Mapping[str, str]
+    secrets: Mapping[str, SecretForm]
+    """The secrets that are the lab's own, by their options; no two of a service are equal."""
     key_option: str | None
     stampable: bool
     unstampable_reason: str

@@ -12,7 +12,7 @@ from provisioner.resolve.engines import engines_of, services_of
 from provisioner.resolve.speech import speakers
 from provisioner.spec import Spec
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.state import Problem
+from provisioner.state import Problem, Secret
 
 ROLE = "litellm"
 LEAST = {
@@ -33,6 +33,10 @@ MOST_ALIASES = 1000
 """Each is held against all others, and offered with all of its engines."""
 PLAIN_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+(/\*)?")
 """A path as the guard in front of a gateway reads it."""
+
+VARIABLE_MARK = "os.environ/"
+"""LiteLLM puts the value of the variable, such as its own key, in the place of os.environ/NAME."""
+TOLD_STAGES = ("engine", "gateway")
 
 Path = tuple[str | int, ...]
 
@@ -77,6 +81,26 @@ def gateway_paths(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 place = ("containers", container, "services", service.role, "paths", number)
                 hint = 'Write it as /v1/batches; only its end may be "/*", for any one segment.'
                 yield Problem(place, f'"{path}" is not a plain path', hint)
+
+
+def words_of_gateways(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Nothing that a gateway is told, keys included, holds what LiteLLM takes for the value of a variable."""
+    told: list[tuple[Path, Any]] = [(("upstreams", name), dict(upstream)) for name, upstream in spec.upstreams.items()]
+    for container, service, page in services_of(spec, catalog):
+        if page.stage in TOLD_STAGES:
+            told.append((("containers", container, "services", service.role), service.options))
+    for path, value in told:
+        for place in _places_of_variables(value):
+            yield Problem((*path, *place), f'"{VARIABLE_MARK}" is in it', "LiteLLM takes that for a variable.")
+
+
+def _places_of_variables(value: Any, place: Path = ()) -> Iterator[Path]:
+    text = value.reveal() if isinstance(value, Secret) and value.is_known else value
+    if isinstance(text, str) and VARIABLE_MARK in text:
+        yield place
+    pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in pairs:
+        yield from _places_of_variables(inner, (*place, step))
 
 
 def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
@@ -9,7 +10,7 @@ from provisioner.catalog import Catalog
 from provisioner.resolve.desktops import desktop_problems
 from provisioner.resolve.engine_builds import engine_builds
 from provisioner.resolve.engines import model_options, port_of, services_of
-from provisioner.resolve.gateways import alias_names, gateway_numbers, gateway_paths
+from provisioner.resolve.gateways import alias_names, gateway_numbers, gateway_paths, words_of_gateways
 from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.resolve.lan import LAN, used_over_lan, with_lan
 from provisioner.resolve.model_sources import model_formats, model_sources
@@ -169,14 +170,20 @@ def lan_needs_key(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
             yield Problem(path, f"{users[0]} is on another host and reaches it over the LAN: it needs a key", hint)
 
 
-def key_prefixes(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """A key whose value is known begins as its program wants."""
+def key_forms(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """A key whose value is known is as its role wants it, and no two of a service are equal."""
     for container, service, page in services_of(spec, catalog):
-        for option, prefix in page.secret_prefixes.items():
+        seen: set[str] = set()
+        for option, form in page.secrets.items():
             secret = service.options.get(option)
-            if secret is not None and prefix and secret.is_known and not secret.reveal().startswith(prefix):
-                path = _service_path(container, service.role, option)
-                yield Problem(path, f'the value must begin with "{prefix}"', "Change the secret's value.")
+            if secret is None or not secret.is_known:
+                continue
+            path, value = _service_path(container, service.role, option), secret.reveal()
+            if form.pattern and not re.fullmatch(form.pattern, value, re.ASCII):
+                yield Problem(path, f"the value must {form.says}", "Change the secret's value; it is not shown.")
+            elif value in seen:
+                yield Problem(path, "the value is that of another key of this service", "Change one of them.")
+            seen.add(value)
 
 
 RULES: tuple[Rule, ...] = (
@@ -198,7 +205,8 @@ RULES: tuple[Rule, ...] = (
     speech_options,
     ports,
     lan_needs_key,
-    key_prefixes,
+    key_forms,
+    words_of_gateways,
     desktop_problems,
 )
 

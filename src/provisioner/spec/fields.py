@@ -34,8 +34,10 @@ PCI = r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$"
 UUID = r"^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 GROUP = r"^[a-z_][a-z0-9_-]{0,31}$"
 VERSION = r"^[0-9]+(\.[0-9]+)*$"
-ALIAS = r"^(?!os\.environ/)[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
-"""LiteLLM takes a name that begins with os.environ/ for a variable whose value is meant."""
+ALIAS = r"^(?!.*os\.environ/)[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
+"""LiteLLM takes os.environ/NAME for the value of a variable."""
+HEADER_VALUE = "[!-~]+"
+HEADER_SAYS = "consist of printable ASCII characters without spaces"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
 _HTTPS = re.compile(HTTPS, re.ASCII)
 _PORT_HINT = "a port is one of 1 to 65535, and in brackets goes an address of IPv6"
@@ -162,5 +164,15 @@ SizeOrNone = Annotated[
 ]
 FreeValue = Annotated[Any, AfterValidator(_with_plain_keys)]
 """Whatever the file says; a mapping in it has names of variables as its keys, at any depth."""
+
+
+def _key(value: Secret) -> Secret:
+    if value.is_known and not re.fullmatch(HEADER_VALUE, value.reveal(), re.ASCII):
+        raise refusal(f"the value must {HEADER_SAYS}", "Change the secret's value; it is not shown.")
+    return value
+
+
 SecretValue = Annotated[Secret, WithJsonSchema({"type": "string", "description": "A secret: write `!secret name`."})]
+KeyValue = Annotated[SecretValue, AfterValidator(_key)]
+"""A secret that travels in an HTTP header; checked where its value is known."""
 Count = Annotated[int, Field(ge=1)]

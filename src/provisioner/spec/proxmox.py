@@ -16,6 +16,7 @@ from provisioner.spec.fields import (
     GroupName,
     HttpsUrl,
     Interface,
+    KeyValue,
     Label,
     MacAddress,
     ProxmoxUser,
@@ -80,7 +81,7 @@ class Token(Part):
     """An API token of Proxmox."""
 
     id: TokenId = Field(description="What follows the `!` in Proxmox")
-    secret: SecretValue
+    secret: KeyValue
 
 
 class ProxmoxHost(Part):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from provisioner.spec.fields import HttpUrl, SecretValue
+from provisioner.spec.fields import HttpUrl, KeyValue
 from provisioner.spec.part import Part
 from provisioner.spec.refusal import refusal
 from provisioner.spec.suggestion import did_you_mean
@@ -79,7 +79,7 @@ class Upstream(Part):
     model: Annotated[str, AfterValidator(_model)] = Field(
         description="Provider and model in LiteLLM's words: `openrouter/vendor/model`"
     )
-    api_key: SecretValue | None = Field(default=None, description="What a provider in a cloud always wants")
+    api_key: KeyValue | None = Field(default=None, description="What a provider in a cloud always wants")
     base_url: Annotated[HttpUrl, BeforeValidator(_no_credentials)] | None = Field(
         default=None, description="Where it answers: `http://box:8080/v1`; of an Ollama without a path"
     )
