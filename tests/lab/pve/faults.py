@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tests.lab.pve.access import Access
-from tests.lab.pve.errors import DroppedError
+from tests.lab.pve.errors import DroppedError, died
 from tests.lab.pve.locks import Locks
 from tests.lab.pve.tasks import Tasks
 
@@ -21,6 +21,8 @@ class Drop:
     path: re.Pattern[str]
     times: int
     done: bool
+    words: str = ""
+    """What the node says instead, with status 500."""
 
 
 class Faults:
@@ -39,13 +41,17 @@ class Faults:
         """End the next connections of a call (``path`` is a pattern), with ``done`` only after its work was done."""
         self._drops.append(Drop(verb, re.compile(path), times, done))
 
+    def fail(self, verb: str, path: str, words: str, *, times: int = 1) -> None:
+        """Answer the next calls (``path`` is a pattern) with 500 and these words, and do nothing."""
+        self._drops.append(Drop(verb, re.compile(path), times, done=False, words=words))
+
     def meet(self, verb: str, path: str, *, done: bool) -> None:
         """End the connection here when a test has asked for it."""
         with self._lock:
             for drop in self._drops:
                 if drop.times and drop.verb == verb and drop.done == done and drop.path.fullmatch(path):
                     drop.times -= 1
-                    raise DroppedError
+                    raise died(drop.words) if drop.words else DroppedError
 
     def slow_tasks(self, kind: str, seconds: float) -> None:
         """Let tasks of a kind (``vzcreate`` ...) wait before they do anything."""

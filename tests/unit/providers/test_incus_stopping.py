@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import pytest
 
+from provisioner.providers.incus import stopping
 from provisioner.providers.incus.client import Client
-from provisioner.providers.incus.stopping import by_force
+from provisioner.providers.incus.stopping import by_force, cleanly
 from provisioner.providers.incus.wire import WireError
 
 NOT_RUNNING = 'container is not running: "one"'
@@ -52,3 +54,60 @@ def test_another_error_is_told_at_once() -> None:
     with pytest.raises(WireError, match="no such cgroup"):
         by_force(cast("Client", host), "one")
     assert host.states == ["Stopped"]
+
+
+class Asked:
+    """Answers each question to stop with the next of ``answers``: an error, or None when the container stops."""
+
+    def __init__(self, *answers: Exception | None, waits_s: float = 0.0) -> None:
+        self.answers = list(answers)
+        self.waits_s = waits_s
+        self.asked: list[dict[str, Any]] = []
+        self.runs = True
+
+    def change(self, *_path: str, body: dict[str, Any]) -> None:
+        """Note what was asked for; take time where Incus does."""
+        self.asked.append(body)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is not None:
+            threading.Event().wait(self.waits_s)
+            raise answer
+        self.runs = False
+
+    def find(self, *_path: str) -> dict[str, str]:
+        """What it is doing."""
+        return {"status": "Running" if self.runs else "Stopped"}
+
+
+CUT = ConnectionResetError("Connection reset by peer")
+BROKEN = WireError(500, "Internal Server Error")
+TIME_RAN_OUT = WireError(400, 'Failed shutting down instance, status is "Running": context deadline exceeded')
+GOES_ON = WireError(400, 'Instance is busy running a "stop" operation')
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask again soon."""
+    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+
+
+@pytest.mark.parametrize("fault", [CUT, BROKEN, WireError(0, "it broke off")])
+def test_a_question_that_the_daemon_did_not_take_is_asked_again(fault: Exception) -> None:
+    host = Asked(fault, fault, None)
+    assert cleanly(cast("Client", host), "one", 5.0)
+    assert [body["action"] for body in host.asked] == ["stop"] * 3
+    assert not any("force" in body for body in host.asked)
+
+
+@pytest.mark.parametrize("fault", [CUT, BROKEN])
+def test_one_that_was_never_asked_is_never_forced(fault: Exception) -> None:
+    host = Asked(fault)
+    with pytest.raises(type(fault)):
+        cleanly(cast("Client", host), "one", 0.4)
+    assert host.runs
+
+
+@pytest.mark.parametrize(("answers", "waits_s"), [((TIME_RAN_OUT,), 0.4), ((CUT, GOES_ON), 0.0)])
+def test_only_one_whose_time_ran_out_may_be_forced(answers: tuple[Exception, ...], waits_s: float) -> None:
+    host = Asked(*answers, waits_s=waits_s)
+    assert not cleanly(cast("Client", host), "one", 0.4)

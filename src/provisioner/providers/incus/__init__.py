@@ -23,6 +23,7 @@ from provisioner.providers.incus import (
     projects,
     ready,
     snapshots,
+    stopping,
     volumes,
 )
 from provisioner.providers.incus.change import change
@@ -175,10 +176,9 @@ class IncusProvider(Inside, Provider):
             found = self._owned(instance, "stop")
             if found.get("status", "Stopped") == "Stopped":
                 return
-            try:
-                self._change_state(instance.name, "stop", timeout=int(timeout_s))
-            except WireError:
-                # It did not stop in time, or is frozen and cannot hear; what else is wrong, force will say.
+            if found["status"] == "Frozen":
+                self._change_state(instance.name, "unfreeze")  # it could not hear that it shall stop
+            if not stopping.cleanly(self._client, instance.name, timeout_s):
                 self._stop_by_force(instance.name)
 
     def delete(self, instance: Instance) -> None:

@@ -13,7 +13,7 @@ from provisioner import limits
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Looked
-from provisioner.providers.proxmox import adoption, change, failures, inside, making, ready, seen, templates
+from provisioner.providers.proxmox import adoption, change, failures, inside, making, ready, seen, stopping, templates
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import worded
 from provisioner.providers.proxmox.keeping import ProxmoxKeeping
@@ -112,7 +112,7 @@ class ProxmoxProvider(ProxmoxKeeping):
         with worded(f"Unable to stop container {instance.name}"):
             guest = self.owned(instance, "stop")
             if guest is not None:
-                making.stop(self, guest, timeout_s)
+                stopping.stop(self, guest, timeout_s)
 
     def delete(self, instance: Instance) -> None:
         """Delete the container and its disks, running or not; one without this lab's mark is refused."""

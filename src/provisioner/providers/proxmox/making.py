@@ -1,8 +1,7 @@
-"""Create, start, stop and delete containers; each waits for Proxmox' task and leaves nothing half-done."""
+"""Create, start and delete containers; each waits for Proxmox' task and leaves nothing half-done."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,14 +16,12 @@ from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.properties import gibibytes
 from provisioner.providers.proxmox.root_only import Write
+from provisioner.providers.proxmox.stopping import act
 from provisioner.providers.proxmox.translate import DEFAULT_DISK, options_for
 from provisioner.state import Instance, Status
 
 ATTEMPTS = 20
 """At a free number: whoever else creates at the same time may be told the same one."""
-SETTLE_S = 60.0
-"""How long a container that is highly available may take from "it was asked for" to "it is so"."""
-POLL_S = 0.2
 KILL_S = 60.0
 _UNPACKING = "tar xpf"
 
@@ -114,20 +111,9 @@ def start(host: ProxmoxHost, guest: Guest) -> None:
     if guest.status is Status.RUNNING:
         return
     with host.turn(guest.storage):
-        _act(host, guest, "start", Status.RUNNING)
+        act(host, guest, "start", Status.RUNNING)
     copies.fill(host, guest)
     copies.tidy(host, guest.vmid)
-
-
-def stop(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
-    """Stop it cleanly, by force after ``timeout_s``; a stopped one is success."""
-    if guest.status is Status.STOPPED:
-        return
-    try:
-        _act(host, guest, "shutdown", Status.STOPPED, timeout=max(1, int(timeout_s)))
-    except PveError:
-        # It did not stop in time; whatever else is wrong, force will say.
-        _act(host, guest, "stop", Status.STOPPED)
 
 
 def delete(host: ProxmoxHost, guest: Guest) -> None:
@@ -140,7 +126,7 @@ def delete(host: ProxmoxHost, guest: Guest) -> None:
             f"pct set {guest.vmid} --protection 0",
         )
     if guest.status is Status.RUNNING:
-        _act(host, guest, "stop", Status.STOPPED)
+        act(host, guest, "stop", Status.STOPPED)
     _release_snapshots(host, guest)
     _destroy(host, guest.vmid, guest.name, purge=True)
 
@@ -228,22 +214,6 @@ def _destroy(host: ProxmoxHost, vmid: int, name: str, *, purge: bool) -> None:
         if not failures.is_missing(error) and host.client.find(*host.path(vmid, "config")) is not None:
             raise
     host.forget(vmid)
-
-
-def _act(host: ProxmoxHost, guest: Guest, verb: str, goal: Status, **form: Any) -> None:
-    """Start or stop, and see that it has come about: for one that is highly available the task only asks for it."""
-    try:
-        host.task(lambda: host.client.post(*host.path(guest.vmid, "status", verb), **form), guest.name)
-    except PveError as error:
-        if error.lost:
-            host.settle(guest.vmid, guest.name)
-        if host.status(guest.vmid) is not goal:
-            raise
-    until = time.monotonic() + SETTLE_S
-    while host.status(guest.vmid) is not goal:
-        if time.monotonic() > until:
-            raise PveError(f"the node has taken the order ({verb}), and after {SETTLE_S:.0f} s it is not {goal} yet")
-        time.sleep(POLL_S)
 
 
 def _await_earlier(host: ProxmoxHost, name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import copies, making, marks, mounts
+from provisioner.providers.proxmox import copies, making, marks, mounts, stopping
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import NOW, Guest, options_of, snapshot_id, snapshots_of
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT, Entry, ProxmoxHost
@@ -41,7 +41,7 @@ def rollback(host: ProxmoxHost, guest: Guest, name: str) -> None:
     """Stop the container, make it what the snapshot holds, and start it again if it was running."""
     kept = snapshot_id(name)
     text, mark = _require(host, guest, name, kept)
-    making.stop(host, guest, making.KILL_S)
+    stopping.stop(host, guest, making.KILL_S)
     try:
         host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot", kept, "rollback")), guest.name)
         _write_mark(host, guest, text, mark)

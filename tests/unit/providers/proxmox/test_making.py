@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from provisioner.errors import ProviderError
-from provisioner.providers.proxmox import ProxmoxProvider, making, marks, root_only
+from provisioner.providers.proxmox import ProxmoxProvider, making, marks, root_only, stopping
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.marks import Mark
@@ -353,7 +353,7 @@ def test_one_that_is_highly_available_is_waited_for(
     provider.start(wanted())
     assert time.monotonic() > asked + 0.5
     monkeypatch.setattr(provider, "status", lambda _vmid: Status.STOPPED)
-    monkeypatch.setattr(making, "SETTLE_S", 0.3)
+    monkeypatch.setattr(stopping, "SETTLE_S", 0.3)
     pve.world.containers.stop(guest(pve).vmid)
     with pytest.raises(ProviderError, match="Unable to start container one") as caught:
         provider.start(wanted())
@@ -369,6 +369,68 @@ def test_one_that_does_not_listen_is_killed(pve: Double, provider: ProxmoxProvid
     assert not running(pve)
     assert time.monotonic() - began < 10
     assert kinds(pve)[-2:] == ["vzshutdown", "vzstop"]
+
+
+NO_WORKER = "got no worker upid - start worker failed"
+
+
+@pytest.mark.parametrize("fault", ["fail", "cut", "cut after it began"])
+def test_a_shutdown_that_the_node_did_not_begin_is_asked_for_again_and_never_forced(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Facts: POST shutdown may answer 500 though nothing was begun."""
+    provider.create(wanted())
+    provider.start(wanted())
+    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    path = f"/nodes/pve1/lxc/{guest(pve).vmid}/status/shutdown"
+    if fault == "fail":
+        pve.world.faults.fail("POST", path, NO_WORKER, times=2)
+    else:
+        pve.world.faults.drop("POST", path, times=1, done=fault != "cut")
+    provider.stop(wanted(), timeout_s=1)
+    assert not running(pve)
+    assert kinds(pve).count("vzshutdown") == 1
+    assert "vzstop" not in kinds(pve)
+
+
+def test_a_shutdown_that_goes_on_behind_a_cut_connection_is_waited_for(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.create(wanted())
+    provider.start(wanted())
+    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    pve.world.faults.slow_tasks("vzshutdown", 1.0)
+    pve.world.faults.drop("POST", f"/nodes/pve1/lxc/{guest(pve).vmid}/status/shutdown", done=True)
+    provider.stop(wanted(), timeout_s=20)
+    assert not running(pve)
+    assert [kind for kind in kinds(pve) if kind in ("vzshutdown", "vzstop")] == ["vzshutdown"]
+
+
+def test_a_shutdown_that_the_node_never_begins_is_an_error_and_the_container_runs_on(
+    pve: Double, provider: ProxmoxProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider.create(wanted())
+    provider.start(wanted())
+    monkeypatch.setattr(stopping, "ASK_AGAIN_S", 0.05)
+    pve.world.faults.fail("POST", ".*/status/shutdown", NO_WORKER, times=99)
+    with pytest.raises(ProviderError, match="Unable to stop container one") as caught:
+        provider.stop(wanted(), timeout_s=1)
+    assert NO_WORKER in caught.value.details
+    assert running(pve)
+    assert not {"vzshutdown", "vzstop"} & set(kinds(pve))
+
+
+def test_a_shutdown_task_that_fails_before_its_time_is_not_followed_by_force(
+    pve: Double, provider: ProxmoxProvider
+) -> None:
+    provider.create(wanted())
+    provider.start(wanted())
+    guest(pve).config["lock"] = "snapshot"
+    with pytest.raises(ProviderError, match="Unable to stop container one") as caught:
+        provider.stop(wanted(), timeout_s=30)
+    assert "CT is locked (snapshot)" in caught.value.details
+    assert running(pve)
+    assert "vzstop" not in kinds(pve)
 
 
 @pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
