@@ -29,7 +29,16 @@ PROOFS = "/var/lib/provisioner/proofs"
 NVIDIA_VERSION = "/proc/driver/nvidia/version"
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
-HEALTH_TIMEOUT_S = 5
+HEALTH_TIMEOUT_S = 5.0
+AGAIN_TIMEOUT_S = 2.0
+"""How long one that did not answer is asked again, while it is watched."""
+BUSY = "busy"
+"""The health of a service that computes for somebody and answers nobody else meanwhile."""
+BUSY_SHARE = 0.05
+"""Of one processor: so much a service that computes gets on a machine that has much to do, and a hung one never."""
+_TIMED_OUT = "timed out"
+_LISTENING, _CONNECTED = ("0A",), ("01", "08")
+"""States in /proc/net/tcp; a client that has given up is connected as long as its request has not ended."""
 FIELDS = {
     "paths": ("type", "mode", "owner", "group", "content"),
     "users": ("id", "group", "home", "shell", "groups"),
@@ -201,13 +210,13 @@ def _unit(seen: dict[str, str] | None, written: float) -> list[str] | None:
     return [*(seen.get(name, "") for name in names), files]
 
 
-def _health(port: int, page: str) -> int | str:
+def _health(port: int, page: str, timeout_s: float = HEALTH_TIMEOUT_S) -> int | str:
     """The HTTP status of the service's health page, or the words of the failure."""
     import socket  # while systemd answers
 
     try:
         with socket.socket() as link:
-            link.settimeout(HEALTH_TIMEOUT_S)
+            link.settimeout(timeout_s)
             link.connect(("127.0.0.1", port))
             link.sendall(f"GET {page} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
             line = link.makefile("rb").readline().decode("latin-1")
@@ -215,6 +224,70 @@ def _health(port: int, page: str) -> int | str:
         return error.strerror or str(error)
     found = re.match(r"HTTP/\S+ (\d{3})", line)
     return int(found[1]) if found else "it does not answer in HTTP"
+
+
+def _asked_again(services: list[dict[str, Any]]) -> dict[str, int | str]:
+    """The health of services that did not answer in time: asked once more, ``BUSY`` where other signs say that.
+
+    Such a one computes (the processor time of its unit grows), for somebody (it has taken a connection on its port, on
+    which its own process listens). One that hangs takes no time, one that turns in circles has no client.
+    """
+    processes = {one["address"]: _processes(one["unit"]) for one in services}
+    began = time.monotonic()
+    before = {address: _processor_s(found) for address, found in processes.items()}
+    health = {one["address"]: _health(one["port"], one["health"], AGAIN_TIMEOUT_S) for one in services}
+    for one in services:
+        found = processes[one["address"]]
+        grown = _processor_s(found) - before[one["address"]]
+        computes = grown >= BUSY_SHARE * (time.monotonic() - began)
+        if health[one["address"]] == _TIMED_OUT and computes and _has_client(found, one["port"]):
+            health[one["address"]] = BUSY
+    return health
+
+
+def _processes(unit: str) -> list[str]:
+    """The folders in ``/proc`` of the unit's processes."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/cgroup", encoding="utf-8", errors="replace") as file:
+                groups = [part for line in file for part in line.strip().split("/")]
+                if unit in groups:
+                    found.append(f"/proc/{name}")
+    return found
+
+
+def _processor_s(processes: list[str]) -> float:
+    """The processor time that they have taken so far."""
+    ticks = 0
+    for process in processes:
+        with suppress(OSError), open(f"{process}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()  # a program's name may hold anything
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _has_client(processes: list[str], port: int) -> bool:
+    """Whether one of them listens on the port, and has taken a connection there that has not ended."""
+    held = set()
+    for process in processes:
+        with suppress(OSError):
+            for name in os.listdir(f"{process}/fd"):
+                with suppress(OSError):  # it was closed meanwhile
+                    held.add(os.readlink(f"{process}/fd/{name}"))
+    return all(held & _sockets(port, states) for states in (_LISTENING, _CONNECTED))
+
+
+def _sockets(port: int, states: tuple[str, ...]) -> set[str]:
+    """The sockets of this port in these states, as links to them read. Connections nobody has taken yet have none."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError), open(table, encoding="ascii") as file:
+            for row in list(file)[1:]:
+                fields = row.split()
+                if fields[3] in states and int(fields[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{fields[9]}]")
+    return found
 
 
 def _file_of(role: str) -> str:
@@ -269,6 +342,8 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     system = System([one["managed"] for one in whole.values()], list(asked.values()))
     health = {one["address"]: _health(one["port"], one["health"]) for one in request["services"] if one["health"]}
     units, packages = system.units(), system.packages()
+    silent = [one for one in request["services"] if health.get(one["address"]) == _TIMED_OUT]
+    health.update(_asked_again([one for one in silent if units.get(one["unit"], {}).get("ActiveState") == "active"]))
     for role, stamp in whole.items():
         changed = differences(stamp["seen"], state_of(stamp["managed"], stamp["salt"], units, packages))
         stamps[role] = {name: stamp[name] for name in ("inputs", "secrets", "salt")} | {"changed": changed}

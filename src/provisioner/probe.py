@@ -47,9 +47,9 @@ def probe(
 ) -> tuple[Fact, ...]:
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
-    Of each service ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, or the words of the failure) and,
-    where its proof noted what computes, ``verdict`` (what ``verify.processor`` reads); of each role ``stamp`` (what
-    ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
+    Of each service ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, ``BUSY``, or the words of the failure)
+    and, where its proof noted what computes, ``verdict`` (what ``verify.processor`` reads); of each role ``stamp``
+    (what ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
     ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent`` when it cannot be looked
     into, ``silent`` (a ``ProviderError``) when it does not answer, or not as it should; of a host ``volumes``.
     ``hosts`` are looked at even where no instance is on them.

@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
 from provisioner.errors import ProvisionError
-from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Secret, Service, secrets_of
+from provisioner.state import ACTIVE, Fact, Instance, Secret, Service, is_well, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
@@ -104,7 +104,7 @@ def _reasons(service: Service, seen: Mapping[tuple[str, str], Any]) -> Iterator[
     unit, health = seen.get((service.address, "unit")), seen.get((service.address, "health"))
     if unit not in (None, ACTIVE):
         yield f"unit {service.unit} is {unit}"
-    elif health not in (None, HTTP_OK):
+    elif health is not None and not is_well(health):
         yield f"its health page answers {health}"
 
 

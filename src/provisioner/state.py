@@ -265,6 +265,13 @@ ACTIVE = "active"
 """A service's fact ``unit`` when all is well."""
 HTTP_OK = 200
 """A service's fact ``health`` when all is well."""
+BUSY = "busy"
+"""The same of a service that computes for somebody, and answers nobody else meanwhile: it is not broken."""
+
+
+def is_well(health: object) -> bool:
+    """Whether a service's fact ``health`` says that it works."""
+    return health in (HTTP_OK, BUSY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +306,8 @@ class Screen:
 class ServiceStatus:
     """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes.
 
+    ``health``: "healthy", "busy" (which is healthy), "unhealthy", or "unknown" where nobody can be asked.
+
     ``processor``: "CPU", "GPU" (proved), "device named, unproven", or nothing where it is not known; ``why`` says what
     speaks for it, with figures.
     """
@@ -310,6 +319,7 @@ class ServiceStatus:
     processor: str = ""
     why: str = ""
     screens: tuple[Screen, ...] = ()
+    health: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from provisioner.state import ACTIVE, HTTP_OK, Fact, Finding, Fleet, Instance, Service, Status
+from provisioner.state import ACTIVE, Fact, Finding, Fleet, Instance, Service, Status, is_well
 
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""
@@ -36,7 +36,7 @@ def processor(
 def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:
     """What is not as it should be, container by container; nothing when all is well.
 
-    Facts used: ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, or the words of the failure) and
+    Facts used: ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, busy, or the words of the failure) and
     ``proof`` (True, or the words of the role's own verification that failed), each of a service's address.
     """
     seen = {(fact.subject, fact.name): fact.value for fact in facts}
@@ -63,7 +63,7 @@ def _of_service(service: Service, seen: dict[tuple[str, str], object]) -> list[F
         logs = f"journalctl -u {service.unit} in container {service.container} says why."
         findings.append(Finding(service.address, f"unit {service.unit} is {unit or UNSEEN}", resolution=logs))
     health = seen.get((service.address, "health"))
-    if service.health and health != HTTP_OK:
+    if service.health and not is_well(health):
         findings.append(Finding(service.address, f"{service.health} on port {service.port} answers {health or UNSEEN}"))
     proof = seen.get((service.address, "proof"), True)
     if proof is not True:

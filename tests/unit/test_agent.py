@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import socket
 import stat
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 from provisioner import agent
 from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
+from provisioner.state import BUSY
 
 OF = "lab/box"
 
@@ -342,3 +344,39 @@ def test_a_look_tells_verdicts_beside_units(proofs: Path) -> None:
     told = looked(services=[{"address": "box/llama_cpp", "unit": "none.service", "port": 1, "health": None}])
     assert told["verdict"]["box/llama_cpp"]["stale"] == "it was started again", "a unit that is not there has no start"
     assert looked()["verdict"] == {}
+
+
+def test_a_connection_that_was_taken_is_a_client_and_one_that_waits_is_none() -> None:
+    me = f"/proc/{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert not agent._has_client([me], port)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert not agent._has_client([me], port)
+            taken, _ = server.accept()
+            assert agent._has_client([me], port)
+            client.close()
+            assert agent._has_client([me], port), "a client that has given up has asked all the same"
+            taken.close()
+            assert not agent._has_client([me], port)
+
+
+def test_who_listens_on_another_port_has_no_client_on_this_one() -> None:
+    me = f"/proc/{os.getpid()}"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        taken, _ = server.accept()
+        with taken:
+            assert not agent._has_client([me], client.getsockname()[1]), "it has a connection, and does not listen"
+
+
+def test_processor_time_grows_with_work() -> None:
+    me = [f"/proc/{os.getpid()}"]
+    before, began = agent._processor_s(me), time.process_time()
+    while time.process_time() - began < 0.2:
+        sum(range(1000))
+    assert agent._processor_s(me) - before >= 0.15
+    assert agent._processor_s(["/proc/0"]) == 0.0, "it has ended"
+
+
+def test_both_sides_call_it_busy() -> None:
+    assert agent.BUSY == BUSY

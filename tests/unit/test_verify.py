@@ -10,7 +10,7 @@ import pytest
 from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Fact, Fleet, Instance, Secret, Service, Status
+from provisioner.state import BUSY, Fact, Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge, processor
 
 ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")
@@ -41,6 +41,11 @@ def test_all_well_is_no_finding() -> None:
 def test_each_broken_thing_is_found(change: dict[str, Any], words: str) -> None:
     (found,) = _findings(**(GOOD | change))
     assert words in found
+
+
+def test_what_is_busy_is_not_broken() -> None:
+    assert _findings(**GOOD | {"health": BUSY}) == []
+    assert len(_findings(**GOOD | {"health": BUSY, "unit": "failed"})) == 1
 
 
 def test_what_was_not_looked_at_is_not_fine() -> None:

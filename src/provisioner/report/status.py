@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provisioner.report.style import PLAIN, Style, safe_line, table
-from provisioner.state import ContainerStatus, ServiceStatus
+from provisioner.state import BUSY, ContainerStatus, ServiceStatus
 
 HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
 _NONE = "-"
@@ -55,6 +55,8 @@ def _service_cells(service: ServiceStatus | None) -> tuple[str, str, str, str]:
     if service is None:
         return (_NONE, _NONE, _NONE, _NONE)
     health = {True: "healthy", False: "unhealthy", None: _NONE}[service.healthy]
+    if service.health == BUSY:
+        health = BUSY
     if service.healthy is None and service.unit not in ("unknown", "active"):
         health = service.unit
     return (service.role, str(service.port or _NONE), health, service.processor or _NONE)

@@ -87,6 +87,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], style: Style = PLA
 _MOOD = {
     "running": ("green",),
     "healthy": ("green",),
+    "busy": ("yellow",),
     "stopped": ("yellow",),
     "frozen": ("yellow",),
     "missing": ("red",),

@@ -14,7 +14,7 @@ from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
 from provisioner.lab import Lab
 from provisioner.plan import Change, Plan
-from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance, Status
+from provisioner.state import ACTIVE, Fact, Instance, Status, is_well
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.ending import drop_volumes
@@ -198,7 +198,7 @@ def proved_as_it_is(name: str, facts: Sequence[Fact]) -> bool:
     mine = [fact for fact in facts if fact.subject.partition("/")[0] == name]
     stamps = [fact.value for fact in mine if fact.name == "stamp"]
     works = all(fact.value == ACTIVE for fact in mine if fact.name == "unit") and all(
-        fact.value == HTTP_OK for fact in mine if fact.name == "health"
+        is_well(fact.value) for fact in mine if fact.name == "health"
     )
     return bool(stamps) and works and all(not one.get("problem") and not one["changed"] for one in stamps)
 

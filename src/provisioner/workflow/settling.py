@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from provisioner.probe import probe, require_answers
-from provisioner.state import ACTIVE, HTTP_OK, Fact, Instance
+from provisioner.state import ACTIVE, Fact, Instance, is_well
 from provisioner.workflow.effects import Effects
 
 SETTLE_TIMEOUT_S = 180.0
@@ -34,6 +34,6 @@ def _is_coming_up(instance: Instance, facts: Iterable[Fact]) -> bool:
         unit, health = seen.get((one.address, "unit")), seen.get((one.address, "health"))
         if "problem" in seen.get((one.address, "stamp"), {"problem": ""}):
             continue
-        if unit in ("activating", "reloading") or (unit == ACTIVE and health not in (None, HTTP_OK)):
+        if unit in ("activating", "reloading") or (unit == ACTIVE and health is not None and not is_well(health)):
             return True
     return False

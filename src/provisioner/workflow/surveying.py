@@ -18,7 +18,7 @@ from provisioner.screens import gather
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
     ACTIVE,
-    HTTP_OK,
+    BUSY,
     ContainerStatus,
     Fact,
     Fleet,
@@ -28,6 +28,7 @@ from provisioner.state import (
     Service,
     ServiceStatus,
     Status,
+    is_well,
 )
 from provisioner.verify import processor
 from provisioner.workflow.addressing import Addresses, look_at_addresses
@@ -214,12 +215,17 @@ def _container_status(
 
 
 def _service_status(service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None) -> ServiceStatus:
-    healthy = None if health is None else health.value == HTTP_OK and (not unit or unit.value == ACTIVE)
+    healthy = None if health is None else is_well(health.value) and (not unit or unit.value == ACTIVE)
     noted = verdict.value if verdict else None
     runs = unit is not None and unit.value == ACTIVE
     computes, why = processor(noted, wants_device=wants_device(service), runs=runs, healthy=healthy)
     word = str(unit.value) if unit else "unknown"
-    return ServiceStatus(service.role, word, healthy=healthy, port=service.port, processor=computes, why=why)
+    said = {None: "unknown", True: "healthy", False: "unhealthy"}[healthy]
+    if healthy and health is not None and health.value == BUSY:
+        said = BUSY
+    return ServiceStatus(
+        service.role, word, healthy=healthy, port=service.port, processor=computes, why=why, health=said
+    )
 
 
 def _refuse_damage(facts: Iterable[Fact]) -> None:

@@ -79,7 +79,9 @@ class World:
     """More hosts, by name."""
     failures: dict[str, tuple[TaskEvent, ...]] = field(default_factory=dict)
     raises: BaseException | None = None
-    health: int = 200
+    health: int | str = 200
+    healths: dict[str, int | str] = field(default_factory=dict)
+    """By address what a health page answers that answers something else."""
     units: dict[str, str] = field(default_factory=dict)
     """By address what systemd says of units that are not active."""
     drift: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -173,7 +175,11 @@ class World:
             "unit": {
                 one["address"]: self.units.get(one["address"], "active") for one in asked["services"] if one["unit"]
             },
-            "health": {one["address"]: self.health for one in asked["services"] if one["health"]},
+            "health": {
+                one["address"]: self.healths.get(one["address"], self.health)
+                for one in asked["services"]
+                if one["health"]
+            },
             "verdict": {
                 one["address"]: self.verdicts[one["address"]]
                 for one in asked["services"]

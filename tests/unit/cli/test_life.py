@@ -230,6 +230,32 @@ def test_status_shows_what_runs_and_what_is_missing(world: World) -> None:
     assert "unhealthy" in world.command("status").out
 
 
+def test_a_busy_service_is_healthy_and_no_reason_to_do_anything(world: World) -> None:
+    world.command("up", "--yes")
+    world.played.clear()
+    world.healths["llama/llama_cpp"] = "busy"
+    row = next(line.split() for line in world.command("status").out.splitlines() if line.startswith("llama"))
+    assert row[-3:] == ["busy", "CPU", "-"]
+    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+    healths = [(one["health"], one["healthy"]) for name in ("llama", "gateway") for one in seen[name]["services"]]
+    assert healths == [("busy", True), ("healthy", True)]
+    assert world.command("plan", "--detailed-exitcode").code == 0
+    answer = world.command("up", "--yes")
+    assert answer.code == 0
+    assert "No changes" in answer.out
+    assert world.played == []
+    assert all(one.instance.snapshots == () for one in world.host.containers.values())
+
+
+def test_one_that_does_not_answer_is_unhealthy_and_configured_again(world: World) -> None:
+    world.command("up", "--yes")
+    world.healths["llama/llama_cpp"] = "timed out"
+    seen = {one["name"]: one for one in world.command("status", "--json").of("container")}
+    (service,) = seen["llama"]["services"]
+    assert (service["health"], service["healthy"]) == ("unhealthy", False)
+    assert world.command("plan", "--detailed-exitcode").code == 2
+
+
 @pytest.mark.parametrize("state", ["not there", "failed", "inactive", "stopped"])
 def test_nothing_is_said_to_compute_where_nothing_runs(world: World, state: str) -> None:
     world.command("up", "--yes")
