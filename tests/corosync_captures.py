@@ -30,6 +30,11 @@ def look_answer(kind: str, node: str) -> str:
     return look_text(_sections(kind, node, log, {head.split(": ")[-1]: body for head, body in tools.items()}))
 
 
+def looks(story: str) -> dict[str, str]:
+    """What ``look.sh`` itself wrote on the nodes that answered in that story, by node."""
+    return {file.stem: file.read_text(encoding="utf-8") for file in sorted((FOLDER / story).glob("*.txt"))}
+
+
 def look_text(sections: Mapping[str, tuple[int, str]]) -> str:
     """Sections (exit code, output) in the script's form."""
     return "".join(
@@ -82,6 +87,7 @@ def _sections(kind: str, node: str, log: str, tools: Mapping[str, str]) -> dict[
         "keys": (0, "root@n1\nroot@n2\nroot@n3"),
         "known-hosts": (0, "n1\nn2\nn3"),
         "journal": (0, log),
+        "now": (0, "2026-11-20T08:40:00+0000"),
     }
 
 

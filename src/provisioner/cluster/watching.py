@@ -109,7 +109,7 @@ def _read(file: Path) -> _Kept | None:
         if content["format"] != FORMAT:
             return None
         seen = Snapshot(**content["snapshot"])
-        seen = replace(seen, active=tuple(seen.active))
+        seen = replace(seen, active=tuple(seen.active), restless=tuple(seen.restless))
         return _Kept(str(content["asked"]), tuple(map(str, content["addresses"])), seen)
     except (OSError, ValueError, KeyError, TypeError):
         return None

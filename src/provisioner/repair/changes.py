@@ -1,4 +1,4 @@
-"""What became different in a cluster between two looks: membership, quorum, version, packets that are turned away."""
+"""What became different in a cluster between two looks: membership, quorum, ring, version, packets turned away."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Literal
 from provisioner.repair.cluster_conditions import votes_text
 from provisioner.repair.corosync_log import is_about
 from provisioner.repair.facts import ClusterFacts, NodeFacts
+from provisioner.repair.ring import HANGS, restless_nodes
 from provisioner.repair.view import View, is_clustered, is_running, version_of
 
-Kind = Literal["membership", "quorum", "version", "rejected", "answer"]
+Kind = Literal["membership", "quorum", "ring", "version", "rejected", "answer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What is compared. ``version``: the newest list's. ``members``: name → is joined. ``quorate``: of those that
     answered, name → has quorum. ``versions``: name → the version of its list. ``turned_away``: "pve1 10.0.0.3" → the
-    last line about it, ``active``: those of them to which a line was added since the look before.
+    last line about it, ``active``: those of them to which a line was added since the look before. ``restless``: the
+    joined nodes that form their membership anew again and again.
     """
 
     cluster: str
@@ -30,6 +32,7 @@ class Snapshot:
     versions: Mapping[str, int] = field(default_factory=dict)
     turned_away: Mapping[str, str] = field(default_factory=dict)
     active: tuple[str, ...] = ()
+    restless: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def snapshot(facts: ClusterFacts, cluster: str, before: Snapshot | None = None) 
         versions={one.name: version for one in clustered if (version := version_of(one)) is not None},
         turned_away=lines,
         active=tuple(sorted(key for key, line in lines.items() if known.get(key) != line)),
+        restless=tuple(one.name for one in restless_nodes(view)),
     )
 
 
@@ -66,6 +70,7 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
     """The differences, those of the cluster first; none when all is as it was."""
     return (
         *_of_quorum(before, after),
+        *_of_ring(before, after),
         *_of_membership(before, after),
         *_of_versions(before, after),
         *_of_packets(before, after),
@@ -82,6 +87,16 @@ def _of_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         if before.quorate[name] != after.quorate[name]:
             what = "has quorum" if after.quorate[name] else "has lost quorum"
             yield Change("quorum", name, what, not after.quorate[name])
+
+
+def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    if after.restless and not before.restless:
+        what = (
+            f"{', '.join(after.restless)}: the membership is formed anew again and again: {HANGS}; see: cluster check"
+        )
+        yield Change("ring", "", what, is_worse=True)
+    elif before.restless and not after.restless:
+        yield Change("ring", "", "the membership is formed anew no more", is_worse=False)
 
 
 def _of_membership(before: Snapshot, after: Snapshot) -> Iterator[Change]:

@@ -13,6 +13,8 @@ class Condition(StrEnum):
     UNCLUSTERED = "unclustered"
     BEHIND = "behind"
     """Only its list is older: same key, same id, same addresses."""
+    DISTURBING = "disturbing"
+    """It hears some members and not all, so that the ring never closes and writes to ``/etc/pve`` hang everywhere."""
     KEY_CHANGED = "key-changed"
     PEERS_MOVED = "peers-moved"
     """The cluster's nodes have other addresses than the node's list says: it rejects their packets."""

@@ -1,57 +1,213 @@
-"""corosync's log → ``Signatures``: the lines that tell the kinds of stale node apart.
+"""corosync's log → ``Signatures``: the lines that tell the kinds of stale node apart, as far as they still count.
 
 "Packet rejected" is knet's: the sender's node id is known, and its address is not the one that is configured for its
 link. A list that is only older never gives it: there corosync ends itself with "Received config version".
+
+A log keeps what is over. So a line counts only until a later one contradicts it: a link to its sender came up, or the
+membership changed. What nobody contradicts is told by its age.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from provisioner.repair.facts import Signatures
 
+RECENT_S = 30.0
+"""A node that is turned away sends a packet a second; one that was not heard for so long has stopped."""
+WINDOW_S = 120.0
+"""How far back memberships are counted that were formed anew: with corosync's usual token one every 10 s."""
+
 _SENDER = r"from \[?(?P<address>[0-9a-fA-F.:]+?)\]?:\d+"
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:?\d\d|Z))\s")
 _START = re.compile(r"Corosync Cluster Engine .*starting up")
+_ENDING = re.compile(r"Unloading all Corosync service engines|Corosync Cluster Engine exiting")
 _REJECTED = re.compile(rf"rx: Packet rejected {_SENDER}(?:\s|$)")
 _UNDECRYPTABLE = re.compile(rf"rx: Unable to decrypt packet {_SENDER}\s")
 _OUTDATED = re.compile(r"Received config version \((\d+)\) is different than my config version \((\d+)\)! Exiting")
 _NO_LINKS = re.compile(r"host: host: (\d+) has no active links")
 _LINKED = re.compile(r"host: (\d+) link: \d+ is up|because host (\d+) joined")
+_MEMBERSHIP = re.compile(
+    r"A new membership \(\S+\) was formed\. Members(?: joined:(?P<joined>(?: \d+)+))?(?: left:(?P<left>(?: \d+)+))?"
+)
 
 
-def read_log(lines: Iterable[str]) -> Signatures:
-    """What the lines say since corosync last started, whatever stands before corosync's own words."""
-    rejected, undecryptable = Counter[str](), Counter[str]()
-    outdated: tuple[int, int] | None = None
-    unreachable: set[int] = set()
-    last: dict[str, str] = {}
+def read_log(
+    lines: Iterable[str], hosts: Mapping[str, int] | None = None, now: datetime | None = None, own: int | None = None
+) -> Signatures:
+    """What the lines say that still holds, whatever stands before corosync's own words.
+
+    ``hosts``: address → node id, by the node's lists. ``now``: the node's clock; without it, and for lines without a
+    time, age is not known, and they count. ``own``: the node's own id; what it says of links to itself is nothing.
+    """
+    log = _Log(hosts or {}, own)
     for line in lines:
-        if _START.search(line):
-            for one in (rejected, undecryptable, unreachable, last):
-                one.clear()
-            outdated = None
-        elif match := _REJECTED.search(line):
-            rejected[match["address"]] += 1
-            last[f"rejected {match['address']}"] = line
-        elif match := _UNDECRYPTABLE.search(line):
-            undecryptable[match["address"]] += 1
-            last[f"undecryptable {match['address']}"] = line
-        elif match := _OUTDATED.search(line):
-            outdated = (int(match[1]), int(match[2]))
-            last["outdated"] = line
-        elif match := _NO_LINKS.search(line):
-            unreachable.add(int(match[1]))
-            last[f"links {match[1]}"] = line
-        elif match := _LINKED.search(line):
-            number = int(match[1] or match[2])
-            unreachable.discard(number)
-            last.pop(f"links {number}", None)
-    lines_kept = tuple(line.strip() for line in last.values())
-    return Signatures(dict(rejected), dict(undecryptable), outdated, frozenset(unreachable), lines_kept)
+        log.take(line)
+    return log.signatures(now)
 
 
 def is_about(line: str, addresses: Iterable[str]) -> bool:
     """Whether the line tells of a packet from one of these addresses."""
     return any(f"from {one}:" in line or f"from [{one}]:" in line for one in addresses)
+
+
+def age_s(line: str, now: datetime | None) -> float | None:
+    """How old the line is; None where it, or the clock, has no time."""
+    match = _TIME.match(line.strip())
+    if match is None or now is None:
+        return None
+    try:
+        return (now - datetime.fromisoformat(match[1])).total_seconds()
+    except ValueError:  # it is no date
+        return None
+
+
+@dataclass(slots=True)
+class _Packets:
+    """The packets of one sender: how many, and the last line about them."""
+
+    count: int = 0
+    line: str = ""
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was read so far. ``known``: the ids that were ever spoken of; ``away``: id → those first spoken of since.
+
+    ``is_whole``: it begins with corosync's start. ``has_ring``: the first membership was formed.
+    """
+
+    hosts: Mapping[str, int]
+    own: int | None
+    rejected: dict[str, _Packets] = field(default_factory=dict)
+    undecryptable: dict[str, _Packets] = field(default_factory=dict)
+    outdated: re.Match[str] | None = None
+    unreachable: dict[int, str] = field(default_factory=dict)
+    reformed: list[str] = field(default_factory=list)
+    known: set[int] = field(default_factory=set)
+    away: dict[int, set[int]] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+    is_whole: bool = False
+    has_ring: bool = False
+    is_ending: bool = False
+
+    def take(self, line: str) -> None:
+        """Take one line."""
+        if _START.search(line):
+            self._start()
+        elif _ENDING.search(line):
+            self.is_ending = True
+        elif match := _REJECTED.search(line):
+            _count(self.rejected, match["address"], line)
+        elif match := _UNDECRYPTABLE.search(line):
+            _count(self.undecryptable, match["address"], line)
+        elif match := _OUTDATED.search(line):
+            self.outdated = match
+        elif match := _NO_LINKS.search(line):
+            self._lost(int(match[1]), line)
+        elif match := _LINKED.search(line):
+            self._linked(int(match[1] or match[2]))
+        elif match := _MEMBERSHIP.search(line):
+            self._formed(_ids(match["joined"]), _ids(match["left"]), line)
+
+    def signatures(self, now: datetime | None) -> Signatures:
+        """What of it holds now."""
+        rejected, undecryptable = (self._told(one, now) for one in (self.rejected, self.undecryptable))
+        senders = {**rejected, **undecryptable}
+        ages = {address: age for address, one in senders.items() if (age := age_s(one.line, now)) is not None}
+        reformed = self._reformed(now)
+        outdated = (self.outdated.string,) if self.outdated else ()
+        packets = (one.line for told in (rejected, undecryptable) for one in told.values())
+        lines = (*packets, *outdated, *self.unreachable.values(), *reformed[-1:])
+        return Signatures(
+            rejected={address: one.count for address, one in rejected.items()},
+            undecryptable={address: one.count for address, one in undecryptable.items()},
+            outdated=(int(self.outdated[1]), int(self.outdated[2])) if self.outdated else None,
+            unreachable=frozenset(self.unreachable),
+            lines=tuple(line.strip() for line in lines),
+            ages=ages,
+            reformed=len(reformed),
+            newcomers={one: frozenset(found) for one, found in self.away.items() if found and self.is_whole},
+            unchanged_since=frozenset(self.away.keys() - self.unsure if self.is_whole else ()),
+        )
+
+    def _start(self) -> None:
+        for one in (self.rejected, self.undecryptable, self.unreachable, self.known, self.away, self.unsure):
+            one.clear()
+        self.reformed.clear()
+        self.outdated = None
+        self.is_whole, self.has_ring, self.is_ending = True, False, False
+
+    def _lost(self, host: int, line: str) -> None:
+        if host != self.own:
+            self._meet(host)
+            self.unreachable[host] = line
+
+    def _linked(self, host: int) -> None:
+        """A link to it came up. While corosync unloads it says that of all links that it takes down."""
+        if self.is_ending:
+            return
+        self._meet(host)
+        self.unreachable.pop(host, None)
+        for packets in (self.rejected, self.undecryptable):
+            for address in [one for one in packets if self.hosts.get(one) == host]:
+                del packets[address]
+
+    def _formed(self, joined: set[int], left: set[int], line: str) -> None:
+        if not joined and not left:
+            self.reformed.append(line)
+            return
+        self.rejected.clear()
+        self.undecryptable.clear()
+        self.reformed.clear()
+        for host in joined:
+            self._meet(host)
+            self.unreachable.pop(host, None)
+            self.away.pop(host, None)
+        if not self.has_ring:
+            self.away = {host: set() for host in self.known - joined if host != self.own}
+            self.has_ring = True
+        else:
+            self.unsure |= self.away.keys() if joined else set()
+            self.unsure -= joined | left
+            self.away |= {host: set() for host in left}
+
+    def _meet(self, host: int) -> None:
+        if host in self.known:
+            return
+        self.known.add(host)
+        if self.has_ring:
+            for since in self.away.values():
+                since.add(host)
+
+    def _told(self, packets: Mapping[str, _Packets], now: datetime | None) -> dict[str, _Packets]:
+        """The senders that count: of those that are in no list only the ones that were heard just now."""
+        found = dict[str, _Packets]()
+        for address, one in packets.items():
+            age = age_s(one.line, now)
+            if address in self.hosts or age is None or age <= RECENT_S:
+                found[address] = one
+        return found
+
+    def _reformed(self, now: datetime | None) -> list[str]:
+        """The memberships that were formed without anybody joining or leaving, while that goes on."""
+        ages = [age_s(line, now) for line in self.reformed]
+        known = [age for age in ages if age is not None]
+        if len(known) < len(ages) or self.is_ending:
+            return [] if self.is_ending else list(self.reformed)
+        found = [line for line, age in zip(self.reformed, known, strict=True) if age <= WINDOW_S]
+        is_going_on = len(known) > 1 and known[-1] <= 2 * (known[-2] - known[-1]) + 5
+        return found if is_going_on else []
+
+
+def _count(packets: dict[str, _Packets], address: str, line: str) -> None:
+    one = packets.setdefault(address, _Packets())
+    one.count += 1
+    one.line = line
+
+
+def _ids(words: str | None) -> set[int]:
+    return {int(one) for one in (words or "").split()}

@@ -10,17 +10,18 @@ from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.facts import ClusterFacts, NodeFacts
 from provisioner.repair.ghosts import ghost_diagnoses
 from provisioner.repair.node_conditions import node_diagnoses
+from provisioner.repair.ring import ring_diagnoses
 from provisioner.repair.view import View, is_clustered
 
 
 def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None) -> tuple[Diagnosis, ...]:
-    """Everything that is wrong, the cluster's conditions first; exactly one ``HEALTHY`` when nothing is.
+    """Everything that is wrong: who disturbs all others, then the cluster's conditions; one ``HEALTHY`` if nothing is.
 
     ``last_versions``: by name ("" for any) the config_version of nodes that are off, as the user read them. What could
     not be learned is ``UNKNOWN``, never healthy.
     """
     view = View(facts, dict(last_versions or {}))
-    found = [*cluster_diagnoses(view)]
+    found = [*ring_diagnoses(view), *cluster_diagnoses(view)]
     for node in facts.nodes:
         found += node_diagnoses(node, view) if is_clustered(node) else _unclustered(node, view)
     found += [*absent_diagnoses(view), *ghost_diagnoses(view)]

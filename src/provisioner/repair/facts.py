@@ -89,11 +89,14 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """What corosync's log of this boot says, counted since corosync last started.
+    """What corosync's log of this boot says since corosync last started, and nothing later contradicts.
 
-    ``rejected`` and ``undecryptable``: packets by the sender's address ("Packet rejected", "Unable to decrypt").
-    ``outdated``: (version received, own version) where it ended because it was behind. ``unreachable``: node ids
-    without active links. ``lines``: the last line of each kind, as evidence.
+    ``rejected`` and ``undecryptable``: packets by the sender's address ("Packet rejected", "Unable to decrypt");
+    ``ages``: seconds since the last of them, where the log has times. ``outdated``: (version received, own version)
+    where it ended because it was behind. ``unreachable``: node ids without active links. ``reformed``: how often the
+    membership was formed anew lately without anybody joining or leaving. ``newcomers``: the id of a node that left →
+    ids that corosync first spoke of since. ``unchanged_since``: ids of those that left and since when none joined.
+    ``lines``: the last line of each kind, as evidence.
     """
 
     rejected: Mapping[str, int] = field(default_factory=dict)
@@ -101,6 +104,10 @@ class Signatures:
     outdated: tuple[int, int] | None = None
     unreachable: frozenset[int] = frozenset()
     lines: tuple[str, ...] = ()
+    ages: Mapping[str, float] = field(default_factory=dict)
+    reformed: int = 0
+    newcomers: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    unchanged_since: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,8 @@ class Storage:
 class NodeFacts:
     """One node that answered; what it could not tell is None or empty.
 
-    ``address``: where it was reached. ``clock_offset_s``: its clock minus ours. ``units``: systemd's word (``active``,
+    ``address``: where it was reached. ``networks``: its addresses with the length of their prefix.
+    ``clock_offset_s``: its clock minus ours. ``units``: systemd's word (``active``,
     ``inactive``, ``failed``, ``not-found``) for ``corosync`` and ``pve-cluster``. ``joined``: the members that corosync
     itself says are joined, by node id, with their ``config_version``; ``departed`` likewise, those that left.
     ``running``: the nodelist that corosync runs with. ``heard``: the addresses of ``joined`` and ``departed``.
@@ -142,6 +150,7 @@ class NodeFacts:
     version: str = ""
     is_proxmox: bool = True
     addresses: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
     clock_offset_s: float = 0.0
     units: Mapping[str, str] = field(default_factory=dict)
     pve_conf: CorosyncConf | None = None

@@ -8,7 +8,9 @@ from dataclasses import replace
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.corosync_log import is_about
 from provisioner.repair.facts import Member, NodeFacts
+from provisioner.repair.own_addresses import lost_addresses, near_addresses, usable_addresses
 from provisioner.repair.pve_age import has_newer_pve, pve_age_words
+from provisioner.repair.ring import could_disturb, disturbs, unheard_words
 from provisioner.repair.view import View, is_running, member_in, members_of, version_of, versions_text
 
 LIGHT = "stale-corosync-behind"
@@ -27,6 +29,8 @@ def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
     member = view.member(node.name)
     if member is None or member.nodeid != _own_id(node, member.nodeid):
         return (_removed(node, view, member),)
+    if disturbs(node, view):
+        return ()  # it is told first, among what concerns all nodes
     found = tuple(_differences(node, member, view)) or (_without_difference(node, view),)
     return tuple(_kept_out(one, node, view.reference) for one in found)
 
@@ -86,7 +90,8 @@ def _by_own_log(node: NodeFacts) -> Iterator[Diagnosis]:
         evidence = (*_log(node, words), versions_text(node))
         return Diagnosis(condition, node.name, what, evidence, runbook, advice)
 
-    if log.outdated:
+    is_outdated = log.outdated is not None and (node.local_conf is None or node.local_conf.version < log.outdated[0])
+    if log.outdated and is_outdated:
         received, own = log.outdated
         what = f"its list is {_behind(received - own)}: corosync ended itself"
         yield told(Condition.BEHIND, what, "Received config version", LIGHT)
@@ -96,7 +101,7 @@ def _by_own_log(node: NodeFacts) -> Iterator[Diagnosis]:
     if log.rejected:
         what = f"packets come from {', '.join(log.rejected)}, which its list does not have for their senders"
         yield told(Condition.PEERS_MOVED, what, "Packet rejected", LIGHT)
-    if not is_running(node) and not log.outdated:
+    if not is_running(node) and not is_outdated:
         yield _dead(node)
 
 
@@ -136,6 +141,8 @@ def _differences(node: NodeFacts, member: Member, view: View) -> Iterator[Diagno
     own = member_in(own_list, node.name)
     if own and own.addresses != member.addresses:
         yield _moved(node, view, own, member)
+    elif lost := lost_addresses(node, member):
+        yield _renumbered(node, view, lost)
 
 
 def _moved(node: NodeFacts, view: View, own: Member, member: Member) -> Diagnosis:
@@ -153,14 +160,30 @@ def _moved(node: NodeFacts, view: View, own: Member, member: Member) -> Diagnosi
     return Diagnosis(condition, node.name, what, evidence, runbook, REJOIN.format(node.name))
 
 
+def _renumbered(node: NodeFacts, view: View, lost: tuple[str, ...]) -> Diagnosis:
+    """All lists agree on an address that it does not have any more."""
+    now = ", ".join(near_addresses(node, lost) or usable_addresses(node)) or "none that others could reach"
+    what = f"its own address changed: all lists say {', '.join(lost)}, and it is at {now}"
+    evidence = (f"addresses of {node.name}: {', '.join(node.addresses)}", *_log_of_others(node, view), view.list_text)
+    advice = (
+        f"Give it {', '.join(lost)} back, then on it: systemctl restart corosync. Or have the cluster take it at its "
+        f"new address: {REJOIN.format(node.name)}"
+    )
+    return Diagnosis(Condition.NODE_MOVED, node.name, what, (*evidence, *_units(node)), FORCED, advice)
+
+
 def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
     behind = view.version - (version_of(node) or 0)
     if version_of(node) is not None and behind > 0:
         what = f"its list is {_behind(behind)}, with the same key, id and addresses"
+        advice = REJOIN.format(node.name)
         if not is_running(node):
             what += "; corosync does not run"
+        if could_disturb(node, view):
+            what = f"its list is {_behind(behind)}: {unheard_words(node, view)} while it was off; corosync does not run"
+            advice = f"Do not start corosync on it, it would disturb the cluster. Bring it back: {advice}"
         evidence = (*_log(node, "Received config version"), versions_text(node), view.list_text, *_units(node))
-        return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, REJOIN.format(node.name))
+        return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, advice)
     if not is_running(node):
         return _dead(node)
     links = [f"link {one.number} to node {one.nodeid}: disconnected" for one in node.links if not one.is_connected]

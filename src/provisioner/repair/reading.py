@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TypeVar
 
 from provisioner.repair.answers import ABSENT, TIMED_OUT, Answer, UnreadableError, answers
@@ -48,6 +49,7 @@ def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts
         known,
         version=seen["version"].text.strip() if not seen["version"].code else "",
         addresses=tuple(re.findall(r"inet6? ([0-9a-f.:]+)/", seen["addresses"].text)),
+        networks=tuple(re.findall(r"inet6? ([0-9a-f.:]+/\d+)", seen["addresses"].text)),
         units=_units(seen["units"]),
     )
     known = _with_pmxcfs(_with_corosync(known, seen), seen)
@@ -59,10 +61,15 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
     """What corosync's tools, its files and its log say."""
     digests = _digests(seen["digests"], seen["pve-digest"])
     runtime = seen.part("cmap", lambda one: read_runtime(_required(one, known.units))) or Runtime()
+    pve_conf = seen.part("pve-conf", lambda one: _conf(one, digests.get(PVE_CONF, "")))
+    local_conf = seen.part("local-conf", lambda one: _conf(one, digests.get(LOCAL_CONF, "")))
+    conf = local_conf or pve_conf
+    members = runtime.members or (conf.members if conf else ())
+    hosts = {address: one.nodeid for one in members for address in one.addresses}
     return replace(
         known,
-        pve_conf=seen.part("pve-conf", lambda one: _conf(one, digests.get(PVE_CONF, ""))),
-        local_conf=seen.part("local-conf", lambda one: _conf(one, digests.get(LOCAL_CONF, ""))),
+        pve_conf=pve_conf,
+        local_conf=local_conf,
         key_digest=digests.get(AUTHKEY, ""),
         running_version=runtime.version,
         running=runtime.members,
@@ -71,7 +78,7 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
         heard=runtime.heard,
         quorum=seen.part("quorum", lambda one: read_quorum(_required(one, known.units, 2))),
         links=read_links(seen["links"]),
-        signatures=read_log(_own_log(seen["journal"].lines, own_id(seen["quorum"]))),
+        signatures=read_log(seen["journal"].lines, hosts, _moment(seen["now"]), own_id(seen["quorum"])),
     )
 
 
@@ -154,6 +161,10 @@ def _units(answer: Answer) -> Mapping[str, str]:
     }
 
 
-def _own_log(lines: tuple[str, ...], nodeid: int | None) -> list[str]:
-    """Without what corosync says of its own links: it counts itself among the hosts."""
-    return [line for line in lines if f"host: host: {nodeid} has no active links" not in line]
+def _moment(answer: Answer) -> datetime | None:
+    """The node's own clock when its log was read; None where it did not say."""
+    try:
+        moment = datetime.fromisoformat(answer.text.strip())
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Any, Literal
 
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts
+from provisioner.repair.own_addresses import is_address, near_addresses
 from provisioner.repair.pve_age import has_newer_pve, pve_age_words
 from provisioner.repair.record import Record
 
@@ -141,7 +141,7 @@ def differences(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> tuple[s
     if own and own.nodeid != member.nodeid:
         found.append(f"Its id is {own.nodeid}, in the cluster's list {member.nodeid}.")
     if not has_addresses(node, member):
-        there, here = ", ".join(member.addresses), ", ".join(own.addresses if own else node.addresses)
+        there, here = ", ".join(member.addresses), ", ".join(_own_addresses(node, own, conf)) or "none of its networks"
         found.append(f"The cluster's list has it at {there}, and it is at {here}.")
     return tuple(found)
 
@@ -151,13 +151,13 @@ def entry_of(node: NodeFacts, conf: CorosyncConf, left: Record | None = None) ->
     member, own = conf.member(node.name), own_entry(node)
     if member is not None:
         fits = has_addresses(node, member)
-        addresses = member.addresses if fits else _own_addresses(node, own)
+        addresses = member.addresses if fits else _own_addresses(node, own, conf)
         return Entry(member.nodeid, member.votes, addresses, replaces=not fits)
     decided: Mapping[str, Any] = left.plan if left is not None else {}
     nodeid = decided.get("nodeid") or (own.nodeid if own else None)
     votes = decided.get("votes", own.votes if own else 1)
     is_taken = any(one.nodeid == nodeid for one in conf.members)
-    return Entry(None if is_taken else nodeid, votes, _own_addresses(node, own))
+    return Entry(None if is_taken else nodeid, votes, _own_addresses(node, own, conf))
 
 
 def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
@@ -176,14 +176,25 @@ def own_entry(node: NodeFacts) -> Member | None:
 def has_addresses(node: NodeFacts, member: Member) -> bool:
     """Whether the node is where ``member`` says; where that is a name its own list has to say the same."""
     own = own_entry(node)
-    if own is not None and own.addresses == member.addresses and not any(_is_address(one) for one in own.addresses):
+    if own is not None and own.addresses == member.addresses and not any(is_address(one) for one in own.addresses):
         return True
     return bool(member.addresses) and all(one in node.addresses for one in member.addresses)
 
 
-def _own_addresses(node: NodeFacts, own: Member | None) -> tuple[str, ...]:
+def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> tuple[str, ...]:
+    """An address for each link: by its own list where it has those, else one in the network where others have theirs.
+
+    Fewer where it has none: nobody can say which would do.
+    """
     if own is not None and has_addresses(node, own):
         return own.addresses
+    others = [one.addresses for one in conf.members if one.name != node.name]
+    found = []
+    for number in range(len(others[0]) if others else 0):
+        near = near_addresses(node, [addresses[number] for addresses in others if len(addresses) > number])
+        found += [node.address if node.address in near else near[0]] if near else []
+    if found and len(found) == len(others[0]):
+        return tuple(found)
     return (node.address,) if node.address in node.addresses else ()
 
 
@@ -211,6 +222,12 @@ def _only_listed(node: NodeFacts) -> tuple[str, ...]:
 def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
     here = node.local_conf.version if node.local_conf else 0
     same = "Key, id and addresses are the cluster's."
+    own = {one.name for one in node.local_conf.members} if node.local_conf else set()
+    added = [one.name for one in conf.members if own and one.name not in own]
+    if added:
+        names = f"{', '.join(added)} {'is' if len(added) == 1 else 'are'} not in it"
+        disturbs = f"While its corosync runs with that list it disturbs the cluster: it cannot hear {', '.join(added)}."
+        return (f"Its list is version {here}, the cluster's {conf.version}; {names}.", same, disturbs)
     if node.local_conf and node.local_conf.digest == conf.digest:
         return (f"Its list is current (version {here}), but its corosync does not take part.", same)
     return (f"Its list is version {here}, the cluster's {conf.version}.", same)
@@ -222,11 +239,3 @@ def _overwriting(node: NodeFacts, lead: NodeFacts) -> tuple[str, ...]:
         f"Its /etc/pve saw more writes than the cluster's, and would replace it on all nodes ({words}).",
         "So it has to join without its own, which is saved before.",
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -12,7 +12,7 @@ from tests.lab.corosync.stale import Mode
 
 pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 
-ELSEWHERE = ("version", "readdr", "key")
+ELSEWHERE = ("version", "added", "readdr", "key")
 """Those are told on three nodes in ``test_cluster_rejoin``, before they are brought back."""
 
 

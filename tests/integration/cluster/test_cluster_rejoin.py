@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.corosync]
 
 STALE = "pve3"
 LIGHT, FORCED = "stale-corosync-behind", "stale-corosync-rejoin"
-RUNBOOKS: dict[str, str] = {mode: LIGHT if mode in {"version", "moved"} else FORCED for mode in MODES}
+RUNBOOKS: dict[str, str] = {mode: LIGHT if mode in {"version", "added", "moved"} else FORCED for mode in MODES}
 
 
 @pytest.fixture
@@ -111,6 +111,29 @@ def test_a_node_that_wrote_alone_for_long_comes_back_without_what_it_wrote(hand:
     for one in cluster.nodes:
         assert one.read("/etc/pve/nodes/pve1/ours") == "ours\n"
         assert not one.can(f"test -e /etc/pve/{alone}")
+    assert_back(hand)
+
+
+def test_a_node_that_was_off_while_another_was_added_is_stopped_as_advised_and_brought_back(hand: Hand) -> None:
+    """It does not end itself: all nodes form their membership anew, and would do so for ever."""
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    cluster.make_stale(STALE, "added")
+    found = check(cluster, "pve1")
+    assert (found.code, found.conditions[0]) == (3, ("disturbing", STALE)), found.raw
+    advice = found.of("disturbing")["advice"]
+    assert advice.startswith(f"Stop corosync on {STALE} now"), advice
+    node.run(advice.partition(": ")[2].partition(" (")[0])
+    assert not node.can("systemctl is-active corosync")
+    cluster.node("pve1").run("timeout 20 sh -c 'until touch /etc/pve/priv/known_hosts; do sleep 0.1; done'")
+    repaired(hand, LIGHT)
+    assert check(cluster, "pve1").conditions == [("healthy", "")]
+
+
+@pytest.mark.slow
+def test_a_node_is_brought_back_while_it_disturbs_the_others(hand: Hand) -> None:
+    hand.cluster.make_stale(STALE, "added")
+    assert_told(hand.cluster, "added")
+    repaired(hand, LIGHT)
     assert_back(hand)
 
 

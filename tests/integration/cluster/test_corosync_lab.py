@@ -5,6 +5,7 @@ A trap's test names the fact that it holds the stand-in to; all of them were see
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import partial
 
@@ -152,6 +153,8 @@ def test_each_way_of_being_stale_shows_its_own_signature_and_leaves_the_others_q
     assert (f"rx: Packet rejected from {node.address}:5405" in there) == (mode in {"readdr", "idreuse"})
     assert ("rx: Unable to decrypt packet from" in here) == ("rx: Unable to decrypt packet from" in there)
     assert ("rx: Unable to decrypt packet from" in here) == (mode == "key")
+    for said in (here, there):
+        assert bool(re.search(r"was formed\. Members *$", said, re.MULTILINE)) == (mode == "added")
     assert (node.run("systemctl is-active corosync", check=False) == "active\n") == (mode != "version")
 
 

@@ -15,8 +15,8 @@ from tests.lab.corosync.node import Node, free_addresses
 if TYPE_CHECKING:
     from tests.lab.corosync.cluster import Cluster
 
-Mode = Literal["version", "moved", "readdr", "idreuse", "removed", "key"]
-MODES: tuple[Mode, ...] = ("version", "moved", "readdr", "idreuse", "removed", "key")
+Mode = Literal["version", "added", "moved", "readdr", "idreuse", "removed", "key"]
+MODES: tuple[Mode, ...] = ("version", "added", "moved", "readdr", "idreuse", "removed", "key")
 NEEDS_RESTART = {"moved", "readdr", "idreuse", "key"}
 """Neither a peer's address nor the key changes by a reload."""
 
@@ -26,6 +26,8 @@ def make_stale(cluster: Cluster, node: Node, mode: Mode) -> None:
     good = [one for one in cluster.nodes if one is not node and not one.is_off and one.is_quorate()]
     node.run("systemctl stop pve-cluster corosync")
     change(cluster, node, good, mode)
+    if mode == "added":
+        _forget(node, good[-1].name)
     node.run("systemctl start corosync pve-cluster")
     WAITS[mode](node, good)
 
@@ -48,6 +50,17 @@ def change(cluster: Cluster, node: Node, good: list[Node], mode: Mode) -> None:
         one.wait_for("attached again", "touch /etc/pve/priv/known_hosts")
 
 
+def _forget(node: Node, newcomer: str) -> None:
+    """The files that it would have if that member had been added while it was away."""
+    text = node.read("/etc/corosync/corosync.conf")
+    version, entries = entries_of(text)
+    old = conf_text(cluster_of(text), version, [one for one in entries if one.name != newcomer])
+    node.write("/etc/corosync/corosync.conf", old)
+    # not more often than once: what wrote more often would win over the cluster's
+    plant = "PYTHONPATH=/usr/lib/pve-lab python3 -P -m standin.plant"
+    node.run(f"{plant} --remove corosync.conf && {plant} corosync.conf", stdin=old.encode())
+
+
 def _write(good: list[Node], version: int, entries: list[Entry]) -> None:
     name = cluster_of(good[0].read("/etc/pve/corosync.conf"))
     good[0].write("/etc/pve/corosync.conf.new", conf_text(name, version, entries), 0o640)
@@ -59,7 +72,7 @@ def _write(good: list[Node], version: int, entries: list[Entry]) -> None:
 def _changed(one: Entry, node: Node, mode: Mode, moved: dict[str, str], free: list[str]) -> list[Entry]:
     if one.name in moved:
         return [replace(one, address=moved[one.name])]
-    if one.name != node.name or mode in {"version", "moved", "key"}:
+    if one.name != node.name or mode in {"version", "added", "moved", "key"}:
         return [one]
     if mode == "removed":
         return []
@@ -112,8 +125,16 @@ def _wait_alone(node: Node, _: list[Node]) -> None:
     node.wait_for("alone", "corosync-quorumtool -s | grep -q 'Activity blocked'")
 
 
+def _wait_restless(node: Node, good: list[Node]) -> None:
+    """All have formed their membership anew, and nobody has joined or left."""
+    again = 'journalctl -q -t corosync --since "$(systemctl show -p ExecMainStartTimestamp --value corosync)"'
+    for one in (node, *good):
+        one.wait_for("restless", f"[ $({again} | grep -c 'was formed. Members *$') -ge 1 ]")
+
+
 WAITS: dict[str, Callable[[Node, list[Node]], None]] = {
     "version": _wait_outdated,
+    "added": _wait_restless,
     "moved": _wait_rejecting,
     "readdr": _wait_rejected,
     "idreuse": _wait_rejected,

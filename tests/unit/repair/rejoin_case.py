@@ -100,6 +100,7 @@ def _node(conf: CorosyncConf, told: Told) -> NodeFacts:
         name=NODE,
         address="192.168.7.3",
         addresses=tuple(told.get("addresses", ["127.0.0.1", "10.0.0.3", "192.168.7.3"])),
+        networks=tuple(told.get("networks", ())),
         clock_offset_s=told.get("clock", 0.0),
         units={"corosync": "active" if running else "failed", "pve-cluster": told.get("pve-cluster", "active")},
         local_conf=_conf(told["file"], {}) if "file" in told else own if has_list else None,

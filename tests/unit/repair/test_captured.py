@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from provisioner.repair.conditions import Condition
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts, Silent
 from provisioner.repair.reading import read_node
-from tests.corosync_captures import KINDS, NODES, look_answer
+from tests.corosync_captures import KINDS, NODES, look_answer, looks
 
 EXPECTED = {
     "healthy": [(Condition.HEALTHY, "")],
@@ -24,6 +26,21 @@ EXPECTED = {
     "removed": [(Condition.REMOVED, "n3")],
     "key": [(Condition.KEY_CHANGED, "n3")],
 }
+STORIES = {
+    "added": [(Condition.DISTURBING, "pve3")],
+    "added-mended": [(Condition.HEALTHY, "")],
+    "added-off": [(Condition.OFFLINE, "pve3"), (Condition.DO_NOT_POWER_ON, "pve3")],
+    "key-mended": [(Condition.HEALTHY, "")],
+    "key-mended-off": [(Condition.OFFLINE, "pve3")],
+}
+"""Four nodes: pve4 was added while pve3 was off, which came back; pve3 had an old key, was mended and shut down."""
+
+
+def story_facts(story: str, asked: str = "pve1", without: tuple[str, ...] = ()) -> ClusterFacts:
+    nodes = [read_node(text, f"10.0.0.{name[-1]}") for name, text in looks(story).items() if name not in without]
+    there = {one.name for one in nodes}
+    silent = [Silent(f"pve{n}", f"10.0.0.{n}", "ssh timed out") for n in range(1, 5) if f"pve{n}" not in there]
+    return ClusterFacts(asked, tuple(nodes), tuple(silent))
 
 
 def facts(kind: str, asked: str = "n1", answering: tuple[str, ...] = NODES) -> ClusterFacts:
@@ -37,3 +54,37 @@ def facts(kind: str, asked: str = "n1", answering: tuple[str, ...] = NODES) -> C
 def test_kind_is_told_by_what_corosync_wrote(kind: str, asked: str) -> None:
     found = diagnose(facts(kind, asked))
     assert [(one.condition, one.node) for one in found] == EXPECTED[kind]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_line_of_the_log_counts_until_it_is_contradicted(story: str) -> None:
+    found = diagnose(story_facts(story))
+    assert [(one.condition, one.node) for one in found] == STORIES[story]
+
+
+def test_a_node_that_was_off_while_another_was_added_is_to_be_stopped_at_once() -> None:
+    (found,) = diagnose(story_facts("added"))
+    assert found.advice.startswith("Stop corosync on pve3 now, on it (root@10.0.0.3): systemctl stop corosync")
+    assert "while it was off pve4 was added" in found.message
+    assert "does not end itself" in found.message
+    assert any("memberships formed anew" in line and line.startswith("pve1: ") for line in found.evidence)
+    assert found.runbook == "stale-corosync-behind"
+
+
+def test_a_node_that_disturbs_the_others_and_does_not_answer_is_on() -> None:
+    (found,) = diagnose(story_facts("added", without=("pve3",)))
+    assert (found.condition, found.node) == (Condition.DISTURBING, "pve3")
+    assert "pve1: link 0 to node 3 (pve3): connected" in found.evidence
+    assert found.advice.startswith("Stop corosync on pve3 now")
+
+
+def test_power_on_tells_a_member_that_was_added_from_a_version_that_rose() -> None:
+    (_, found) = diagnose(story_facts("added-off"))
+    assert "pve4 was added since" in found.message
+    assert "does not end itself" in found.message
+    assert "with its network cut off" in found.advice
+    nodes = story_facts("key-mended-off").nodes
+    newer = tuple(replace(one, running_version=(one.running_version or 0) + 2) for one in nodes)
+    told = diagnose(ClusterFacts("pve1", newer, story_facts("key-mended-off").silent))
+    (found,) = [one for one in told if one.condition is Condition.DO_NOT_POWER_ON]
+    assert found.message == "do not power it on: 2 versions behind, its corosync will end itself"

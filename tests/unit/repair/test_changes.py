@@ -76,6 +76,13 @@ def test_rejected_packets_are_told_when_they_begin_and_when_they_end() -> None:
     assert changes(third, fourth) == ()
 
 
+def test_a_ring_that_does_not_rest_is_told_once_and_when_it_ends() -> None:
+    restless = cluster(changed={"pve1": {"signatures": Signatures(reformed=3)}})
+    assert told(cluster(), restless) == [("ring", "", True)]
+    assert told(restless, restless) == []
+    assert told(restless, cluster()) == [("ring", "", False)]
+
+
 def test_every_change_is_told_both_ways() -> None:
     one = seen(cluster())
     for other in (

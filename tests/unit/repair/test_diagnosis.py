@@ -93,6 +93,18 @@ def test_node_that_moved_is_told_from_one_whose_list_is_old(
     assert (found.condition, found.runbook) == (condition, runbook)
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_node_whose_own_address_changed_is_found_at_the_new_one_and_not_called_cut_off(*, ends: bool) -> None:
+    networks = ("127.0.0.1/8", "fe80::1/64", "192.168.7.3/24", "10.0.0.33/24")
+    facts = alone(addresses=tuple(one.partition("/")[0] for one in networks), networks=networks)
+    found = only(with_node(facts, dead(facts.nodes[2])) if ends else facts)
+    assert (found.condition, found.node, found.runbook) == (C.NODE_MOVED, "pve3", "stale-corosync-rejoin")
+    assert found.message == "its own address changed: all lists say 10.0.0.3, and it is at 10.0.0.33"
+    assert "switch" not in found.advice
+    elsewhere = alone(addresses=("127.0.0.1", "192.168.7.3"), networks=("127.0.0.1/8", "192.168.7.3/24"))
+    assert "it is at 192.168.7.3" in only(elsewhere).message
+
+
 def test_key_and_addresses_are_both_told() -> None:
     old = (replace(member(1), addresses=("10.9.0.1",)), *members(3)[1:])
     found = diagnose(alone(running=old, key_digest="b" * 64))
@@ -126,6 +138,88 @@ def test_a_stale_node_whose_files_would_win_is_kept_out(*, ends: bool) -> None:
     assert (found.condition, found.runbook) == (C.BEHIND, "stale-corosync-rejoin")
     assert "writes to it: 300 on pve3, 200 on pve1" in found.evidence[-1]
     assert "Keep corosync on it stopped" in found.advice
+
+
+def lacking(name: str = "pve2", **changed: Any) -> ClusterFacts:
+    """pve3's list lacks that member, which is joined; pve3 runs by itself."""
+    old = tuple(one for one in members(3) if one.name != name)
+    lists = {"running": old, "local_conf": conf(*old, version=6), "running_version": 6}
+    return alone(**{**lists, **changed})
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        tuple(one for one in members(3) if one.name != "pve2"),
+        (member(1), replace(member(2), addresses=("10.9.0.2",)), member(3)),
+        (member(1), replace(member(2), nodeid=9), member(3)),
+    ],
+)
+def test_a_node_that_hears_some_members_and_not_all_disturbs_them(others: tuple[Any, ...]) -> None:
+    found = only(alone(running=others, local_conf=conf(*others, version=6), running_version=6))
+    assert (found.condition, found.node, found.runbook) == (C.DISTURBING, "pve3", "stale-corosync-behind")
+    assert "systemctl stop corosync" in found.advice.partition(" Then ")[0]
+
+
+def test_a_corosync_that_is_too_busy_with_its_ring_to_answer_runs() -> None:
+    late: dict[str, Any] = {
+        "quorum": None,
+        "links": (),
+        "running": (),
+        "running_version": None,
+        "unread": {"quorum": "too late"},
+    }
+    found = diagnose(lacking(**late))
+    assert conditions(found) == [(C.DISTURBING, "pve3"), (C.UNKNOWN, "pve3")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "condition"),
+    [
+        ({"key_digest": "b" * 64}, C.KEY_CHANGED),
+        ({"running": (replace(member(1), addresses=("10.9.0.1",)), member(3))}, C.PEERS_MOVED),
+        (
+            {"running": (member(1), replace(member(3), addresses=("10.9.0.3",))), "addresses": ("10.9.0.3",)},
+            C.NODE_MOVED,
+        ),
+    ],
+)
+def test_a_node_that_nobody_hears_disturbs_nobody(changed: dict[str, Any], condition: Condition) -> None:
+    assert [one.condition for one in diagnose(lacking(**changed))] == [condition]
+
+
+def test_a_list_that_lacks_a_member_is_told_before_its_corosync_is_started() -> None:
+    facts = lacking()
+    found = only(with_node(facts, dead(facts.nodes[2])))
+    assert (found.condition, found.runbook) == (C.BEHIND, "stale-corosync-behind")
+    assert "pve2 was added while it was off" in found.message
+    assert found.advice.startswith("Do not start corosync on it")
+
+
+def test_a_node_whose_files_would_win_is_stopped_and_brought_back_without_them() -> None:
+    found = only(lacking(database=(300, 1)))
+    assert (found.condition, found.runbook) == (C.DISTURBING, "stale-corosync-rejoin")
+
+
+def test_the_ring_is_told_of_no_more_once_who_disturbed_it_was_stopped() -> None:
+    facts = lacking()
+    again = replace(facts.nodes[0], signatures=Signatures(reformed=9))
+    found = only(with_node(with_node(facts, dead(facts.nodes[2])), again))
+    assert (found.condition, found.node) == (C.BEHIND, "pve3")
+
+
+def test_a_list_with_a_member_that_was_removed_since_disturbs_nobody() -> None:
+    found = only(alone(running=members(4), local_conf=conf(*members(4), version=6), running_version=6))
+    assert found.condition is C.BEHIND
+
+
+def test_a_ring_that_does_not_rest_is_told_also_when_nobody_knows_why() -> None:
+    line = "pve1 corosync[202]:   [TOTEM ] A new membership (1.19) was formed. Members"
+    restless = {"signatures": Signatures(reformed=3, lines=(line,))}
+    found = only(cluster(changed={"pve1": restless}))
+    assert (found.condition, found.node) == (C.DISTURBING, "")
+    assert any(line in one for one in found.evidence)
+    assert is_healthy(diagnose(cluster(changed={"pve1": {"signatures": Signatures(reformed=2, lines=(line,))}})))
 
 
 def test_corosync_that_only_ended_is_dead() -> None:
@@ -212,6 +306,35 @@ def test_silent_member_whose_packets_cannot_be_decrypted_is_on() -> None:
     log = Signatures(undecryptable={"10.0.0.3": 9}, lines=(line,))
     found = diagnose(cluster(off=("pve3",), changed={"pve1": {"signatures": log}}))
     assert conditions(found) == [(C.OFFLINE, "pve3"), (C.KEY_CHANGED, "pve3")]
+
+
+def test_a_member_that_had_another_key_and_is_silent_now_is_off() -> None:
+    """Its packets are old, and nobody has mended it: it must not be powered on as it is."""
+    line = "2026-11-22T11:00:00+0000 pve1 corosync[2]: rx: Unable to decrypt packet from 10.0.0.3:5405 (size 80)!"
+    log = Signatures(undecryptable={"10.0.0.3": 9}, lines=(line,), ages={"10.0.0.3": 3600.0})
+    found = diagnose(cluster(off=("pve3",), changed={"pve1": {"signatures": log, "departed": {3: VERSION}}}))
+    assert conditions(found) == [(C.OFFLINE, "pve3"), (C.DO_NOT_POWER_ON, "pve3")]
+    assert "it had another authkey" in found[1].message
+    assert f"pve1: {line}" in found[1].evidence
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (Signatures(unchanged_since=frozenset({3})), "2 versions behind, its corosync will end itself"),
+        (Signatures(), "2 versions behind, its corosync will end itself, or disturb the cluster if a member was added"),
+        (Signatures(newcomers={3: frozenset({2})}), "pve2 was added since, and it would disturb the cluster"),
+    ],
+)
+def test_before_power_on_it_is_said_what_will_come_of_it(log: Signatures, told: str) -> None:
+    facts = cluster(off=("pve3",), changed={"pve1": {"departed": {3: 5}, "signatures": log}})
+    (_, found) = diagnose(facts)
+    assert found.message.startswith(f"do not power it on: {told}")
+
+
+def test_a_log_that_was_contradicted_by_the_file_proves_nothing_of_a_lone_node() -> None:
+    lone = dead(node("pve3", members(3), ["pve3"], signatures=Signatures(outdated=(VERSION, 6))))
+    assert conditions(diagnose(ClusterFacts("pve3", (lone,))))[0] == (C.COROSYNC_DEAD, "pve3")
 
 
 def test_the_guests_of_a_member_that_is_off_are_named() -> None:
@@ -317,7 +440,7 @@ def test_member_that_is_no_proxmox_any_more_is_never_healthy() -> None:
 @pytest.mark.parametrize(
     ("log", "condition"),
     [
-        (Signatures(outdated=(7, 6), lines=("Received config version (7) …",)), C.BEHIND),
+        (Signatures(outdated=(8, 7), lines=("Received config version (8) …",)), C.BEHIND),
         (Signatures(undecryptable={"10.0.0.1": 1}, lines=("Unable to decrypt …",)), C.KEY_CHANGED),
         (Signatures(rejected={"10.9.0.1": 1}, lines=("Packet rejected from 10.9.0.1:5405",)), C.PEERS_MOVED),
     ],

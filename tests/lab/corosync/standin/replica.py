@@ -24,6 +24,7 @@ from .tree import Tree
 GROUP = "pve_dcdb_v1"
 ATTACH_S = 0.2
 """How often it looks for a corosync that has (re)started; on a real node it takes about five seconds."""
+QUORUM_S = 0.05
 DISPATCH_S, RETRY_S = 0.5, 0.02
 """How long it waits for news; and where corosync had no time for what is to be told, which is so while nodes meet."""
 SUBMIT_TIMEOUT_S = 10.0
@@ -83,7 +84,7 @@ class Replica:
         self._arrived = threading.Condition()
         self._numbers = itertools.count(1)
         self._group: Group | None = None
-        self._quorum: Quorum | None = None
+        self._is_quorate = False
         self._outbox: list[bytes] = []
 
     def start(self) -> None:
@@ -91,20 +92,24 @@ class Replica:
         if self.is_clustered:
             self._pass_on(notify=True)
             threading.Thread(target=self._follow, daemon=True).start()
+            threading.Thread(target=self._follow_quorum, daemon=True).start()
 
     def is_quorate(self) -> bool:
         """Whether anything can be written here now."""
-        if not self.is_clustered:
-            return True
-        with self._lock:
+        return self._is_quorate or not self.is_clustered
+
+    def _follow_quorum(self) -> None:
+        """As in Proxmox VE what was heard last counts: a corosync that is forming its membership answers nobody."""
+        quorum: Quorum | None = None
+        while True:
             try:
-                self._quorum = self._quorum or Quorum()
-                return self._quorum.is_quorate()
+                quorum = quorum or Quorum()
+                self._is_quorate = quorum.is_quorate()
             except CorosyncError:
-                if self._quorum:
-                    self._quorum.close()
-                self._quorum = None
-                return False
+                if quorum:
+                    quorum.close()
+                quorum, self._is_quorate = None, False
+            time.sleep(QUORUM_S)
 
     def submit(self, op: dict[str, Any]) -> int:
         """Have all members do a change; 0 or the error's number, EACCES without quorum."""

@@ -1,0 +1,156 @@
+"""A node that hears some members and not all: the ring of the cluster never closes, and all nodes form it anew. Pure.
+
+So it is when a member was added, or got another address, while the node was off. No node writes "Received config
+version", and the node does not end itself: those that it hears try to take it in, the others are never heard by it, and
+corosync gives up after its time limit and begins again. Meanwhile a write to ``/etc/pve`` hangs on every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provisioner.repair.conditions import Condition, Diagnosis
+from provisioner.repair.facts import Member, NodeFacts
+from provisioner.repair.own_addresses import lost_addresses
+from provisioner.repair.pve_age import has_newer_pve
+from provisioner.repair.view import DEAD, View, member_in, members_of, versions_text
+
+LIGHT, FORCED = "stale-corosync-behind", "stale-corosync-rejoin"
+OFTEN = 3
+"""Memberships formed anew in two minutes without anybody joining or leaving: a token may be late once."""
+HANGS = "a write to /etc/pve hangs for seconds on every node, again and again"
+
+
+def ring_diagnoses(view: View) -> Iterator[Diagnosis]:
+    """The nodes that keep the ring open now, whether they answer or not; then that somebody does, if none was found."""
+    found = [_disturbing(node, view) for node in view.clustered if disturbs(node, view)]
+    found += [_silent(member, view) for member in view.members if is_heard_only(member, view)]
+    restless = restless_nodes(view)
+    is_over = any(could_disturb(node, view) for node in view.clustered)  # and its corosync was stopped just now
+    if restless and not found and not is_over:
+        what = f"the nodes form their membership anew again and again, and nobody joins or leaves: {HANGS}"
+        advice = (
+            "Look for a node with an old list: one that was off while a member was added. Stop corosync on it. Else "
+            "look at the network between the nodes: packets are lost."
+        )
+        found.append(Diagnosis(Condition.DISTURBING, "", what, _restless_text(restless), advice=advice))
+    yield from found
+
+
+def disturbs(node: NodeFacts, view: View) -> bool:
+    """Whether its corosync runs, and hears some of the members that are joined and not all of them.
+
+    It need not answer: while corosync forms its membership its tools wait for it, too.
+    """
+    member = view.member(node.name)
+    is_alone = view.has_quorum and member is not None and not view.is_present(member.nodeid)
+    return is_alone and node.units.get("corosync", "") not in DEAD and could_disturb(node, view)
+
+
+def could_disturb(node: NodeFacts, view: View) -> bool:
+    """Whether it would do so once its corosync runs, by its list, its key and its own address."""
+    reference, member = view.reference, view.member(node.name)
+    own = member_in(members_of(node), node.name)
+    if reference is None or reference is node or member is None or own is None:
+        return False
+    is_same = own.nodeid == member.nodeid and own.addresses == member.addresses and not lost_addresses(node, member)
+    is_same_key = not node.key_digest or node.key_digest == reference.key_digest
+    return is_same and is_same_key and bool(unheard(node, view)) and len(unheard(node, view)) < len(_others(node, view))
+
+
+def unheard(node: NodeFacts, view: View) -> tuple[Member, ...]:
+    """The joined members that the node's list lacks, or has at other addresses."""
+    listed = members_of(node)
+    found = []
+    for member in _others(node, view):
+        known = member_in(listed, member.name)
+        if known is None or known.nodeid != member.nodeid or known.addresses != member.addresses:
+            found.append(member)
+    return tuple(found)
+
+
+def unheard_words(node: NodeFacts, view: View) -> str:
+    """Why it does not hear them: "pve4 was added", "pve2 moved to other addresses"."""
+    listed = {one.name for one in members_of(node)}
+    members = unheard(node, view)
+    added = [one.name for one in members if one.name not in listed]
+    moved = [one.name for one in members if one.name in listed]
+    words = [f"{', '.join(added)} {_was(added)} added"] if added else []
+    words += [f"{', '.join(moved)} moved to other addresses"] if moved else []
+    return " and ".join(words)
+
+
+def is_heard_only(member: Member, view: View) -> bool:
+    """Whether it does not answer us and is not joined, and corosync on a joined node has a link to it meanwhile."""
+    if not view.has_quorum or view.facts.node(member.name) or view.is_present(member.nodeid):
+        return False
+    return bool(restless_nodes(view)) and bool(link_lines(member, view))
+
+
+def link_lines(member: Member, view: View) -> tuple[str, ...]:
+    """Where corosync on joined nodes has a link to the member, which is on then."""
+    return tuple(
+        f"{node.name}: link {link.number} to node {member.nodeid} ({member.name}): connected"
+        for node in view.clustered
+        if view.is_joined(node)
+        for link in node.links
+        if link.nodeid == member.nodeid and link.is_connected
+    )
+
+
+def restless_nodes(view: View) -> tuple[NodeFacts, ...]:
+    """The joined nodes that form their membership anew again and again."""
+    return tuple(node for node in view.clustered if view.is_joined(node) and node.signatures.reformed >= OFTEN)
+
+
+def stop_words(name: str, address: str) -> str:
+    """The first thing to do."""
+    return f"Stop corosync on {name} now, on it (root@{address}): systemctl stop corosync"
+
+
+def _disturbing(node: NodeFacts, view: View) -> Diagnosis:
+    what = (
+        f"it disturbs the cluster: while it was off {unheard_words(node, view)}, its list does not say so, and it "
+        f"cannot hear them all. It does not end itself, the ring never closes, and {HANGS}"
+    )
+    members = ", ".join(f"{one.name} {' '.join(one.addresses)}" for one in members_of(node))
+    restless = (node, *restless_nodes(view))
+    evidence = (f"{node.name}: its list has {members}", versions_text(node), view.list_text, *_restless_text(restless))
+    advice = (
+        f"{stop_words(node.name, node.address)} (it may take 20 s). Then bring it back: provision cluster rejoin "
+        f"{node.name}"
+    )
+    is_newer = view.reference is not None and has_newer_pve(node, view.reference)
+    return Diagnosis(Condition.DISTURBING, node.name, what, evidence, FORCED if is_newer else LIGHT, advice)
+
+
+def _silent(member: Member, view: View) -> Diagnosis:
+    what = (
+        "it is on and disturbs the cluster: corosync hears it and cannot take it in, as when a member was added while "
+        f"it was off, and {HANGS}"
+    )
+    why = [f"{one.address}: {one.why}" for one in view.facts.silent if one.name == member.name]
+    evidence = (*link_lines(member, view), *why, *_restless_text(restless_nodes(view)))
+    advice = (
+        f"{stop_words(member.name, member.addresses[0])}. It does not answer us: use its own console, or pull its "
+        f"network cable. Then make ssh to it work, and bring it back: provision cluster rejoin {member.name}"
+    )
+    return Diagnosis(Condition.DISTURBING, member.name, what, evidence, LIGHT, advice)
+
+
+def _others(node: NodeFacts, view: View) -> tuple[Member, ...]:
+    """The joined members, without the node itself."""
+    return tuple(one for one in view.members if one.name != node.name and view.is_present(one.nodeid))
+
+
+def _restless_text(nodes: tuple[NodeFacts, ...]) -> tuple[str, ...]:
+    lines = []
+    for node in nodes:
+        last = [line for line in node.signatures.lines if "A new membership" in line]
+        if last:
+            lines.append(f"{node.name}: {node.signatures.reformed} memberships formed anew; the last: {last[-1]}")
+    return tuple(lines)
+
+
+def _was(names: list[str]) -> str:
+    return "was" if len(names) == 1 else "were"
