@@ -86,6 +86,7 @@ def _sections(kind: str, node: str, log: str, tools: Mapping[str, str]) -> dict[
         "replication": (0, ""),
         "keys": (0, "root@n1\nroot@n2\nroot@n3"),
         "known-hosts": (0, "n1\nn2\nn3"),
+        "way-in": (0, ""),
         "journal": (0, log),
         "now": (0, "2026-11-20T08:40:00+0000"),
     }

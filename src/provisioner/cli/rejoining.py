@@ -56,6 +56,7 @@ def run_rejoin(session: Session, asked: Reach, wish: Wish, *, yes: bool, runbook
     from dataclasses import replace
 
     from provisioner.report.repair import record_text, rejoin_content
+    from provisioner.report.style import safe_text
     from provisioner.workflow import rejoining
 
     console = session.console
@@ -74,7 +75,9 @@ def run_rejoin(session: Session, asked: Reach, wish: Wish, *, yes: bool, runbook
     run = rejoining.rejoin(asked, wish, hands(session))
     console.stop_progress()
     text = record_text(run.record, str(run.folder), console.style, with_commands=console.verbose)
-    console.result(text, **content, is_done=True, record=run.record, folder=str(run.folder))
+    left = rejoining.left_open(run)
+    text = f"{text}\n{safe_text(left)}" if left else text
+    console.result(text, **content, is_done=True, record=run.record, folder=str(run.folder), left_open=left)
     return ExitCode.DONE
 
 

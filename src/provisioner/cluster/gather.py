@@ -156,8 +156,20 @@ def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> No
         if not objection:
             return found
         reasons.append(objection)
+    by_name = _by_name(asked, candidate, first, emit) if candidate.name else None
+    if by_name is not None:
+        return by_name
     where = candidate.addresses[0] if candidate.addresses else ""
     return Silent(candidate.name, where, "; ".join(dict.fromkeys(reasons)) or "no address of it is known")
+
+
+def _by_name(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | None:
+    """The node where this machine has its name: the lists do not know of an address that changed."""
+    try:
+        found = look(asked.at(candidate.name, candidate.name), emit)
+    except ProvisionError:
+        return None  # a name that leads nowhere is the usual case
+    return None if _objection(found, candidate, first) else found
 
 
 def _objection(found: NodeFacts, candidate: Candidate, first: NodeFacts) -> str:

@@ -17,6 +17,8 @@ class Recorder:
     def __init__(self, record: Record) -> None:
         self.record = record
         self._changed: set[str] = set()
+        self._skipped: set[str] = set()
+        self._ran: set[str] = set()
 
     def take(self, event: TaskEvent) -> StepRecord | None:
         """Note one event; the step that has just begun with it, or None."""
@@ -28,6 +30,7 @@ class Recorder:
             return self._begin(step)
         if event.status == "retry":
             return None
+        (self._skipped if event.status == "skipped" else self._ran).add(step.id)
         if event.status == "changed":
             self._changed.add(step.id)
         commands = tuple(
@@ -59,8 +62,13 @@ class Recorder:
     def _settle(self) -> None:
         for one in self.record.steps:
             if one.status is StepStatus.BEGUN:
-                is_done = one.id in self._changed
-                self._put(replace(one, status=StepStatus.DONE if is_done else StepStatus.UNCHANGED))
+                self._put(replace(one, status=self._ended(one.id)))
+
+    def _ended(self, step: str) -> StepStatus:
+        """How a step ended of which no task failed; one whose tasks were all skipped was left out."""
+        if step in self._changed:
+            return StepStatus.DONE
+        return StepStatus.LEFT_OUT if step in self._skipped - self._ran else StepStatus.UNCHANGED
 
     def _put(self, step: StepRecord) -> None:
         steps = tuple(step if one.id == step.id else one for one in self.record.steps)

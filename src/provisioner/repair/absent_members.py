@@ -70,7 +70,8 @@ def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
         member.name,
         what,
         (tried, votes, *_guests(member, view), *links, *heard),
-        advice="Look at it on its own console before anything is decided about it.",
+        advice="Look at it on its own console before anything is decided about it. If its address changed, ask it "
+        "itself: provision cluster check root@ITS-ADDRESS",
     )
     has_other_key = any("Unable to decrypt" in line for line in heard)
     if has_other_key and is_sending(member, view):

@@ -24,6 +24,7 @@ def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None
     found = [*ring_diagnoses(view), *cluster_diagnoses(view)]
     for node in facts.nodes:
         found += node_diagnoses(node, view) if is_clustered(node) else _unclustered(node, view)
+        found += [_copied_keys(node)] if node.has_copied_keys else []
     found += [*absent_diagnoses(view), *ghost_diagnoses(view)]
     if not found and view.quorum and view.has_quorum:
         names = ", ".join(one.name for one in facts.nodes)
@@ -35,6 +36,21 @@ def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None
 def is_healthy(diagnoses: tuple[Diagnosis, ...]) -> bool:
     """Whether there is nothing to do."""
     return all(one.condition is Condition.HEALTHY for one in diagnoses)
+
+
+def _copied_keys(node: NodeFacts) -> Diagnosis:
+    """A repair copies root's keys while /etc/pve is empty; one that was cut off leaves the copy."""
+    what = (
+        "a rejoin of it goes on, or was cut off: it has a copy of root's keys, with which one can log in also when "
+        "they are taken out of /etc/pve"
+    )
+    remove = "sed -i '/^# BEGIN of a repair by provision$/,/^# END of a repair by provision$/d'"
+    advice = (
+        f"If none goes on: provision cluster rejoin {node.name}, on the machine that began it, brings it to its end. "
+        f"Or remove the copy, on {node.name} (root@{node.address}): {remove} /root/.ssh/authorized_keys2"
+    )
+    evidence = ("/root/.ssh/authorized_keys2: BEGIN of a repair by provision",)
+    return Diagnosis(Condition.LEFTOVERS, node.name, what, evidence, advice=advice)
 
 
 def _unclustered(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:

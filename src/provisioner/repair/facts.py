@@ -141,7 +141,8 @@ class NodeFacts:
     ``database``: the version and mtime of the tree in pmxcfs's ``config.db``, also while it does not run.
     ``guests``: of every folder in ``/etc/pve/nodes``, also empty ones. ``vmlist``: VMID → node. ``keys`` and
     ``known_hosts``: nodes and addresses whose keys and host keys ``/etc/pve/priv`` has. ``references``: node → what in
-    HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``unread``: what could not be read,
+    HA, replication and storages names it. ``is_writable``: whether ``/etc/pve`` is. ``has_copied_keys``: whether a
+    repair's copy of root's keys is in ``authorized_keys2``. ``unread``: what could not be read,
     with the reason; a diagnosis says "unknown" where it would need it.
     """
 
@@ -174,6 +175,7 @@ class NodeFacts:
     known_hosts: tuple[str, ...] = ()
     references: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     is_writable: bool = False
+    has_copied_keys: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
 
 

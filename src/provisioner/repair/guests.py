@@ -65,13 +65,17 @@ def guest_words(judged: Judged) -> str:
     }[judged.fate]
 
 
-def recovery_words(judged: Judged, node: str, lead: str) -> str:
-    """What to do about a guest for which a rejoin is refused, in commands; VMIDs are numbers, names are names."""
+def recovery_words(judged: Judged, node: str, lead: str, address: str) -> str:
+    """What to do about a guest for which a rejoin is refused, in commands; VMIDs are numbers, names are names.
+
+    ``address``: where ``lead`` reaches ``node``; its name may lead nowhere there.
+    """
     guest = judged.guest
     folder = "lxc" if guest.kind == "lxc" else "qemu-server"
     file = f"/etc/pve/nodes/{node}/{folder}/{guest.vmid}.conf"
     if judged.fate is Fate.LOST:
-        return f"{guest.vmid}: to keep it, give the cluster its configuration. On {lead}: scp root@{node}:{file} {file}"
+        host = f"[{address}]" if ":" in address else address
+        return f"{guest.vmid}: to keep it, give the cluster its configuration. On {lead}: scp root@{host}:{file} {file}"
     if judged.loose:
         return (
             f"{guest.vmid}: to keep {', '.join(judged.loose)}, name them in the cluster's configuration of the guest. "

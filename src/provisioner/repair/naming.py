@@ -48,7 +48,8 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
         raise UnavailableError(
             f"{WHAT} {word}: it does not answer",
             details=f"{silent.address}: {silent.why}" if silent.address else silent.why,
-            resolution="Is it switched on? First see: provision runbook show power-on-check",
+            resolution="Is it switched on? First see: provision runbook show power-on-check. If its address changed, "
+            f"ask it itself: provision cluster rejoin {word} root@ITS-ADDRESS",
         )
     if word in lead.guests:
         raise PreflightError(

@@ -167,7 +167,7 @@ def _renumbered(node: NodeFacts, view: View, lost: tuple[str, ...]) -> Diagnosis
     evidence = (f"addresses of {node.name}: {', '.join(node.addresses)}", *_log_of_others(node, view), view.list_text)
     advice = (
         f"Give it {', '.join(lost)} back, then on it: systemctl restart corosync. Or have the cluster take it at its "
-        f"new address: {REJOIN.format(node.name)}"
+        f"new address, which its /etc/hosts has to say, too: {REJOIN.format(node.name)}"
     )
     return Diagnosis(Condition.NODE_MOVED, node.name, what, (*evidence, *_units(node)), FORCED, advice)
 

@@ -23,10 +23,21 @@ class Readiness:
     @property
     def keeps_root_login(self) -> bool:
         """Whether ``pvecm add`` finds what it wants there, and writes nothing."""
-        return bool(re.fullmatch(r"PermitRootLogin\s+yes\s*", self.root_login))
+        return lets_root_in(self.root_login)
 
 
 FAILED = "it failed without a word"
+
+
+def lets_root_in(line: str) -> bool:
+    """Whether it is the line that ``pvecm add`` writes into ``sshd_config``."""
+    return bool(re.fullmatch(r"PermitRootLogin\s+yes\s*", line))
+
+
+def root_login_in(sshd_config: str) -> str:
+    """The line of that file which says whether root may log in; empty without one."""
+    found = re.search(r"^PermitRootLogin.*$", sshd_config, re.MULTILINE)
+    return found[0].strip() if found else ""
 
 
 def missing_programs(text: str) -> tuple[str, ...]:

@@ -52,9 +52,10 @@ def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts
         networks=tuple(re.findall(r"inet6? ([0-9a-f.:]+/\d+)", seen["addresses"].text)),
         units=_units(seen["units"]),
     )
+    copied = seen.part("way-in", lambda one: _required(one).text.strip() not in ("", "0"))
     known = _with_pmxcfs(_with_corosync(known, seen), seen)
     late = {name: one.why for name, one in seen.answers.items() if one.code in TIMED_OUT}
-    return replace(known, unread={**late, **seen.unread})
+    return replace(known, has_copied_keys=bool(copied), unread={**late, **seen.unread})
 
 
 def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:

@@ -15,6 +15,8 @@ class StepStatus(StrEnum):
 
     DONE = "done"
     UNCHANGED = "nothing to do"
+    LEFT_OUT = "left out"
+    """What the repair found or was told did not ask for it."""
     FAILED = "failed"
     NOT_REACHED = "not reached"
     BEGUN = "begun"

@@ -12,7 +12,7 @@ from provisioner.repair.naming import quorum_words
 from provisioner.repair.pve_age import has_newer_pve, pve_age_words
 from provisioner.repair.readiness import Readiness
 from provisioner.repair.record import Record
-from provisioner.repair.rejoining import Kind, RejoinPlan, lead_address
+from provisioner.repair.rejoining import Kind, RejoinPlan, lead_address, node_address
 
 RECORDS = "~/.local/state/provisioner/clusters"
 """Where repairs are kept unless XDG_STATE_HOME says otherwise, for people."""
@@ -20,12 +20,16 @@ RECORDS = "~/.local/state/provisioner/clusters"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One thing that was looked at: ``seen`` is the evidence, ``advice`` what to do when it does not hold."""
+    """One thing that was looked at: ``seen`` is the evidence, ``advice`` what to do when it does not hold.
+
+    ``is_note``: it is not so, and need not be.
+    """
 
     what: str
     holds: bool
     seen: str
     advice: str = ""
+    is_note: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ def _guests(seen: Situation) -> Proof:
     source = "its own /etc/pve and the backup" if seen.saved else "its own /etc/pve"
     told = [guest_words(one) for one in (bad or judged) if bad or one.fate is not Fate.KEPT]
     counted = f"{len(judged)} in {source}, compared with the cluster's .vmlist"
-    advice = [recovery_words(one, node.name, lead.name) for one in bad]
+    address = node_address(node, lead, seen.conf)
+    advice = [recovery_words(one, node.name, lead.name, address) for one in bad]
     advice += [f"To lose the node's configurations of them (the backup keeps them): {_give_up(bad)}"] if bad else []
     return Proof("no guest is lost", not bad, "\n".join([counted, *told]), "\n".join(advice))
 
@@ -194,7 +199,9 @@ def _needed(seen: Situation, there: int) -> tuple[int, str]:
 def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
     node, lead = seen.node.name, seen.lead
     missing = ", ".join(ready.missing)
-    back = ready.ssh_back.splitlines()[-1:] or ["it logs in without a question"]
+    back = "it logs in without a question"
+    if ready.ssh_back:
+        back = f"not yet: {ready.ssh_back.splitlines()[-1]} (it need not: the join renews keys and host keys)"
     keys = "\n".join(ready.fingerprints)
     advice = (
         f"pvecm add asks nobody. On {node}: ssh-copy-id root@{lead_address(lead, seen.conf)} puts its key there, and "
@@ -202,7 +209,7 @@ def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
     )
     return [
         Proof(f"ssh from {node} to {lead.name}", not ready.ssh, ready.ssh or "it logs in without a question", advice),
-        Proof(f"ssh from {lead.name} to {node}", True, f"{back[0]} (the join renews keys and host keys)"),
+        Proof(f"ssh from {lead.name} to {node}", True, back, is_note=bool(ready.ssh_back)),
         Proof("programs", not missing, f"missing: {missing}" if missing else "rsync, too", f"Install {missing}."),
         Proof("working directory", True, "pvecm is run from /tmp, not from /etc/pve"),
     ]

@@ -168,6 +168,17 @@ def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
     return by_pmxcfs or (member.addresses[0] if member and member.addresses else lead.address)
 
 
+def node_address(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> str:
+    """Where the lead reaches the node: by pmxcfs's word or the list, unless the node is there no more."""
+    peers = lead.pmxcfs.peers if lead.pmxcfs else ()
+    member = conf.member(node.name)
+    known = [one.address for one in peers if one.name == node.name]
+    known += member.addresses if member else ()
+    others = [address for one in conf.members if one.name != node.name for address in one.addresses]
+    there = [one for one in known if one in node.addresses]
+    return next(iter([*there, *near_addresses(node, others)]), node.address)
+
+
 def own_entry(node: NodeFacts) -> Member | None:
     """The node as its own list has it, or None."""
     return node.local_conf.member(node.name) if node.local_conf else None

@@ -20,6 +20,7 @@ SSHD_DANGER = (
 MARKS = {
     StepStatus.DONE: ("done", "green"),
     StepStatus.UNCHANGED: ("ok", "dim"),
+    StepStatus.LEFT_OUT: ("left out", "dim"),
     StepStatus.FAILED: ("FAIL", "red"),
     StepStatus.NOT_REACHED: ("-", "dim"),
     StepStatus.BEGUN: ("cut", "yellow"),
@@ -119,6 +120,8 @@ def restore_text(record: Record, name: str, saved: Sequence[str], style: Style =
 
 def _proof_text(proof: Proof, style: Style) -> str:
     mark = style.paint("ok  ", "green") if proof.holds else style.paint("FAIL", "red", "bold")
+    if proof.is_note:
+        mark = style.paint("note", "yellow")
     first, *rest = safe_text(proof.seen).splitlines() or [""]
     lines = [f"  {mark} {proof.what}: {first}", *(indent(one, 9) for one in rest)]
     if not proof.holds and proof.advice:

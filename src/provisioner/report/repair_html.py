@@ -22,6 +22,7 @@ MOODS = {
 STATUS_MOODS = {
     StepStatus.DONE: "good",
     StepStatus.UNCHANGED: "dim",
+    StepStatus.LEFT_OUT: "dim",
     StepStatus.FAILED: "bad",
     StepStatus.NOT_REACHED: "mind",
     StepStatus.BEGUN: "bad",

@@ -20,6 +20,7 @@ from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.join import playbook_plan
 from provisioner.repair.naming import require_lead, require_node, require_other
+from provisioner.repair.readiness import lets_root_in, root_login_in
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.refusals import Proof, Situation, rejoin_proofs
 from provisioner.repair.rejoining import Kind, RejoinPlan, is_healthy, lead_address, rejoin_plan
@@ -132,6 +133,27 @@ def _carried_out(asked: Reach, seen: Seen, wish: Wish, hands: Hands) -> Run:
     return run
 
 
+def left_open(run: Run) -> str:
+    """What ``pvecm add`` left in the node's ``sshd_config``, and how to put the file back; empty where it left nothing.
+
+    By the copy that was saved before; a file that was put back is as it was.
+    """
+    saved, record = run.backup / "sshd_config", run.record
+    status = next((one.status for one in record.steps if one.id == "restore-sshd"), None)
+    if not record.has_begun("join") or not saved.is_file() or status in (StepStatus.DONE, StepStatus.UNCHANGED):
+        return ""
+    before = root_login_in(saved.read_text(encoding="utf-8", errors="replace"))
+    if lets_root_in(before):
+        return ""
+    address = next(iter(record.plan.get("addresses", ())), record.node)
+    copy = f"{run.remote}/sshd_config"
+    return (
+        f"PermitRootLogin yes stands in {record.node}'s /etc/ssh/sshd_config now: pvecm add has written it. Before, "
+        f"there stood {before or 'nothing, which means prohibit-password'}. To put the file back, on {record.node} "
+        f"(root@{address}): sshd -t -f {copy} && cp {copy} /etc/ssh/sshd_config && systemctl reload ssh"
+    )
+
+
 def _restores_sshd(seen: Seen, wish: Wish) -> bool:
     """Whether sshd_config is put back: as was said now, or to the run that is taken up again."""
     said_before = seen.left is not None and seen.plan.resumes and seen.left.record.plan.get("restores_sshd", False)
@@ -139,7 +161,8 @@ def _restores_sshd(seen: Seen, wish: Wish) -> bool:
 
 
 def _failure(run: Run) -> ProviderError | VerificationError:
-    is_done = all(one.status in (StepStatus.DONE, StepStatus.UNCHANGED) for one in run.record.steps)
+    ended = (StepStatus.DONE, StepStatus.UNCHANGED, StepStatus.LEFT_OUT)
+    is_done = all(one.status in ended for one in run.record.steps)
     kind = VerificationError if is_done else ProviderError
     return kind(
         f"Unable to finish {run.record.runbook} for {run.record.node}",

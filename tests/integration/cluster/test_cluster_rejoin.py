@@ -81,6 +81,7 @@ def test_a_node_that_was_off_is_judged_before_it_is_powered_on_and_loses_nothing
     ended = hand.rejoin(STALE, *give_up)
     assert ended.code == 4, ended.said
     recovery = next(one for one in ended.err.splitlines() if "scp root@" in one).partition("On pve1: ")[2]
+    assert f"scp root@{node.address}:" in recovery
     cluster.node("pve1").run(recovery.replace("scp ", "scp -q -o BatchMode=yes ", 1))
     database = node.run("stat -c %i /var/lib/pve-cluster/config.db")
     plan = hand.rejoin(STALE, *give_up)
@@ -294,6 +295,7 @@ def test_a_run_that_is_killed_is_brought_to_its_end_by_the_same_command_and_what
         for step in ("stop-corosync", "join", "check-write"):
             hand.kill_at(STALE, step, *give_up)
             assert hand.records(STALE)[0].is_unfinished
+        assert ("leftovers", STALE) in check(cluster, "pve1").conditions
         with hand.watched():
             ended = hand.rejoin(STALE, "--yes", "-v", *give_up)
     assert ended.code == 0, ended.said
@@ -303,10 +305,21 @@ def test_a_run_that_is_killed_is_brought_to_its_end_by_the_same_command_and_what
     guests = cluster.node("pve2").run("ls /etc/pve/nodes/*/lxc/*.conf")
     assert guests == f"/etc/pve/nodes/{STALE}/lxc/101.conf\n"
     assert_back(hand)
+    assert check(cluster, "pve1").conditions == [("healthy", "")]
+    assert_sshd_is_put_back_as_advised(hand, ended)
     assert_no_key_was_told(hand, ended)
     assert node.run(files) != before
     assert_restored(hand)
     assert node.run(files) == before
+
+
+def assert_sshd_is_put_back_as_advised(hand: Hand, ended: Ended) -> None:
+    """What pvecm has written is said with a command that takes it back."""
+    node = hand.cluster.node(STALE)
+    assert "left out restore-sshd: " in ended.out
+    assert node.can("grep -q '^PermitRootLogin yes' /etc/ssh/sshd_config")
+    node.run(ended.out.partition(f"(root@{node.address}): ")[2].splitlines()[0])
+    assert node.run("cat /etc/ssh/sshd_config") == node.run("cat /var/lib/pve-lab/sshd_config")
 
 
 def assert_restored(hand: Hand) -> None:

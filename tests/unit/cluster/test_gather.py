@@ -112,6 +112,16 @@ def test_second_address_is_tried(world: World) -> None:
     assert [one.name for one in gather(Reach("x", "root@10.0.0.1")).nodes] == ["pve1", "pve2", "pve3"]
 
 
+def test_a_node_whose_address_changed_is_found_by_its_name(world: World) -> None:
+    """No list has the new address; this machine's DNS or ssh_config may."""
+    world["pve3"] = replace(world.pop("10.0.0.3"), address="pve3")
+    found = gather(Reach("x", "root@10.0.0.1"))
+    assert ([one.name for one in found.nodes], found.silent) == (["pve1", "pve2", "pve3"], ())
+    world["pve3"] = NodeFacts("web", "pve3", is_proxmox=False)
+    (silent,) = gather(Reach("x", "root@10.0.0.1")).silent
+    assert silent.why == "Unable to reach root@10.0.0.3 by ssh: ssh: timed out"
+
+
 def test_stale_node_leads_to_the_cluster_by_whose_packets_it_rejects(world: World) -> None:
     old = tuple(replace(one, addresses=(f"10.9.0.{one.nodeid}",)) if one.nodeid < 3 else one for one in members(3))
     log = Signatures(rejected={"10.0.0.1": 5})

@@ -74,7 +74,7 @@ def test_every_step_ends_as_its_tasks_did() -> None:
     ]
     told: list[str] = []
     run = run_steps(NO_JOB, runs.begin(RECORD), _playbook(events), lambda step: told.append(step.does))
-    assert _statuses(run) == ["UNCHANGED", "DONE", "UNCHANGED"]
+    assert _statuses(run) == ["UNCHANGED", "DONE", "LEFT_OUT"]
     assert told == ["Prove it.", "Join.", "Check it."]
     assert [one.argv for one in run.record.steps[0].commands] == [("pvecm", "status")]
     assert run.record.steps[0].commands[0].output == "Quorate: Yes"

@@ -18,6 +18,7 @@ import pytest
 
 from provisioner import paths
 from provisioner.repair.answers import UnreadableError, answers
+from provisioner.repair.conditions import Condition
 from provisioner.repair.diagnosis import diagnose, is_healthy
 from provisioner.repair.facts import ClusterFacts, HaState, Link, NodeFacts
 from provisioner.repair.ha import read_ha
@@ -39,6 +40,7 @@ NEEDED = (
     "folders",
     "guests",
     "ha",
+    "way-in",
 )
 """Sections without which nobody may call a node healthy."""
 
@@ -228,6 +230,38 @@ def test_unclustered_node_lacks_files_and_nothing_is_unread() -> None:
     assert found.unread == {}
     assert (found.local_conf, found.pmxcfs and found.pmxcfs.peers) == (None, ())
     assert found.is_writable
+
+
+@pytest.mark.parametrize(
+    ("content", "is_told"),
+    [
+        (None, False),
+        ("ssh-ed25519 AAAA someone\n", False),
+        ("# BEGIN of a repair by provision\nssh-ed25519 AAAA root\n# END of a repair by provision\n", True),
+    ],
+)
+def test_keys_that_a_rejoin_left_are_told_with_the_command_that_removes_them(
+    tmp_path: Path, content: str | None, *, is_told: bool
+) -> None:
+    file = tmp_path / "authorized_keys2"
+    if content is not None:
+        file.write_text(f"ssh-rsa BBBB another\n{content}", encoding="ascii")
+    script = (paths.data() / "cluster" / "look.sh").read_text(encoding="utf-8")
+    section = script.partition("section way-in 5 '")[2].partition("'\n")[0]
+
+    def said() -> NodeFacts:
+        shell = ["/bin/sh", "-c", section.replace("/root/.ssh/authorized_keys2", str(file))]
+        done = subprocess.run(shell, capture_output=True, text=True, check=True)
+        return read_node(look_text({**sections(), "way-in": (0, done.stdout)}), "10.77.0.13")
+
+    found = diagnose(ClusterFacts("n1", (*good(), said())))
+    assert is_healthy(found) is not is_told
+    if is_told:
+        assert (found[0].condition, found[0].node) == (Condition.LEFTOVERS, "n3")
+        command = found[0].advice.partition("(root@10.77.0.13): ")[2]
+        subprocess.run(["sh", "-c", command.replace("/root/.ssh/authorized_keys2", str(file))], check=True)
+        assert file.read_text(encoding="ascii") == "ssh-rsa BBBB another\n"
+        assert is_healthy(diagnose(ClusterFacts("n1", (*good(), said()))))
 
 
 def test_mode_without_w_is_read_only() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from provisioner.catalog.runbooks import known_runbook
+from provisioner.repair.readiness import Readiness
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 from provisioner.repair.refusals import rejoin_proofs
 from provisioner.report.repair import dangers, nothing_text, record_text, rejoin_content, rejoin_text, runs_text
@@ -41,6 +42,14 @@ def test_a_plan_says_why_what_was_proved_what_is_done_and_what_is_dangerous() ->
         "Way back: provision cluster restore",
     ):
         assert words in text
+
+
+def test_a_way_that_does_not_work_and_need_not_is_not_called_ok() -> None:
+    seen = situation(read_case("host-key-unknown"))
+    back = Readiness(ssh_back="Host key verification failed.")
+    text = rejoin_text(seen, rejoin_proofs(replace(seen, ready=back)), known_runbook(seen.plan.kind))
+    assert "  note ssh from pve1 to pve3: not yet: Host key verification failed. (it need not:" in text
+    assert "  ok   ssh from pve1 to pve3" not in text
 
 
 def test_a_light_repair_does_not_warn_of_sshd() -> None:

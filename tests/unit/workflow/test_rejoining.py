@@ -15,7 +15,7 @@ from provisioner.cluster.reaching import Reach
 from provisioner.cluster.running import Job
 from provisioner.cluster.runs import Run
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.repair.record import Record
+from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.rejoining import Kind
 from provisioner.runner import PlaybookResult
 from provisioner.state import Execution
@@ -70,3 +70,29 @@ def test_the_answer_for_another_runbook_does_not_count(given: list[Mapping[str, 
     with pytest.raises(Exception, match="Unable to finish"):
         rejoining.rejoin(Reach("x", "root@192.168.7.1"), Wish("pve3"), hands)
     assert [one["restores_sshd"] for one in given] == [False]
+
+
+@pytest.mark.parametrize(
+    ("saved", "status", "begun", "is_told"),
+    [
+        ("#PermitRootLogin yes\n", StepStatus.LEFT_OUT, ("join",), True),
+        ("PermitRootLogin prohibit-password\n", StepStatus.NOT_REACHED, ("join",), True),
+        ("PermitRootLogin yes\n", StepStatus.LEFT_OUT, ("join",), False),
+        ("PermitRootLogin no\n", StepStatus.DONE, ("join",), False),
+        ("PermitRootLogin no\n", StepStatus.UNCHANGED, ("join",), False),
+        ("PermitRootLogin no\n", StepStatus.LEFT_OUT, ("stop-corosync",), False),
+    ],
+)
+def test_what_pvecm_left_in_sshd_config_is_said_at_the_end(
+    tmp_path: Path, saved: str, status: StepStatus, begun: tuple[str, ...], *, is_told: bool
+) -> None:
+    steps = (StepRecord("restore-sshd", "Put it back.", status),)
+    plan = {"addresses": ["10.0.0.3"]}
+    run = Run(tmp_path, Record(Kind.FORCED, "lab", "pve3", "pve1", runs.now(), steps=steps, begun=begun, plan=plan))
+    assert rejoining.left_open(run) == ""  # nothing was saved
+    run.backup.mkdir()
+    (run.backup / "sshd_config").write_text(saved, encoding="utf-8")
+    left = rejoining.left_open(run)
+    assert left.startswith("PermitRootLogin yes stands in pve3's /etc/ssh/sshd_config now") is is_told
+    command = f"cp {run.remote}/sshd_config /etc/ssh/sshd_config && systemctl reload ssh"
+    assert ("on pve3 (root@10.0.0.3): " in left, left.endswith(command)) == (is_told, is_told)

@@ -73,6 +73,10 @@ pve replication 10 '[ ! -f /etc/pve/replication.cfg ] ||
 pve keys 10 'awk "NF { print \$NF }" /etc/pve/priv/authorized_keys'
 pve known-hosts 10 'awk "NF && !/^#/ { print \$1 }" /etc/pve/priv/known_hosts'
 
+# A forced rejoin that was cut off leaves a copy of root's keys there: how many.
+section way-in 5 'file=/root/.ssh/authorized_keys2
+  [ ! -e "$file" ] || awk "/^# BEGIN of a repair by provision\$/ { n++ } END { print n + 0 }" "$file"'
+
 # A node that is rejected writes a line a second for each of the others: the newest lines say it all.
 section journal 30 'journalctl -u corosync -b -n 2000 --no-pager -o short-iso |
   awk "/Corosync Cluster Engine .* starting up/ { kept = 0 } { line[kept++] = \$0 }
