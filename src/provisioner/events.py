@@ -72,12 +72,16 @@ class ApplyErrored:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One proof: ``ok`` or not, with what was seen."""
+    """One proof: ``ok`` or not, with what was seen.
+
+    ``not_asked``: no proof could be had now, of a service that is busy; then ``ok`` is None.
+    """
 
     target: str
     name: str
-    ok: bool
+    ok: bool | None
     message: str = ""
+    not_asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,9 @@ class Console:
                 self._progress.handle(event)
             elif isinstance(event, Check):
                 self.stop_progress()  # proofs come when the work is done
-                if event.ok:  # what failed is told with its details by the finding or the error that follows
+                if (
+                    event.ok or event.not_asked
+                ):  # what failed is told with its details by the finding or the error that follows
                     self.say(messages.check_text(event, self.style))
             elif isinstance(event, Diagnostic):
                 self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)

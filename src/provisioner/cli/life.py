@@ -133,9 +133,10 @@ def verify(session: Session, words: Words, *, after_reboot: bool, detailed_exitc
     effects = session.effects(lab)
     if after_reboot:
         verifying.restart(lab, effects, words.names)
-    findings = verifying.verify(lab, effects, words.names)
+    verified = verifying.verify(lab, effects, words.names)
+    findings = verified.findings
     console.stop_progress()
-    console.say(findings_text(findings, console.style))
+    console.say(findings_text(findings, console.style, verified.not_asked))
     for finding in findings:
         console.line("diagnostic", finding_diagnostic(finding))
     if findings:

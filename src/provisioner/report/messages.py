@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from provisioner.errors import ExitCode, ProvisionError
 from provisioner.events import Check, Diagnostic, Orphan, Summary
@@ -60,8 +60,11 @@ def finding_text(finding: Finding, style: Style = PLAIN) -> str:
     return "\n".join([head, *_more(finding.details, finding.resolution, style)])
 
 
-def findings_text(findings: Sequence[Finding], style: Style = PLAIN) -> str:
-    """All findings and how many there are; one good line when there are none."""
+def findings_text(findings: Sequence[Finding], style: Style = PLAIN, not_asked: Collection[str] = ()) -> str:
+    """All findings and how many there are; one good line when there are none, which names what was not asked."""
+    if not findings and not_asked:
+        named = ", ".join(safe_line(address) for address in sorted(not_asked))
+        return style.paint(f"Verified: what could be asked works as the file says. Not asked: {named}.", "yellow")
     if not findings:
         return style.paint("Verified: everything works as the file says.", "green")
     texts = [finding_text(finding, style) for finding in findings]
@@ -71,6 +74,8 @@ def findings_text(findings: Sequence[Finding], style: Style = PLAIN) -> str:
 def check_text(check: Check, style: Style = PLAIN) -> str:
     """One proof in a line."""
     mark = style.paint("ok  ", "green") if check.ok else style.paint("FAIL", "red", "bold")
+    if check.not_asked:
+        mark = style.paint("busy", "yellow")
     name = "" if check.target.endswith(f"/{check.name}") else check.name  # a service's own proof bears its name
     return f"{mark} " + ": ".join(safe_text(part) for part in (check.target, name, check.message) if part)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from provisioner.errors import ProviderError, VerificationError
 from provisioner.events import Check
@@ -20,28 +20,40 @@ from provisioner.workflow.surveying import is_running, survey
 AFTER_REBOOT = "it is to prove itself after a start"
 RESTART = "restart"
 """What is noted of a container from its stop to its start."""
+NOTHING: Mapping[str, str] = {}
 
 
-def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Finding, ...]:
-    """Prove every service again by its role's own verification; changes and stops nothing."""
-    from provisioner.configure import prove
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What is not as it should be, and why services could not be asked, by their addresses."""
+
+    findings: tuple[Finding, ...]
+    not_asked: Mapping[str, str]
+
+
+def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
+    """Prove every service again by its role's own verification; changes and stops nothing.
+
+    One that is busy is waited for, and is no finding where it stays so.
+    """
     from provisioner.workflow.fitting import remember_use
+    from provisioner.workflow.proving import proofs_of
 
     seen = survey(lab, effects, targets, needs_cards=False)
     provable = tuple(one for one in seen.wanted if one.name not in seen.cardless)
     running = tuple(one for one in provable if is_running(one, seen.actual))
-    proofs = prove(running, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
-    remember_use(lab, seen.cards, proofs, effects.emit)
+    asked = proofs_of(running, seen.facts, effects)
+    remember_use(lab, seen.cards, asked.proofs, effects.emit)
     gather(running, effects.providers, lab.folder)
     cardless = (
         Finding(one.name, "it gets no card", seen.cardless[one.name], "See: provision doctor")
         for one in seen.wanted
         if one.name in seen.cardless
     )
-    judged = judge(Fleet(lab.name, provable), seen.actual, (*seen.facts, *proofs))
-    findings = (*explained(judged, running, effects.providers, seen.facts), *cardless)
-    announce_checks(seen.wanted, findings, effects)
-    return findings
+    judged = judge(Fleet(lab.name, provable), seen.actual, (*asked.facts, *asked.proofs))
+    findings = (*explained(judged, running, effects.providers, asked.facts), *cardless)
+    announce_checks(seen.wanted, findings, effects, asked.not_asked)
+    return Verified(findings, asked.not_asked)
 
 
 def restart(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[str, ...]:
@@ -95,11 +107,17 @@ def _refuse_failures(failures: Sequence[ProviderError]) -> None:
         )
 
 
-def announce_checks(wanted: Sequence[Instance], findings: Sequence[Finding], effects: Effects) -> None:
-    """Say of each service whether it works."""
+def announce_checks(
+    wanted: Sequence[Instance], findings: Sequence[Finding], effects: Effects, not_asked: Mapping[str, str] = NOTHING
+) -> None:
+    """Say of each service whether it works, or why it was not asked."""
     failed = {finding.subject: finding for finding in findings}
     for one in wanted:
         for service in one.services:
             finding = failed.get(service.address) or failed.get(one.name)
+            if finding is None and service.address in not_asked:
+                why = f"not asked: {not_asked[service.address]}"
+                effects.emit(Check(service.address, service.role, None, why, not_asked=True))
+                continue
             message = finding.message if finding else "works"
             effects.emit(Check(service.address, service.role, finding is None, message))

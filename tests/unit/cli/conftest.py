@@ -86,6 +86,8 @@ class World:
     """By address what systemd says of units that are not active."""
     drift: dict[str, list[list[str]]] = field(default_factory=dict)
     """By address what has changed in a container since its stamp was written, as its agent says it."""
+    then: Callable[[], object] = lambda: None
+    """What happens while a playbook runs."""
     unreached: set[str] = field(default_factory=set)
     """The addresses whose play ``site.yml`` does not come to."""
     changes: dict[str, int] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class World:
             container, name = address.split("/")
             on_task(TaskEvent("ok", container, name, f"{name} : verify_device | Judge", facts=seen))
         failures = self.failures.get(playbook, ())
+        self.then()
         for host, role in (("llama", "llama_cpp"), ("gateway", "litellm")) if playbook == "verify.yml" else ():
             on_task(TaskEvent("ok", host, role, f"{role} : verify | Ask"))
         return PlaybookResult(2 if failures else 0, failures, dict(self.changes))

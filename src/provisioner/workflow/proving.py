@@ -1,0 +1,95 @@
+"""Proofs of services, and of which none can be had now: one that computes for somebody is waited for, not accused."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from provisioner.configure import prove
+from provisioner.events import Diagnostic
+from provisioner.probe import probe, require_answers
+from provisioner.state import BUSY, Fact, Instance
+from provisioner.workflow.effects import Effects
+
+PATIENCE_S = 120.0
+POLL_S = 2.0
+WAITED = re.compile(r"timed out|did not answer 200 within|HTTP -1\b|\bnot asked\b|[Tt]imeout")
+"""How the words of a proof read that ended in waiting: of a busy service that is no accusation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proofs:
+    """Facts of the proofs, the newest of the containers, and the services that were not asked, with the reason."""
+
+    proofs: tuple[Fact, ...]
+    facts: tuple[Fact, ...]
+    not_asked: Mapping[str, str]
+
+
+def proofs_of(running: Sequence[Instance], facts: Sequence[Fact], effects: Effects) -> Proofs:
+    """Have each service of running containers prove itself, but for those that stay busy for ``PATIENCE_S``.
+
+    ``facts`` are those that were seen of the containers. Who asks a busy one is not asked either.
+    """
+    newest = _waited(running, tuple(facts), effects)
+    not_asked = _left_out(running, _busy(newest))
+    while True:
+        left = [_without(one, not_asked) for one in running]
+        asked = [one for one in left if one.services]
+        proofs = prove(asked, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
+        late = _became_busy(asked, proofs, effects)
+        if not late:
+            return Proofs(proofs, newest, not_asked)
+        not_asked = {**not_asked, **_left_out(running, late)}
+        newest = tuple(replace(fact, value=BUSY) if _is_health_of(fact, late) else fact for fact in newest)
+
+
+def _waited(running: Sequence[Instance], facts: tuple[Fact, ...], effects: Effects) -> tuple[Fact, ...]:
+    """The facts once no service is busy any more, or once they were waited for long enough."""
+    deadline = time.monotonic() + PATIENCE_S
+    busy = _busy(facts)
+    if busy:
+        who = f"{', '.join(sorted(busy))}: busy. Waiting for at most {PATIENCE_S:.0f} s until it can be asked"
+        effects.emit(Diagnostic("note", who))
+    while busy and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        names = {address.partition("/")[0] for address in busy}
+        newest = probe([one for one in running if one.name in names], effects.providers)
+        require_answers(newest)
+        facts = (*(fact for fact in facts if fact.subject.partition("/")[0] not in names), *newest)
+        busy = _busy(facts)
+    return facts
+
+
+def _busy(facts: Iterable[Fact]) -> frozenset[str]:
+    return frozenset(fact.subject for fact in facts if fact.name == "health" and fact.value == BUSY)
+
+
+def _is_health_of(fact: Fact, addresses: Iterable[str]) -> bool:
+    return fact.name == "health" and fact.subject in addresses
+
+
+def _left_out(running: Iterable[Instance], busy: frozenset[str]) -> dict[str, str]:
+    """Why services are not asked: they are busy, or would ask one that is."""
+    reasons = dict.fromkeys(busy, "it is busy: it computes for somebody, and answers nobody else")
+    for instance in running:
+        for service in instance.services:
+            asks = sorted(busy.intersection(service.needs))
+            if asks and service.address not in reasons:
+                reasons[service.address] = f"it asks {', '.join(asks)}, which is busy"
+    return reasons
+
+
+def _without(instance: Instance, left_out: Mapping[str, str]) -> Instance:
+    kept = tuple(service for service in instance.services if service.address not in left_out)
+    return replace(instance, services=kept)
+
+
+def _became_busy(asked: Sequence[Instance], proofs: Iterable[Fact], effects: Effects) -> frozenset[str]:
+    """The services that are busy now, where a proof ended in waiting."""
+    waited = [fact for fact in proofs if fact.name == "proof" and WAITED.search(str(fact.value))]
+    if not waited:
+        return frozenset()
+    return _busy(probe(asked, effects.providers))

@@ -1,0 +1,117 @@
+"""``verify`` of a service that computes for somebody: waited for, then not asked, and never accused of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.runner import TaskEvent
+from provisioner.workflow import proving
+from tests.unit.cli.conftest import Answer, World
+
+LATE = "Unable to use llama-server.service: http://127.0.0.1:8080/health did not answer 200 within 300 seconds"
+
+
+@pytest.fixture
+def busy(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A lab that is up, whose engine is busy."""
+    assert world.command("up", "--yes").code == 0
+    world.played.clear()
+    world.healths["llama/llama_cpp"] = "busy"
+    monkeypatch.setattr(proving, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(proving, "POLL_S", 0.05)
+    return world
+
+
+def checks(answer: Answer) -> dict[str, tuple[Any, Any]]:
+    return {one["target"]: (one["ok"], one["not_asked"]) for one in answer.of("check")}
+
+
+def test_what_stays_busy_is_not_asked_and_no_finding(busy: World) -> None:
+    answer = busy.command("verify", "--json")
+    assert answer.code == 0
+    assert checks(answer)["llama/llama_cpp"] == (None, True)
+    assert busy.played == [], "who asks a busy one is not asked either"
+    text = busy.command("verify")
+    assert text.code == 0
+    assert "busy llama/llama_cpp: not asked: it is busy: it computes for somebody" in text.out
+    assert "everything works" not in text.out
+    assert "Not asked: gateway/litellm, llama/llama_cpp." in text.out
+    assert "Waiting for at most" in text.err
+
+
+def test_who_asks_a_busy_one_is_not_asked_either(busy: World) -> None:
+    answer = busy.command("verify", "--json")
+    assert checks(answer)["gateway/litellm"] == (None, True)
+    told = {one["target"]: one["message"] for one in answer.of("check")}
+    assert told["gateway/litellm"] == "not asked: it asks llama/llama_cpp, which is busy"
+
+
+def test_what_is_idle_again_in_time_is_proved(busy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            busy.healths.clear()
+
+    monkeypatch.setattr("provisioner.workflow.proving.time.sleep", sleep)
+    monkeypatch.setattr(proving, "PATIENCE_S", 60.0)
+    answer = busy.command("verify", "--json")
+    assert answer.code == 0
+    assert len(waits) == 3
+    assert checks(answer) == {"llama/llama_cpp": (True, False), "gateway/litellm": (True, False)}
+
+
+def test_what_else_is_wrong_is_found_all_the_same(busy: World) -> None:
+    busy.units["gateway/litellm"] = "failed"
+    answer = busy.command("verify", "--json")
+    assert answer.code == 3
+    assert checks(answer)["gateway/litellm"] == (False, False)
+    assert checks(answer)["llama/llama_cpp"] == (None, True)
+
+
+@pytest.mark.parametrize("health", ["timed out", "Connection refused", 503])
+def test_what_hangs_or_is_dead_is_found_while_it_is_waited_for(
+    busy: World, health: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_seconds: float) -> None:
+        busy.healths["llama/llama_cpp"] = health
+
+    monkeypatch.setattr("provisioner.workflow.proving.time.sleep", sleep)
+    answer = busy.command("verify", "--json")
+    assert answer.code == 3
+    assert checks(answer)["llama/llama_cpp"] == (False, False)
+
+
+def test_what_becomes_busy_while_it_proves_itself_is_not_accused(busy: World) -> None:
+    busy.healths.clear()
+    failed = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Wait until the server is ready", LATE)
+    busy.failures["verify.yml"] = (failed,)
+
+    def then() -> None:
+        busy.healths["llama/llama_cpp"] = "busy"
+        busy.failures.clear()
+
+    busy.then = then
+    answer = busy.command("verify", "--json")
+    assert answer.code == 0, answer.out
+    assert checks(answer)["llama/llama_cpp"] == (None, True)
+
+
+@pytest.mark.parametrize("words", ["no answer", LATE])
+def test_a_proof_that_fails_is_a_finding_where_nobody_is_busy(busy: World, words: str) -> None:
+    busy.healths.clear()
+    busy.failures["verify.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Ask", words),)
+    assert busy.command("verify").code == 3
+
+
+def test_a_stamp_stays_and_none_is_written_without_a_proof(busy: World, lab: Path) -> None:
+    assert lab.exists()
+    files = dict(busy.host.containers["llama"].files)
+    del busy.host.containers["gateway"].files["stamp/litellm"]
+    assert busy.command("verify").code == 0
+    assert busy.host.containers["llama"].files == files
+    assert "stamp/litellm" not in busy.host.containers["gateway"].files
