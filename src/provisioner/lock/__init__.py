@@ -37,9 +37,13 @@ def held(
 ) -> Iterator[Lease]:
     """The lab's lock on all of its hosts, for as long as the block runs; ``LockedError`` when another run has one.
 
+    ``UnavailableError`` when a host cannot be reached.
+
     Hosts are locked in the order of their names. ``say`` is told what takes long. ``heartbeat_s`` and ``patience_s``
     stand in for those of each host.
     """
+    for host in sorted(providers):  # one that is away is no failure of a lock: nothing was touched
+        providers[host].check_available()
     terms = Terms(lab, verb, this_process(verb), say, heartbeat_s, patience_s)
     lease = Lease(terms)
     try:

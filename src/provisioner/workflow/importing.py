@@ -45,6 +45,7 @@ def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imp
             resolution=f"Write HOST/NAME. Hosts of this file: {', '.join(providers)}",
         )
     provider = providers[host]
+    provider.check_available()
     there = _existing(provider, lab.name, wanted)
     _refuse_name(there.name)
     is_ours = there.lab == lab.name

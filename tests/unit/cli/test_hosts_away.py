@@ -1,0 +1,82 @@
+"""A host that is away is the same refusal of every verb: exit 4, nothing touched; with the drivers that people use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.app import VERBS, run
+
+WITHOUT_A_LIVE_LAB = frozenset(
+    (
+        "init",
+        "validate",
+        "schema",
+        "show",
+        "graph",
+        "lock",
+        "fit",
+        "host",
+        "cuda",
+        "stacks",
+        "cluster",
+        "runbook",
+        "doctor",
+    )
+)
+"""Verbs of a file or of a machine; ``doctor`` tells it as a finding."""
+LINES = {
+    "import": ("import", "box/llama"),
+    "eject": ("eject", "ejected"),
+    "plan": ("plan",),
+    "up": ("up", "--yes"),
+    "status": ("status",),
+    "verify": ("verify", "--after-reboot"),
+    "bench": ("bench",),
+    "down": ("down", "--yes"),
+    "destroy": ("destroy", "--yes", "--lab", "away"),
+    "snapshot": ("snapshot",),
+    "rollback": ("rollback", "--yes", "llama"),
+    "clone": ("clone", "llama", "copy"),
+    "logs": ("logs", "llama"),
+    "open": ("open", "desk"),
+    "exec": ("exec", "llama", "--", "true"),
+}
+HOSTS = {
+    "incus-here": "{ incus: local }",
+    "incus-elsewhere": f'{{ incus: "https://127.0.0.1:1", fingerprint: {"a" * 64} }}',
+    "proxmox": '{ proxmox: "https://127.0.0.1:1", user: root@pam, token: { id: provision, secret: !secret token }, '
+    f"ssh: root@127.0.0.1, fingerprint: {'a' * 64} }}",
+}
+FILE = """\
+name: away
+hosts: {{ box: {host} }}
+models: {{ tiny: {{ source: "builtin:tiny" }} }}
+containers:
+  llama: {{ services: {{ llama_cpp: {{ model: tiny }} }} }}
+  voice: {{ services: {{ kokoro: {{}} }} }}
+  desk: {{ services: {{ desktop: {{ user: penny, password: !secret penny }} }} }}
+"""
+
+
+def test_every_verb_is_asked() -> None:
+    assert LINES.keys() | WITHOUT_A_LIVE_LAB == VERBS.keys()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("verb", LINES)
+def test_a_host_that_is_away_is_a_refusal(
+    verb: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "INCUS_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.delenv("INCUS_SOCKET", raising=False)
+    Path("homelab.yml").write_text(FILE.format(host=HOSTS[host]), encoding="utf-8")
+    Path("secrets.env").write_text("token=abc\npenny=password\n", encoding="utf-8")
+    Path("secrets.env").chmod(0o600)
+    code = run(LINES[verb])
+    said = capfd.readouterr().err
+    told = "Unable to reach" in said or "There is no connection" in said
+    assert (code, told) == (4, True), said
