@@ -34,6 +34,8 @@ KEY_HEADERS = (
 )
 """Where clients of each provider write the key, in the order in which LiteLLM looks for it."""
 SCHEMES = (b"bearer ", b"basic ")
+GRACE_S = 0.2
+"""A loop that was busy (an engine computes in it) finds limits passed and data unread at once: it reads first."""
 DISCARDED_BYTES, DISCARD_S = 64 * 2**20, 5.0
 """How much of a refused body is read all the same: who still writes when the connection ends sees no answer."""
 POLICY_VIOLATION = 1008
@@ -163,7 +165,7 @@ class _Head:
     def wait(self) -> None:
         """Begin to wait; time that was waited before counts."""
         if self._timer is None:
-            self._timer = self._loop.call_later(self._limits.headers_s, self._end, b"408 Request Timeout")
+            self._timer = self._loop.call_later(self._limits.headers_s, self._expire)
 
     def grow(self, size: int) -> None:
         """Count what came of it."""
@@ -179,6 +181,9 @@ class _Head:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = self._loop.call_later(GRACE_S, self._end, b"408 Request Timeout")
 
     def _end(self, status: bytes) -> None:
         self.stop()
@@ -202,11 +207,9 @@ class _Exchange:
             return DISCONNECTED
         if not self._arriving:
             return await self._receive()
-        began = time.monotonic()
-        patience = min(self._limits.pause_s, self._limits.body_s - self._waited_s)
-        try:
-            message = await asyncio.wait_for(self._receive(), patience)
-        except asyncio.TimeoutError:  # noqa: UP041  # the builtin one is another class in Python 3.10
+        began, left_s = time.monotonic(), self._limits.body_s - self._waited_s
+        message = await _within(self._receive(), min(self._limits.pause_s, left_s)) if left_s > 0 else None
+        if message is None:
             return await self._give_up(Refusal(408, "too_slow", "The request's body did not arrive in time."))
         self._waited_s += time.monotonic() - began
         self._received += len(message.get("body", b""))
@@ -257,12 +260,24 @@ class _Exchange:
         """Read on for a moment: a connection that ends with something unread is reset, and the answer lost."""
         until, left = time.monotonic() + DISCARD_S, DISCARDED_BYTES
         while self._arriving and left > 0 and time.monotonic() < until:
-            try:
-                message = await asyncio.wait_for(self._receive(), until - time.monotonic())
-            except asyncio.TimeoutError:  # noqa: UP041  # as above
+            message = await _within(self._receive(), until - time.monotonic())
+            if message is None:
                 return
             left -= len(message.get("body", b""))
             self._arriving = bool(message.get("more_body"))
+
+
+async def _within(receiving: Awaitable[Message], seconds: float) -> Message | None:
+    """What is received; None where it does not come in time."""
+    task = asyncio.ensure_future(receiving)
+    try:
+        for limit in (max(seconds, 0.0), GRACE_S):
+            done, _ = await asyncio.wait({task}, timeout=limit)
+            if done:
+                return task.result()
+        return None
+    finally:
+        task.cancel()
 
 
 def _turned_away(scope: Message, doors: Doors) -> Refusal | None:

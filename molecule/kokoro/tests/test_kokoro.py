@@ -217,7 +217,7 @@ def test_bench_takes_the_time_and_clients_are_told_where_it_speaks(host: Host, t
         ({"input": SHORT, "voice": "af_sky(2"}, 400, "is not a valid voice or voice(weight)"),
         ({"input": SHORT, "voice": "af_sky++af_bella"}, 400, "empty combine items"),
         ({"input": SHORT, "response_format": "midi"}, 422, "response_format"),
-        ({"input": "word " * 200_000}, 413, "A request may have 20000 bytes. Send the text in parts."),
+        ({"input": "word " * 200_000}, 413, "A request's body may have 20000 bytes. Send less at once."),
         ({"input": ""}, 200, ""),
         ({"input": "", "stream": False}, 400, "Input contains no speakable text"),
     ],

@@ -8,28 +8,21 @@ is not warm in time.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from guard import Application, Guard, Limits, Message, Receive, Send, watched
 
 APPLICATION = "api.src.main"
 CONFIGURATION = 78
 """EX_CONFIG of sysexits.h; systemd starts a unit that ends so no further time."""
-TOO_LARGE = 413
 LEAVING_S, START_S = 10, 300.0
 STARTED = "lifespan.startup.complete"
 """What an application says once it is loaded and warm; nobody is answered before."""
-THROWN_AWAY = 64 * 2**20
-"""Bytes of a refused request that are read all the same: who still writes when the connection ends sees no answer."""
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def main(words: Sequence[str]) -> None:
@@ -53,8 +46,11 @@ def main(words: Sequence[str]) -> None:
     import uvicorn
 
     application = importlib.import_module(APPLICATION).app
-    limited = Limited(application, asked.max_input, limit.cancel)
-    config = uvicorn.Config(limited, timeout_graceful_shutdown=LEAVING_S)
+    connection = importlib.import_module("uvicorn.protocols.http.h11_impl").H11Protocol
+    # A text is prepared as a whole, and the server reads one that is too long before it says so.
+    limits = Limits(body=asked.max_input)
+    guarded = Guard(Told(application, limit.cancel), limits)
+    config = uvicorn.Config(guarded, http=watched(connection, limits), timeout_graceful_shutdown=LEAVING_S)
     server = uvicorn.Server(config)
     server.run(sockets=[listener])
     if not server.started:
@@ -95,56 +91,21 @@ def refuse(reason: str) -> NoReturn:
     sys.exit(CONFIGURATION)
 
 
-class Limited:
-    """An application that gets no request of more than so many bytes: a text is prepared as a whole.
+class Told:
+    """An application of which ``started`` is called when it has started."""
 
-    ``started`` is called when it has started.
-    """
-
-    def __init__(self, application: Application, most: int, started: Callable[[], None]) -> None:
-        self._application, self._most, self._started = application, most, started
+    def __init__(self, application: Application, started: Callable[[], None]) -> None:
+        self._application, self._started = application, started
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it; one that does not say how long it is ends when it is too long."""
-        if scope["type"] != "http":
-            return await self._application(scope, receive, self._listening(send))
-        said = int(dict(scope["headers"]).get(b"content-length", b"0"))
-        if said > self._most:
-            more = said <= THROWN_AWAY
-            while more:
-                more = bool((await receive()).get("more_body"))
-            return await self._refuse(send)
-        received = 0
+        """Pass everything on, and listen to what it says of itself."""
 
-        async def counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            return message if received <= self._most else {"type": "http.disconnect"}
-
-        return await self._application(scope, counted, send)
-
-    def _listening(self, send: Send) -> Send:
         async def listened(message: Message) -> None:
             if message["type"] == STARTED:
                 self._started()
             await send(message)
 
-        return listened
-
-    async def _refuse(self, send: Send) -> None:
-        detail = {
-            "error": "input_too_long",
-            "message": f"A request may have {self._most} bytes. Send the text in parts.",
-        }
-        body = json.dumps({"detail": detail}).encode()
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(body)).encode()),
-            (b"connection", b"close"),
-        ]
-        await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await self._application(scope, receive, listened if scope["type"] == "lifespan" else send)
 
 
 if __name__ == "__main__":

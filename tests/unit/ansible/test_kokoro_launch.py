@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import json
 import socket
@@ -10,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -24,7 +22,9 @@ def load() -> ModuleType:
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(PROGRAM.parent))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -74,7 +74,9 @@ class Server:
 
 def has_server(folder: Path, uvicorn: str, application: str = "app = None\n") -> None:
     """Put a stand-in for uvicorn there, and an application for it."""
-    (folder / "uvicorn.py").write_text(uvicorn, encoding="utf-8")
+    (folder / "uvicorn/protocols/http").mkdir(parents=True)
+    (folder / "uvicorn/__init__.py").write_text(uvicorn, encoding="utf-8")
+    (folder / "uvicorn/protocols/http/h11_impl.py").write_text("class H11Protocol:\n    pass\n", encoding="utf-8")
     (folder / "api/src").mkdir(parents=True)
     (folder / "api/src/main.py").write_text(application, encoding="utf-8")
 
@@ -134,76 +136,59 @@ def test_one_that_is_warm_has_no_limit_any_more(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def limited(application: Any, most: int) -> Any:
-    """The application within its limit."""
-    return launch.Limited(application, most, lambda: None)
+ASKED = """
+import asyncio
+import json
 
 
-def answered(body: bytes, *, length: int | None, most: int = 10) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What an application got that reads all of a request, sent in two pieces, and what was sent back."""
-    got: list[dict[str, Any]] = []
-    sent: list[dict[str, Any]] = []
-    pieces = [{"type": "http.request", "body": part, "more_body": part == body[:4]} for part in (body[:4], body[4:])]
+class Config:
+    def __init__(self, application, http, **words):
+        Config.application, Config.connection = application, http
 
-    async def application(_scope: Any, receive: Any, send: Any) -> None:
-        while True:
-            got.append(await receive())
-            if got[-1]["type"] == "http.disconnect" or not got[-1]["more_body"]:
-                break
-        await send({"type": "http.response.start", "status": 200})
 
-    async def receive() -> dict[str, Any]:
-        return pieces.pop(0)
+def asked(headers, *parts):
+    sent, left = [], list(parts)
 
-    async def send(message: dict[str, Any]) -> None:
+    async def receive():
+        if not left:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": left.pop(0), "more_body": True}
+
+    async def send(message):
         sent.append(message)
 
-    headers = [] if length is None else [(b"content-length", str(length).encode())]
-    asyncio.run(limited(application, most)({"type": "http", "headers": headers}, receive, send))
-    return got, sent
+    scope = {"type": "http", "method": "POST", "path": "/v1/audio/speech", "headers": headers}
+    asyncio.run(Config.application(scope, receive, send))
+    return [message["status"] for message in sent if "status" in message]
 
 
-def test_a_request_that_is_short_enough_goes_through() -> None:
-    got, sent = answered(b"0123456789", length=10)
-    assert b"".join(one["body"] for one in got) == b"0123456789"
-    assert sent[0]["status"] == 200
+class Server:
+    started = True
+
+    def __init__(self, config):
+        pass
+
+    def run(self, sockets):
+        import guard
+
+        guard.DISCARD_S = 0.1
+        chunked = [(b"transfer-encoding", b"chunked")]
+        answers = [asked([(b"content-length", b"10")]), asked(chunked, b"12345", b"67890"), asked([])]
+        print(json.dumps([answers, [one.__name__ for one in Config.connection.__mro__[1:-1]]]))
+"""
+READS = """
+async def app(scope, receive, send):
+    while scope["headers"] and (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200})
+"""
 
 
-@pytest.mark.parametrize("length", [11, launch.THROWN_AWAY + 1])
-def test_a_longer_one_is_refused_and_goes_no_further(length: int) -> None:
-    got, sent = answered(b"0123456789a", length=length)
-    assert got == []
-    assert sent[0]["status"] == 413
-    assert json.loads(sent[1]["body"])["detail"]["message"] == "A request may have 10 bytes. Send the text in parts."
-
-
-def test_who_still_writes_hears_the_refusal() -> None:
-    """A connection that ends with something unread is reset, and the answer is lost on its way."""
-    pieces = [{"type": "http.request", "body": b"x" * 9, "more_body": one < 3} for one in range(4)]
-
-    async def receive() -> dict[str, Any]:
-        return pieces.pop(0)
-
-    async def send(message: dict[str, Any]) -> None:
-        assert pieces == []
-        assert message.get("status", 413) == 413
-
-    asyncio.run(limited(None, 10)({"type": "http", "headers": [(b"content-length", b"36")]}, receive, send))
-
-
-def test_one_that_hides_its_length_is_ended() -> None:
-    got, _ = answered(b"0123456789a", length=None)
-    assert [one["type"] for one in got] == ["http.request", "http.disconnect"]
-
-
-def test_what_is_no_request_goes_through() -> None:
-    seen = []
-
-    async def application(scope: Any, _receive: Any, _send: Any) -> None:
-        seen.append(scope["type"])
-
-    asyncio.run(limited(application, 1)({"type": "lifespan"}, None, None))
-    assert seen == ["lifespan"]
+def test_what_is_too_long_is_refused_however_it_is_sent_and_heads_are_watched(tmp_path: Path) -> None:
+    has_server(tmp_path, ASKED, READS)
+    done = start(tmp_path, 0)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[[413], [413], [200]], ["H11Protocol"]]
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
