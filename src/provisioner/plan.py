@@ -19,6 +19,7 @@ AT_NEXT_START = frozenset({"nesting", "features"})
 """What a running container takes up when it is started again."""
 DETACHED_AT_NEXT_START = ("mounts", "host devices")
 """Of these a running container takes up what is added, and lets go of the rest when it is started again."""
+RESUMED = "is frozen: it is resumed where it was"
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 
@@ -276,8 +277,14 @@ def _instance_changes(after: Instance, before: Instance | None, inside: Inside, 
         what = "its disk cannot become smaller" if _shrinks(before, after) else _differ(differing)
         yield Change("replace", after.name, before, after, what)
         return
+    if before.status is Status.FROZEN:
+        # Resumed before anything else: nothing can be asked of it, or done in it, while it is frozen.
+        yield Change("start", after.name, before, before if differing else after, RESUMED)
     if differing:
-        yield Change("update", after.name, before, after, _words(differing, before))
+        running = replace(before, status=Status.RUNNING) if before.status is Status.FROZEN else before
+        yield Change("update", after.name, running, after, _words(differing, running))
+    if before.status is Status.FROZEN:
+        return
     if before.status is not Status.RUNNING:
         yield Change("start", after.name, before, after, f"is {before.status}")
         return

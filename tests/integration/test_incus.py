@@ -263,12 +263,18 @@ def test_a_full_pool_is_named_and_nothing_is_left(lab: str, provider: IncusProvi
         incus("storage", "delete", pool)
 
 
-def test_a_frozen_container_can_be_stopped(provider: IncusProvider, lab: str) -> None:
+def test_a_frozen_container_can_be_resumed_and_stopped(provider: IncusProvider, lab: str) -> None:
     one = instance(lab)
     provider.create(one)
     provider.start(one)
     incus("pause", one.name)
-    provider.stop(one, timeout_s=2)
+    seen = provider.observe(lab).instance(one.name)
+    assert seen is not None
+    assert seen.status == "frozen"
+    provider.start(one)
+    assert provider.wait_until_ready(one).status == "running"
+    incus("pause", one.name)
+    provider.stop(one, timeout_s=30)
     seen = provider.observe(lab).instance(one.name)
     assert seen is not None
     assert seen.status == "stopped"

@@ -485,3 +485,20 @@ def test_whether_a_file_system_grew_is_read_inside_of_the_container(
         provider.update(replace(container, disk=12 * 2**30))
     assert "df in it shows" in caught.value.details
     assert "Failed to update the container's filesystem" in caught.value.details
+
+
+def test_a_frozen_container_is_named_with_what_resumes_it(
+    pve_host: PveHost, provider: ProxmoxProvider, container: Instance, vmid: int
+) -> None:
+    """The API calls it running; only the node's lxc-info tells."""
+    name = pve_host.containers.name(vmid)
+    subprocess.run(("incus", "pause", name), check=True)
+    try:
+        looked = provider.look(["true"], {container.name: b""}, timeout_s=1)
+        with pytest.raises(ProviderError, match="Unable to run true") as caught:
+            provider.execute(container.name, ["true"], timeout_s=1)
+    finally:
+        subprocess.run(("incus", "start", name), check=True)
+    advice = f"CT {vmid} is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n {vmid}"
+    assert advice in caught.value.details
+    assert advice in looked.failures[container.name].details

@@ -74,6 +74,17 @@ def test_down_and_up_again(world: World) -> None:
     assert world.states() == {"a": Status.RUNNING, "b": Status.RUNNING}
 
 
+def test_a_frozen_one_is_resumed_and_then_changed(world: World) -> None:
+    world.up(instance("a"))
+    box = world.hosts["box"].containers["a"]
+    box.instance = replace(box.instance, status=Status.FROZEN)
+    world.up(instance("a", cpu=4))
+    assert world.states() == {"a": Status.RUNNING}
+    assert world.hosts["box"].containers["a"].instance.cpu == 4
+    done = [(event.action, event.target) for event in world.events if isinstance(event, ApplyComplete)]
+    assert done[-2:] == [("start", "a"), ("update", "a")]
+
+
 def test_destroy_leaves_nothing_of_ours_and_everything_of_others(world: World) -> None:
     other = replace(instance("theirs"), lab="another")
     world.hosts["box"].create(other)

@@ -138,7 +138,7 @@ class Provider(ABC):
 
     @abstractmethod
     def start(self, instance: Instance) -> None:
-        """Start it; a running one is success."""
+        """Start it, or resume one that is frozen; a running one is success."""
 
     @abstractmethod
     def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:

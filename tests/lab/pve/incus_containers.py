@@ -28,6 +28,7 @@ from tests.lab.pve.options import DEVICE
 MAKER = "user.pve-double.maker"
 IMAGES = {("debian", 252): "debian/12", ("debian", 257): "debian/13"}
 PREFIX = "pve"
+FROZEN = "Frozen"
 
 Mounts = dict[str, str]
 """The volumes that are mounted, by their paths; an empty one stands for whatever comes first."""
@@ -129,9 +130,13 @@ class IncusContainers:
         if started is None:
             return None
         found = self._client.find("instances", self.name(vmid))
-        if found is None or found["status"] != "Running":
-            return None
+        if found is None or found["status"] not in ("Running", FROZEN):
+            return None  # a frozen one runs, as far as PVE can see
         return time.monotonic() - started
+
+    def is_frozen(self, vmid: int) -> bool:
+        """Whether it is frozen, which only ``lxc-info`` tells."""
+        return bool(self._seen(vmid)["status"] == FROZEN)
 
     def snapshot(self, vmid: int, name: str) -> None:
         """Keep its files."""

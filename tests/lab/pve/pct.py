@@ -69,6 +69,7 @@ class Pct:
                 ("pct", self._answer),
                 ("pvesh", partial(pvesh.answer, double)),
                 ("pvesm", partial(pvesm.answer, double, NODE)),
+                ("lxc-info", self._info),
             )
         ]
         write(self.bin / "lxc-usernsexec", USERNSEXEC)
@@ -107,6 +108,12 @@ class Pct:
         except (PctError, IndexError, ValueError) as error:
             return Answer(FAILED, err=f"{error}\n")
 
+    def _info(self, asked: Asked) -> Answer:
+        """``lxc-info -n VMID -s -H``: the state of a container, and nothing else."""
+        vmid = int(asked.argv[asked.argv.index("-n") + 1])
+        running = "FROZEN" if self._containers.is_frozen(vmid) else "RUNNING"
+        return Answer(out=f"{'STOPPED' if self._containers.running_s(vmid) is None else running}\n")
+
     def _exec(self, vmid: int, rest: Sequence[str], asked: Asked) -> Answer:
         self._require_running(vmid)
         words = list(rest)
@@ -119,6 +126,8 @@ class Pct:
         if not words:
             raise PctError("missing command")
         name, state = self._containers.name(vmid), str(self._containers.lab.state)
+        if self._containers.is_frozen(vmid):
+            return Answer(becomes=["sleep", "infinity"])  # what is attached to it is frozen, too
         environment = dict(asked.environment) if keep else {}
         if asked.terminal:
             kept = [f"--env={key}={value}" for key, value in environment.items()]

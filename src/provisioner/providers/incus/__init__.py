@@ -164,11 +164,12 @@ class IncusProvider(Inside, Provider):
         return numbers_in(files.read(self.endpoint, name, FILE).decode(), needed)
 
     def start(self, instance: Instance) -> None:
-        """Start the container; a running one is success."""
+        """Start the container, or resume one that is frozen; a running one is success."""
         with self._worded(f"Unable to start container {instance.name}"):
-            if self._owned(instance, "start").get("status") == "Running":
-                return
-            self._change_state(instance.name, "start")
+            status = self._owned(instance, "start").get("status")
+            if status != "Running":
+                # Incus says of a frozen one that it is running already, and starts nothing.
+                self._change_state(instance.name, "unfreeze" if status == "Frozen" else "start")
 
     def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
         """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""

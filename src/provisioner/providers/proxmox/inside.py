@@ -11,6 +11,7 @@ from typing import IO
 
 from provisioner import limits
 from provisioner.errors import ProviderError
+from provisioner.providers.proxmox import frozen
 from provisioner.providers.proxmox.pct import KILL, MARK, Call, kill_call
 from provisioner.providers.proxmox.shell import CommandKilledError, Shell
 from provisioner.state import Execution
@@ -136,7 +137,7 @@ def _run(
         ended = partial(kill, shell, call)
         done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, limit=limit, before_kill=ended)
     except CommandKilledError as error:
-        raise ProviderError(what, details=error.details) from error
+        raise ProviderError(what, details=frozen.explained(shell, call.vmid, error.details)) from error
     own = call.own_stderr(done.stderr)
     if own is None:
         raise ProviderError(what, details=done.stderr.decode(errors="replace").strip() or "pct exec said nothing.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.providers.base import Looked
-from provisioner.providers.proxmox import inside, volumes
+from provisioner.providers.proxmox import frozen, inside, volumes
 from provisioner.providers.proxmox.pct import Call
 from provisioner.providers.proxmox.shell import SESSIONS, Shell
 from provisioner.providers.proxmox.ssh_failures import no_ssh
@@ -122,6 +122,8 @@ def look(
         try:
             executions[name] = _execution(name, calls[name], answer, timeout_s)
         except ProviderError as error:
+            if answer.code == LATE:
+                error.details = frozen.explained(shell, vmids[name], error.details)
             failures[name] = error
     return Looked(executions, frozenset(first.decode().split()), failures)
 
