@@ -22,7 +22,7 @@ from provisioner.resolve.cards import given
 from provisioner.resolve.engine_cards import card_problems, with_cards
 from provisioner.resolve.engine_options import option_problems, option_warnings
 from provisioner.resolve.engines import has_stacks, models_of, services_of
-from provisioner.resolve.hosts import LOCAL_HOST
+from provisioner.resolve.hosts import LOCAL_HOST, with_images
 from provisioner.spec import Model, Spec
 from provisioner.state import Fleet, Problem
 
@@ -59,29 +59,34 @@ class Lab:
         cards: Mapping[str, Card] | None = None,
         *,
         addresses: Mapping[str, str] | None = None,
+        images: Mapping[str, str] | None = None,
         needs_wheels: bool = True,
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
         ``cards`` are those that its containers get; without them no container has one, as it is where nobody looked.
-        ``addresses``: of containers, in the LAN, as far as they are known.
+        ``addresses``: of containers, in the LAN, as far as they are known. ``images``: of which those are made that
+        are there, which the file's containers keep where they name none.
         Raises ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
         """
-        spec = self.installed() if needs_wheels else self.spec
+        spec = with_images(self.spec, images or {})
+        if images and (broken := problems(spec, self.catalog)):
+            raise self.loaded.error(broken)
+        spec = self.installed(spec) if needs_wheels else spec
         if foreign := self._stacks_elsewhere({}, architectures or {}):
             raise PreflightError(
                 "Unable to use a stack", details="\n".join(self.loaded.rendered(one) for one in foreign)
             )
         return desired_fleet(spec, self.catalog, self.models().files, architectures, cards, addresses=addresses)
 
-    def installed(self) -> Spec:
-        """The file's content with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
-        if not has_stacks(self.spec, self.catalog):
-            return self.spec
+    def installed(self, spec: Spec) -> Spec:
+        """The content with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
+        if not has_stacks(spec, self.catalog):
+            return spec
         from provisioner.stack_pins import installed  # nothing that a lab without stacks needs
         from provisioner.stacks.known import stacks_of
 
-        return installed(self.spec, self.catalog, self.lock_file, stacks_of(self.loaded.path))
+        return installed(spec, self.catalog, self.lock_file, stacks_of(self.loaded.path))
 
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""

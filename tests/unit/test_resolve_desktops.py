@@ -142,8 +142,8 @@ def test_an_image_without_these_packages_is_refused() -> None:
 
 
 def test_sound_needs_debian_13() -> None:
-    assert "debian/12 has no package for it" in said(sound=True)[0]
-    assert said({"image": "debian/13"}, sound=True) == []
+    assert "debian/12 has no package for it" in said({"image": "debian/12"}, sound=True)[0]
+    assert said(sound=True) == []
 
 
 def test_certificate_and_key_come_together() -> None:
@@ -153,8 +153,8 @@ def test_certificate_and_key_come_together() -> None:
 
 
 def test_the_role_is_told_its_image_and_the_file_cannot_say_another() -> None:
-    assert service(lab({"image": "debian/13"})).variables["desktop_image"] == "debian/13"
-    assert service(lab()).variables["desktop_image"] == "debian/12"
+    assert service(lab({"image": "debian/12"})).variables["desktop_image"] == "debian/12"
+    assert service(lab()).variables["desktop_image"] == "debian/13"
     assert (
         "filled in from the rest of the file" in refused({"user": "penny", "password": WORD, "image": "debian/13"})[0]
     )

@@ -57,6 +57,15 @@ def _fixed_address(container: Container) -> str:
     return address if address[:1].isdigit() else ""
 
 
+def with_images(spec: Spec, images: Mapping[str, str]) -> Spec:
+    """The spec in which containers that name no image have the one that ``images`` says, by their names."""
+    containers = dict(spec.containers)
+    for name, container in spec.containers.items():
+        if container.image is None and name in images:
+            containers[name] = container.model_copy(update={"image": images[name]})
+    return spec.model_copy(update={"containers": containers})
+
+
 def image_of(container: Container, catalog: Catalog) -> str:
     """The image that a container is made of: the file's, else that of its first service's page."""
     pages = (catalog.services[role].defaults.image for role in container.services)

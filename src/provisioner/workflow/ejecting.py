@@ -20,7 +20,7 @@ from provisioner.runner import ansible_version
 from provisioner.state import Instance
 from provisioner.workflow.addressing import look_at_addresses
 from provisioner.workflow.selecting import cards_of
-from provisioner.workflow.surveying import observe
+from provisioner.workflow.surveying import kept_images, observe
 
 PLAYBOOKS = ("site.yml", "verify.yml", "containers.yml")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
@@ -60,7 +60,8 @@ def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
     actual = observe(lab.name, providers, detailed=False)
     cards = cards_of(lab, providers)
     addresses = look_at_addresses(lab, providers, actual).known
-    fleet = lab.fleet({name: host.architecture for name, host in actual.hosts.items()}, cards, addresses=addresses)
+    architectures = {name: host.architecture for name, host in actual.hosts.items()}
+    fleet = lab.fleet(architectures, cards, addresses=addresses, images=kept_images(lab, actual))
     _require_there(fleet.instances, actual.instances)
     boxes = [
         Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.spec))

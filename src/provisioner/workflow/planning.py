@@ -6,13 +6,14 @@ from provisioner.events import Diagnostic
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.surveying import survey
+from provisioner.workflow.surveying import survey, warn_of_kept_images
 
 
 def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
     """What ``up`` would do, with what is known about it before; nothing is touched."""
     lab.check_targets([*wishes.targets, *wishes.replace])
-    seen = survey(lab, effects, wishes.targets, full=full)
+    seen = survey(lab, effects, wishes.targets, full=full, anew=wishes.replace)
+    warn_of_kept_images(lab, seen, effects)
     for said in lab.look_at_models():
         effects.emit(said)
     if seen.cards:

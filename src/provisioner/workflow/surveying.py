@@ -14,6 +14,7 @@ from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
 from provisioner.resolve.engine_builds import wants_device
+from provisioner.resolve.hosts import image_of
 from provisioner.screens import gather
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
@@ -54,6 +55,8 @@ class Survey:
     cardless: Mapping[str, str] = field(default_factory=dict)
     """Why containers that want a card get none."""
     addresses: Addresses = NOWHERE
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """The images of containers that are there and whose file names none, by their names."""
 
     def plan(self, wishes: Wishes = AS_WRITTEN) -> Plan:
         """What has to change."""
@@ -76,7 +79,7 @@ class Survey:
         if not self.addresses.users:
             return self
         addresses = look_at_addresses(lab, effects.providers, self.actual)
-        desired = _desired(lab, self.actual, self.cards, addresses)
+        desired = _desired(lab, self.actual, self.cards, addresses, self.kept)
         names = {one.name for one in self.wanted}
         wanted = tuple(one for one in desired.instances if one.name in names)
         return replace(self, desired=desired, wanted=wanted, addresses=addresses)
@@ -108,12 +111,14 @@ def survey(
     detailed: bool = False,
     needs_cards: bool = True,
     needs_answers: bool = True,
+    anew: Collection[str] = (),
 ) -> Survey:
     """The lab beside its file, its running containers looked into.
 
     With ``full`` every byte of every artifact is read, and every role counts as one that has to be run; raises
     ``VerificationError`` for an artifact that is not what it was, ``PreflightError`` for a container that gets no card,
     unless that may be (``needs_cards`` False), and ``ProviderError`` for one that does not answer (``needs_answers``).
+    Those that are made ``anew`` get the image that new ones get.
     """
     adopt = frozenset(name for name, one in lab.spec.containers.items() if one.adopt)
     with ThreadPoolExecutor(1) as pool:  # nvidia-smi may take as long as all else
@@ -123,7 +128,8 @@ def survey(
     if needs_cards:
         require_cards(cardless)
     addresses = look_at_addresses(lab, effects.providers, actual)
-    desired = _desired(lab, actual, cards, addresses)
+    kept = kept_images(lab, actual, anew)
+    desired = _desired(lab, actual, cards, addresses, kept)
     for note in lab.models().notes:
         effects.emit(Diagnostic("note", f"{note}; up notes it in {lab.lock_file}"))
     limit = frozenset(targets)
@@ -138,12 +144,42 @@ def survey(
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
     leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless, addresses)
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless, addresses, kept)
 
 
-def _desired(lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses) -> Fleet:
+def _desired(
+    lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses, images: Mapping[str, str]
+) -> Fleet:
     architectures = {name: host.architecture for name, host in actual.hosts.items()}
-    return lab.fleet(architectures, cards, addresses=addresses.known)
+    return lab.fleet(architectures, cards, addresses=addresses.known, images=images)
+
+
+def kept_images(lab: Lab, actual: Fleet, anew: Collection[str] = ()) -> dict[str, str]:
+    """The images that containers keep by their marks, by their names: those that are there and whose file names none.
+
+    A default that changes is for containers that are made from now on; it never asks for a replacement.
+    """
+    kept = {}
+    for name, container in lab.spec.containers.items():
+        there = actual.instance(name)
+        if there is None or there.lab != lab.name or name in anew:
+            continue
+        if container.image is None and there.image:
+            kept[name] = there.image
+    return kept
+
+
+def warn_of_kept_images(lab: Lab, survey: Survey, effects: Effects) -> None:
+    """Say which containers are made of another image than the same file would make them of today."""
+    for name, image in survey.kept.items():
+        usual = image_of(lab.spec.containers[name], lab.catalog)
+        if image != usual:
+            message = f"Container {name} stays {image}, of which it was made; new ones are made of {usual}."
+            how = (
+                f"Write image: {image} to keep it so, or make it anew, which deletes what is in it: "
+                f"provision up --replace {name}"
+            )
+            effects.emit(Diagnostic("warning", message, resolution=how))
 
 
 def _with_volumes(actual: Fleet, facts: Iterable[Fact]) -> Fleet:
@@ -172,6 +208,7 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
     seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
     warn_of_moved(seen.actual, effects)
+    warn_of_kept_images(lab, seen, effects)
     for why in seen.cardless.values():
         effects.emit(Diagnostic("warning", why))
     facts = {(fact.subject, fact.name): fact for fact in seen.facts}

@@ -11,7 +11,7 @@ from provisioner.plan import AS_WRITTEN, Wishes
 from provisioner.state import Fleet
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import survey
+from provisioner.workflow.surveying import survey, warn_of_kept_images
 from provisioner.workflow.verifying import announce_checks
 
 
@@ -34,7 +34,8 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
         if before:
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
         # What is pruned goes with the volumes that only its snapshots need.
-        seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune)
+        seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune, anew=wishes.replace)
+        warn_of_kept_images(lab, seen, effects)
         for said in lab.look_at_models():
             effects.emit(said)
         if seen.cards:

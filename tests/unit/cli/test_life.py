@@ -210,7 +210,7 @@ def test_an_unforeseen_error_is_short_unless_verbose(world: World) -> None:
 def test_a_secret_that_somebody_else_says_is_masked(
     world: World, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
 ) -> None:
-    awkward = 'canary "quoted" \\ back'
+    awkward = 'canary-"quoted"\\back'
     monkeypatch.setenv("PROVISION_SECRET_ENGINE_KEY", awkward)
     told = f"the engine said: {awkward}, twice: {awkward}"
     world.failures["site.yml"] = (TaskEvent("failed", "llama", "llama_cpp", "install | Unpack", told),)

@@ -1,0 +1,81 @@
+"""An image that a file does not name is a default for new containers: one that is there stays of what it was made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import World
+
+FILE = """\
+name: homelab
+hosts:
+  box: {{ incus: local }}
+containers:
+  desk:
+    {image}
+    services:
+      desktop: {{ user: penny, password: !secret penny{more} }}
+"""
+
+
+def write(lab: Path, image: str = "", more: str = "") -> None:
+    """The file of a lab with a desktop."""
+    lab.write_text(FILE.format(image=image, more=more), encoding="utf-8")
+    secrets = lab.parent / "secrets.env"
+    secrets.write_text("penny=canary-penny-1\n", encoding="utf-8")
+    secrets.chmod(0o600)
+
+
+@pytest.fixture
+def made_before(world: World, lab: Path) -> World:
+    """A lab whose container was made when its service's default was debian/12."""
+    write(lab, "image: debian/12")
+    assert world.command("up", "--yes").code == 0
+    write(lab)
+    assert world.host.containers["desk"].instance.image == "debian/12"
+    return world
+
+
+def test_a_new_desktop_is_made_of_debian_13(world: World, lab: Path) -> None:
+    write(lab)
+    assert world.command("up", "--yes").code == 0
+    assert world.host.containers["desk"].instance.image == "debian/13"
+
+
+def test_one_of_the_version_before_stays_as_it_is_and_is_warned_of(made_before: World) -> None:
+    planned = made_before.command("plan", "--detailed-exitcode")
+    assert (planned.code, "Nothing to do" in planned.out or "No changes" in planned.out) == (0, True), planned.out
+    assert "Container desk stays debian/12, of which it was made; new ones are made of debian/13." in planned.err
+    assert "provision up --replace desk" in planned.err
+    assert made_before.command("up", "--yes").code == 0
+    assert made_before.host.containers["desk"].instance.image == "debian/12"
+    assert "stays debian/12" in made_before.command("status").err
+
+
+def test_what_its_role_is_told_is_the_image_that_it_has(made_before: World) -> None:
+    assert made_before.command("up", "--yes", "--full").code == 0
+    assert 'desktop_image: !unsafe "debian/12"' in made_before.inventories[-1]
+
+
+def test_a_replacement_that_is_asked_for_is_made_of_the_new_one(made_before: World) -> None:
+    answer = made_before.command("up", "--yes", "--replace", "desk")
+    assert answer.code == 0, answer.err
+    assert made_before.host.containers["desk"].instance.image == "debian/13"
+    assert "stays" not in made_before.command("plan").err
+
+
+def test_what_the_image_that_it_keeps_cannot_do_is_refused(made_before: World, lab: Path) -> None:
+    write(lab, more=", sound: true")
+    assert made_before.command("validate").code == 0
+    refused = made_before.command("plan")
+    assert (refused.code, "debian/12 has no package for it" in refused.err) == (64, True), refused.err
+
+
+def test_a_mark_without_an_image_is_no_reason_to_keep_any(made_before: World) -> None:
+    """A container that was adopted may bear none."""
+    container = made_before.host.containers["desk"]
+    container.instance = replace(container.instance, image="")
+    assert "stays" not in made_before.command("plan").err
