@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart, Event
+from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic, Event
+from provisioner.plain_data import json_value
 
 FOLDER = "journal"
 KEPT = 20
@@ -29,23 +31,47 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
     for old in sorted(place.glob("*.jsonl"))[: -KEPT + 1]:
         old.unlink(missing_ok=True)  # another run may have been faster
     now = datetime.now(UTC)
-    with (place / f"{now:%Y%m%dT%H%M%S.%f}-{os.getpid()}.jsonl").open("x", encoding="utf-8") as file:
-        _write(file, {"type": "begin", "verb": verb, "at": now.isoformat(timespec="seconds"), "pid": os.getpid()})
-
-        def record(event: Event) -> None:
-            if isinstance(event, ApplyStart | ApplyComplete | ApplyErrored):
-                _write(file, {"type": type(event).__name__, **asdict(event)})
-            emit(event)
-
+    journal = place / f"{now:%Y%m%dT%H%M%S.%f}-{os.getpid()}.jsonl"
+    # Unbuffered: a line that finds no room is not tried again when the file is closed.
+    with journal.open("xb", buffering=0) as file:
+        begin = {"type": "begin", "verb": verb, "at": now.isoformat(timespec="seconds"), "pid": os.getpid()}
         try:
-            yield record
+            file.write(_line(begin))
+        except OSError as error:  # an open file does not say where it is
+            raise OSError(error.errno, error.strerror, str(journal)) from error
+        written = _Journal(file, emit)
+        try:
+            yield written.record
         except KeyboardInterrupt:
-            _write(file, {"type": "interrupted"})
+            written.write({"type": "interrupted"})
             raise
         except Exception as error:
-            _write(file, {"type": END, "error": type(error).__name__})
+            written.write({"type": END, "error": type(error).__name__})
             raise
-        _write(file, {"type": END})
+        written.write({"type": END})
+
+
+class _Journal:
+    """One that is being written; where there is no more room for it, work that has begun goes on without it."""
+
+    def __init__(self, file: FileIO, emit: Callable[[Event], None]) -> None:
+        self._file, self._emit = file, emit
+        self._is_lost = False
+
+    def record(self, event: Event) -> None:
+        """Hand the event on, and write what begins, ends and fails."""
+        if isinstance(event, ApplyStart | ApplyComplete | ApplyErrored):
+            self.write({"type": type(event).__name__, **asdict(event)})
+        self._emit(event)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Write a line; the first that cannot be written is a warning."""
+        try:
+            self._file.write(_line(line))
+        except OSError as error:
+            if not self._is_lost:
+                self._is_lost = True
+                self._emit(Diagnostic("warning", f"Unable to write what is done into {self._file.name}", str(error)))
 
 
 def interrupted(folder: Path) -> str:
@@ -64,9 +90,8 @@ def interrupted(folder: Path) -> str:
     return f"{lines[0]['verb']} of {lines[0]['at']} did not come to its end" + (f", while at: {doing}" if doing else "")
 
 
-def _write(file: IO[str], line: dict[str, Any]) -> None:
-    file.write(json.dumps(line) + "\n")
-    file.flush()
+def _line(line: dict[str, Any]) -> bytes:
+    return json.dumps(line).encode() + b"\n"
 
 
 def _lines(journal: Path) -> list[dict[str, Any]]:
@@ -74,8 +99,8 @@ def _lines(journal: Path) -> list[dict[str, Any]]:
     found = []
     for text in journal.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
+            line = json_value(text)
+        except ValueError:
             break
         if isinstance(line, dict) and "type" in line:
             found.append(line)

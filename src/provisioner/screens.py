@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from provisioner.errors import ProviderError
+from provisioner.events import Diagnostic, Event
+from provisioner.plain_data import json_value
 from provisioner.providers.base import Provider
 from provisioner.state import Instance, Screen, Service
 
@@ -26,15 +27,25 @@ PACK = 'cd "$1" 2>/dev/null && find . -maxdepth 1 -type f -size -9000k | tar --c
 
 
 def gather(
-    instances: Iterable[Instance], providers: Mapping[str, Provider], folder: Path
+    instances: Iterable[Instance], providers: Mapping[str, Provider], folder: Path, emit: Callable[[Event], None]
 ) -> dict[str, tuple[Screen, ...]]:
-    """The pictures of every service of these running containers, by its address; older ones of the same name go."""
-    return {
-        service.address: screens
-        for one in instances
-        for service in one.services
-        if service.pictures and (screens := _kept(service, _packed(service, providers[one.host]), folder))
-    }
+    """The pictures of every service of these running containers, by its address; older ones of the same name go.
+
+    Those for which there is no room here are said, and left out.
+    """
+    found: dict[str, tuple[Screen, ...]] = {}
+    for one in instances:
+        for service in one.services:
+            if not service.pictures:
+                continue
+            try:
+                screens = _kept(service, _packed(service, providers[one.host]), folder)
+            except OSError as error:
+                emit(Diagnostic("warning", f"Unable to keep the pictures of {service.address}", str(error)))
+                continue
+            if screens:
+                found[service.address] = screens
+    return found
 
 
 def _packed(service: Service, provider: Provider) -> bytes:
@@ -86,7 +97,7 @@ def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
 def _said(answer: bytes) -> dict[str, str]:
     """What each picture was judged to show."""
     try:
-        pictures = json.loads(answer)["pictures"]
+        pictures = json_value(answer)["pictures"]
         return {str(name): str(shows) for name, shows in pictures.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -23,6 +23,7 @@ ALLOWED = {
     "cli/opening.py: subprocess.Popen": "the same, left to itself",
     "cli/progress.py: join": "a thread of ours that ends when it is told",
     "cluster/turn.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
+    "guard.py: wait": "begins a timer",
     "providers/incus/attach.py: join": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: subprocess.Popen": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: wait": "the same; in a thread, and a signal ends it",

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from provisioner import __version__
+from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, ProvisionError
 
@@ -56,6 +57,10 @@ EPILOG = """\b
 FILE is an argument that ends in .yml or .yaml; without one it is homelab.yml.
 Every option has an environment variable, shown in the help of each verb.
 Completion: eval "$(_PROVISION_COMPLETE=bash_source provision)"   (or zsh_source, fish_source)"""
+
+
+WITHOUT_EVENTS = ("host", "cluster", "runbook", "cuda")
+"""Verbs that do not say of each thing that they begin it."""
 
 
 class VerbGroup(click.Group):
@@ -128,7 +133,7 @@ def _outcome(arguments: Sequence[str], session: Session) -> int:
     try:
         code = app.main(args=list(arguments), prog_name="provision", standalone_mode=False, obj=session)
     except ProvisionError as error:
-        return console.fail(error)
+        return _said(error, console)
     except click.Abort:
         return console.fail(INTERRUPTED, ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -136,8 +141,34 @@ def _outcome(arguments: Sequence[str], session: Session) -> int:
     except click.ClickException as error:
         return console.fail(_usage_error(error))
     except Exception as error:  # noqa: BLE001  # the last line of defence: it is said, never lost
-        return console.fail(_unforeseen(error, verbose=console.verbose))
+        return console.fail(_fault(error, console) or _unforeseen(error, verbose=console.verbose))
     return int(code or 0)
+
+
+def _said(error: ProvisionError, console: Console) -> int:
+    """Say an error and give its exit code; what the operating system refused has a way out, and touched nothing yet."""
+    if not isinstance(error.__cause__, OSError):
+        return console.fail(error)
+    from provisioner.cli.faults import way_out
+
+    way = way_out(error.__cause__)
+    error.resolution = error.resolution or way
+    is_refused = way and type(error) is ProvisionError and not _has_begun(console)
+    return console.fail(error, ExitCode.REFUSED if is_refused else None)
+
+
+def _has_begun(console: Console) -> bool:
+    return console.has_begun or console.verb in WITHOUT_EVENTS
+
+
+def _fault(error: Exception, console: Console) -> ProvisionError | None:
+    """What the operating system refused, in words; None where it was something else."""
+    from provisioner.cli.faults import fault_of
+
+    fault = fault_of(error, begun=_has_begun(console))
+    if fault is not None and console.verbose:
+        fault.details = "".join(traceback.format_exception(error)).rstrip()
+    return fault
 
 
 def _usage_error(error: click.ClickException) -> InputError:

@@ -52,6 +52,8 @@ class Console:
         self._counts: Counter[str] = Counter()
         self._stream_open = False
         self._closed = False
+        self.has_begun = False
+        """Whether a change of anything has begun."""
         self._hidden: tuple[str, ...] = ()
 
     def expect(self, arguments: Sequence[str]) -> None:
@@ -77,6 +79,7 @@ class Console:
         with self._lock:
             if self._closed:  # a host that goes on talking has nobody to talk to, and no display comes back for it
                 return
+            self.has_begun = self.has_begun or isinstance(event, ApplyStart)
             if isinstance(event, ApplyComplete):
                 self._counts[event.action] += 1
             if self.json:

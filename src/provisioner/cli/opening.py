@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from provisioner.resolve.engines import port_of, services_of
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 CERTIFICATE = "/etc/xrdp/tls/{}.crt"
+FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:){31}[0-9A-F]{2}")
 STDERR = 2
 FREERDP_FAILED = 128
 """FreeRDP's exit codes from here on are its own failures; below it the session's end is told."""
@@ -74,7 +76,13 @@ def _fingerprint(session: Session, lab: Lab, desktop: Desktop) -> str:
             details=told.stderr.decode(errors="replace").strip(),
             resolution=f"Run: provision up {lab.loaded.path} {desktop.name}",
         )
-    return told.stdout.decode().strip().partition("=")[2]
+    found = FINGERPRINT.search(told.stdout.decode(errors="replace"))
+    if found is None:
+        raise PreflightError(
+            f"Unable to read the certificate of {desktop.name}: openssl there says no fingerprint",
+            resolution=f"Run: provision up {lab.loaded.path} {desktop.name}",
+        )
+    return found[0]
 
 
 def _started(found: Client) -> str:

@@ -6,6 +6,7 @@ SUPPORT = {
     "provision_incus": (
         "errors",
         "limits",
+        "plain_data",
         "regular_files",
         "state",
         "providers/incus/client",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Mapping
 from typing import Any
+
+from provisioner.plain_data import json_value
 
 BYTES_PER_WEIGHT: Mapping[str, float] = {
     "F32": 4.0,
@@ -95,7 +96,7 @@ def _end(tensor: Any) -> int:
 
 def _object(text: str | bytes) -> dict[str, Any]:
     try:
-        content = json.loads(text)
+        content = json_value(text)
     except ValueError as error:
         raise WeightsError(f"it is no JSON: {error}") from error
     if not isinstance(content, dict):

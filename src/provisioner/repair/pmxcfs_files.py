@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from provisioner.plain_data import json_value
 from provisioner.repair.answers import Answer, UnreadableError
 from provisioner.repair.facts import Guest, Peer, Pmxcfs, Storage
 
@@ -99,7 +99,7 @@ def is_open(mode: Answer, pmxcfs: Pmxcfs | None, unit: str) -> bool:
 
 def _json(text: str, name: str) -> dict[str, Any]:
     try:
-        content = json.loads(text)
+        content = json_value(text)
     except ValueError as error:
         raise UnreadableError(f"Unable to read /etc/pve/{name}", details=str(error)) from error
     if not isinstance(content, dict):

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAST_WORDS = 3
+LARGEST_COUNT = 2**63
+DEEPEST = 3
+"""Results within results: a loop has items, and no item has items of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,10 @@ STATUSES = {
 def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
     """An ansible-runner event as our own value; None for those that are not about a task on a host."""
     status = STATUSES.get(str(event.get("event")))
-    data = event.get("event_data") or {}
+    data = _mapping(event.get("event_data"))
     if status is None or (status == "failed" and data.get("ignore_errors")):
         return None
-    result: Mapping[str, Any] = data.get("res") or {}
+    result = _mapping(data.get("res"))
     if status == "ok" and result.get("changed"):
         status = "changed"
     return TaskEvent(
@@ -63,10 +66,34 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
         role=str(data.get("role") or ""),
         task=str(data.get("task") or ""),
         message=_words(status, result),
-        elapsed_s=float(data.get("duration") or 0.0),
-        facts=dict(result.get("provision_facts") or {}),
+        elapsed_s=_number(data.get("duration")),
+        facts=_facts(result),
         commands=tuple(_commands(result)) if status != "retry" else (),
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """What a container said in the place of an object; an empty one where it said something else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and 0 <= value < LARGEST_COUNT else 0.0
+
+
+def _facts(result: Mapping[str, Any]) -> dict[str, int]:
+    """Counts of our modules (whole numbers below ``LARGEST_COUNT``) by their names; whatever else is there is none."""
+    counts: dict[str, int] = {}
+    for name, value in _mapping(result.get("provision_facts")).items():
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_COUNT:
+            counts[str(name)] = value
+    return counts
+
+
+def _items(result: Mapping[str, Any]) -> list[Any]:
+    """The results of a loop's items; none where a container says something else."""
+    found = result.get("results")
+    return found if isinstance(found, list) else []
 
 
 def _is_hidden(result: Mapping[str, Any]) -> bool:
@@ -76,7 +103,7 @@ def _is_hidden(result: Mapping[str, Any]) -> bool:
 def _commands(result: Mapping[str, Any]) -> list[RunCommand]:
     if _is_hidden(result):
         return []
-    results = [one for one in result.get("results") or [result] if isinstance(one, Mapping)]
+    results = [one for one in _items(result) or [result] if isinstance(one, Mapping)]
     return [_command(one) for one in results if _has_run(one)]
 
 
@@ -97,7 +124,7 @@ def _command(result: Mapping[str, Any]) -> RunCommand:
 
 def _seconds(delta: str) -> float:
     """The module's ``0:00:01.250000`` in seconds; no command of ours may take days."""
-    clock = re.fullmatch(r"(\d+):(\d+):([\d.]+)", delta)
+    clock = re.fullmatch(r"(\d{1,6}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)", delta, re.ASCII)
     return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3]) if clock else 0.0
 
 
@@ -107,12 +134,13 @@ def _words(status: str, result: Mapping[str, Any]) -> str:
     return _failure_words(result) if status in {"failed", "unreachable"} else ""
 
 
-def _failure_words(result: Mapping[str, Any]) -> str:
+def _failure_words(result: Mapping[str, Any], level: int = 0) -> str:
     if _is_hidden(result):
         return "the task uses a secret, so what it said is hidden"
     parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
     # A module that could not even start says why here only: its container's disk is full, for instance.
     parts.append("\n".join(str(result.get("module_stderr") or "").strip().splitlines()[-LAST_WORDS:]))
-    items = [item for item in result.get("results") or [] if isinstance(item, Mapping)]
-    parts += [_failure_words(item) for item in items if item.get("failed")]
+    items = [item for item in _items(result) if isinstance(item, Mapping)]
+    failed = [item for item in items if item.get("failed")] if level < DEEPEST else []
+    parts += [_failure_words(item, level + 1) for item in failed]
     return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"

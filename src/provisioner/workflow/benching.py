@@ -10,6 +10,7 @@ from provisioner.bench import Ask, Bench, Run, Series, run_of
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import ApplyProgress, Event
 from provisioner.lab import Lab
+from provisioner.plain_data import answer_value
 from provisioner.providers.base import Provider
 from provisioner.resolve.engines import port_of, services_of
 from provisioner.resolve.speech import PROTOCOL
@@ -85,14 +86,28 @@ def _spoken(speaker: Speaker, provider: Provider, ask: Ask) -> dict[str, object]
     done = provider.execute(
         speaker.container, ["python3", SPEAKER], stdin=json.dumps(asked).encode(), timeout_s=ANSWER_TIMEOUT_S
     )
-    answer = json.loads(done.stdout) if done.returncode == 0 else {"problem": done.stderr.decode(errors="replace")}
+    answer: dict[str, object] = {"problem": done.stderr.decode(errors="replace")}
+    if done.returncode == 0:
+        answer = _answer(done.stdout)
     if answer["problem"]:
         raise ProvisionError(
             f"Unable to measure {speaker.container}/{speaker.role}: it does not speak",
             details=str(answer["problem"]),
             resolution=f"Run: provision verify {speaker.container}   or look at: provision logs {speaker.container}",
         )
-    return dict(answer)
+    return answer
+
+
+def _answer(said: bytes) -> dict[str, object]:
+    """What the program said, of its types; its problem where that is not so."""
+    try:
+        answer = answer_value(said)
+        problem = answer["problem"]
+        if not problem:
+            run_of(answer)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        return {"problem": f"its answer is damaged: {error}"}
+    return {**answer, "problem": problem}
 
 
 def _said(provider: Provider, speaker: Speaker, command: Sequence[str]) -> str:

@@ -57,7 +57,8 @@ class Run:
         self.lease.check()
         run = self._to_configure(touched, unsure)
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
-        gather(run, effects.providers, self.lab.folder)  # before anything goes back: they show what was wrong
+        # Before anything goes back: they show what was wrong.
+        gather(run, effects.providers, self.lab.folder, effects.emit)
         facts = settled([one for one in touched if one.name not in outcome.failed], effects)
         findings = self._findings(touched, outcome, facts)
         self.lease.check()

@@ -216,7 +216,7 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
         if fact.name == "silent":
             effects.emit(Diagnostic("warning", fact.value.message, fact.value.details))
     running = [one for one in seen.wanted if is_running(one, seen.actual) and (one.name, "silent") not in facts]
-    screens = gather(running, effects.providers, lab.folder)
+    screens = gather(running, effects.providers, lab.folder, effects.emit)
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
     return (

@@ -44,7 +44,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
     running = tuple(one for one in provable if is_running(one, seen.actual))
     asked = proofs_of(running, seen.facts, effects)
     remember_use(lab, seen.cards, asked.proofs, effects.emit)
-    gather(running, effects.providers, lab.folder)
+    gather(running, effects.providers, lab.folder, effects.emit)
     cardless = (
         Finding(one.name, "it gets no card", seen.cardless[one.name], "See: provision doctor")
         for one in seen.wanted

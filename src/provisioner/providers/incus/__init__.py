@@ -161,7 +161,7 @@ class IncusProvider(Inside, Provider):
     def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
         from provisioner.gpus.groups import FILE, numbers_in
 
-        return numbers_in(files.read(self.endpoint, name, FILE).decode(), needed)
+        return numbers_in(files.read(self.endpoint, name, FILE).decode(errors="replace"), needed)
 
     def start(self, instance: Instance) -> None:
         """Start the container, or resume one that is frozen; a running one is success."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import json
 import os
 from base64 import b64decode
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.errors import InputError, PreflightError, ProviderError, UnavailableError
+from provisioner.plain_data import json_value
 from provisioner.providers.incus import distrust, tls, wire
 from provisioner.providers.incus.endpoint import Endpoint
 
@@ -39,7 +39,7 @@ def token_in(text: str) -> Token:
     """The token that is the last word of ``text``, as in what Incus prints; ``InputError`` when that is none."""
     word = next(reversed(text.split()), "")
     try:
-        told = json.loads(b64decode(word, validate=True))
+        told = json_value(b64decode(word, validate=True))
         token = Token(word, str(told["fingerprint"]).lower(), tuple(map(str, told["addresses"])))
         has_secret = bool(told["secret"])
     except (binascii.Error, ValueError, KeyError, TypeError):

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from provisioner import limits
+from provisioner.plain_data import json_value
 from provisioner.providers.incus.endpoint import Endpoint
 
 CONNECT_TIMEOUT_S = 60.0
@@ -86,7 +87,7 @@ def checked(response: http.client.HTTPResponse) -> http.client.HTTPResponse:
         return response
     raw = whole(response)
     try:
-        text = str(json.loads(raw)["error"])
+        text = str(json_value(raw)["error"])
     except (ValueError, KeyError, TypeError):
         text = raw.decode(errors="replace").strip() or f"HTTP status {response.status}"
     raise WireError(response.status, text)
@@ -94,7 +95,13 @@ def checked(response: http.client.HTTPResponse) -> http.client.HTTPResponse:
 
 def answer_of(response: http.client.HTTPResponse) -> dict[str, Any]:
     """The JSON of a successful response; ``WireError`` when it is none."""
-    answer: dict[str, Any] = json.loads(whole(checked(response)))
+    body = whole(checked(response))
+    try:
+        answer: Any = json_value(body)
+    except ValueError as error:
+        raise WireError(0, f"the answer is no JSON: {error}") from error
+    if not isinstance(answer, dict):
+        raise WireError(0, f"the answer is no JSON object: {body[:100].decode(errors='replace')}")
     # A failed operation is waited for with HTTP status 200; only the body says that it is an error.
     if answer.get("type") == "error":
         raise WireError(int(answer["error_code"]), str(answer["error"]))

@@ -108,7 +108,8 @@ def _in_terminal(shell: Shell, call: Call, ends: Ends, signals: int | None, what
     kept = inside.execute_call(shell, Call(call.vmid, ["sh", "-c", _KEEP]), what, stdin=words)
     if kept.returncode:
         raise ProviderError(what, details=kept.stderr.decode(errors="replace").strip())
-    command = f"exec {shlex.join(call.opened(kept.stdout.decode().strip()))}"
+    file = kept.stdout.decode(errors="surrogateescape").strip()
+    command = f"exec {shlex.join(call.opened(file))}"
     with _restored(ends.stdin):
         # In our own process group: only the foreground's may set a terminal's mode.
         process = subprocess.Popen(

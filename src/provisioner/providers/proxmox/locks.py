@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from provisioner.plain_data import json_value
 from provisioner.providers.proxmox import failures
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
@@ -66,7 +67,7 @@ def _comment(properties: Mapping[str, str]) -> str:
 def _properties(found: Mapping[str, Any]) -> dict[str, str]:
     """What is written on a pool; nothing on one that people have made or written on."""
     try:
-        written = json.loads(found.get("comment", ""))
+        written = json_value(str(found.get("comment", "")))
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in written.items()} if isinstance(written, dict) else {}

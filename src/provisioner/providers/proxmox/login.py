@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from proxmoxer.backends.https import JsonSerializer, ProxmoxHTTPApiTokenAuth, Pr
 from proxmoxer.core import ProxmoxResource, ResourceException
 from requests.cookies import cookiejar_from_dict
 
+from provisioner.plain_data import json_value
 from provisioner.providers.proxmox import contact, tls
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import NODE_DOWN, PveError, UnreachableError
@@ -149,14 +149,14 @@ class _Serializer(JsonSerializer):  # type: ignore[misc]
     def loads(self, response: Any) -> Any:
         """What was asked for."""
         try:
-            return json.loads(response.content)["data"]
+            return json_value(response.content)["data"]
         except (ValueError, KeyError, TypeError) as error:
             raise contact.not_proxmox(self._access) from error
 
     def loads_errors(self, response: Any) -> Any:
         """The whole body; nothing for one that is none."""
         try:
-            found = json.loads(response.content)
+            found = json_value(response.content)
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}

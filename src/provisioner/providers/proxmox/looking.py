@@ -21,6 +21,7 @@ from provisioner.state import Execution
 
 LATE, CUT = "late", "cut"
 GRACE_S = 5
+DETAILS_BYTES = 200
 JOBS = 8
 """At least so many are asked at once."""
 _ONE = r"""
@@ -112,7 +113,11 @@ def look(
         resolution = "Does ssh: lead to a Proxmox VE node, as root?"
         raise ProviderError(what, details=done.stderr.decode(errors="replace").strip(), resolution=resolution)
     first, _, rest = done.stdout.partition(b"\n")
-    answers = dict(zip(calls, _answers(rest, len(calls)), strict=True))
+    try:
+        answers = dict(zip(calls, _answers(rest, len(calls)), strict=True))
+    except ValueError as error:
+        what = f"Unable to look into containers on {shell.destination}: its answer is damaged"
+        raise ProviderError(what, details=rest[:DETAILS_BYTES].decode(errors="replace")) from error
     stopped = [calls[name] for name, answer in answers.items() if answer.code in (LATE, CUT)]
     with ThreadPoolExecutor(SESSIONS) as pool:  # what lxc-attach leaves behind
         list(pool.map(lambda call: inside.kill(shell, call), stopped))
@@ -125,7 +130,7 @@ def look(
             if answer.code == LATE:
                 error.details = frozen.explained(shell, vmids[name], error.details)
             failures[name] = error
-    return Looked(executions, frozenset(first.decode().split()), failures)
+    return Looked(executions, frozenset(first.decode(errors="replace").split()), failures)
 
 
 def _input(calls: Sequence[Call], stdins: Sequence[bytes], shared: bytes) -> Iterator[bytes]:

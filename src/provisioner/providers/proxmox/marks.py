@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from provisioner.plain_data import json_value
 from provisioner.state import Device, InstanceKind
 
 TAG = "provisioner"
@@ -131,7 +132,7 @@ def volumes_in(description: str) -> frozenset[str]:
 def _mark(text: str) -> Mark | None:
     """The mark in a block; None for one that somebody has changed by hand until it says nothing any more."""
     try:
-        found = json.loads(text)
+        found = json_value(text)
         return Mark(
             lab=str(found["lab"]),
             vmid=int(found["vmid"]),

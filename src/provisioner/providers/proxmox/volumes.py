@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 def ready(shell: Shell) -> frozenset[str]:
     """The names of the volumes whose content is complete."""
     done = _run(shell, "Unable to list the artifact volumes", scripts.READY, ROOT)
-    return frozenset(done.stdout.decode().split())
+    return frozenset(done.stdout.decode(errors="replace").split())
 
 
 def create(shell: Shell, volume: str, digest: str) -> None:
