@@ -30,6 +30,8 @@ NVIDIA_VERSION = "/proc/driver/nvidia/version"
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5.0
+LINE_BYTES = 4096
+"""The first line of an answer is shorter."""
 AGAIN_TIMEOUT_S = 2.0
 """How long one that did not answer is asked again, while it is watched."""
 BUSY = "busy"
@@ -219,7 +221,7 @@ def _health(port: int, page: str, timeout_s: float = HEALTH_TIMEOUT_S) -> int | 
             link.settimeout(timeout_s)
             link.connect(("127.0.0.1", port))
             link.sendall(f"GET {page} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
-            line = link.makefile("rb").readline().decode("latin-1")
+            line = link.makefile("rb").readline(LINE_BYTES).decode("latin-1")
     except OSError as error:
         return error.strerror or str(error)
     found = re.match(r"HTTP/\S+ (\d{3})", line)

@@ -30,6 +30,7 @@ SUPPORT = {
         "state",
         "providers/proxmox/access",
         "providers/proxmox/framing",
+        "providers/proxmox/frozen",
         "providers/proxmox/inside",
         "providers/proxmox/pct",
         "providers/proxmox/shell",

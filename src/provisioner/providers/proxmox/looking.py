@@ -103,21 +103,7 @@ def look(
         return Looked({}, frozenset())
     calls = {name: Call(vmids[name], command) for name in stdins}
     stdin = b"".join(_input(list(calls.values()), list(stdins.values()), shared))
-    most = limits.OUTPUT_BYTES
-    argv = ["sh", "-c", LOOK, "sh", volumes.ROOT, str(round(timeout_s)), str(GRACE_S), str(most), _ONE, READY]
-    rounds = len(calls) // JOBS + 1
-    whole_s = limits.COMMAND_S + rounds * (timeout_s + GRACE_S)
-    done = shell.run(argv, stdin=stdin, timeout_s=whole_s, limit=(len(calls) + 1) * 2 * most)
-    if done.returncode:
-        what = f"Unable to look into containers on {shell.destination}"
-        resolution = "Does ssh: lead to a Proxmox VE node, as root?"
-        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip(), resolution=resolution)
-    first, _, rest = done.stdout.partition(b"\n")
-    try:
-        answers = dict(zip(calls, _answers(rest, len(calls)), strict=True))
-    except ValueError as error:
-        what = f"Unable to look into containers on {shell.destination}: its answer is damaged"
-        raise ProviderError(what, details=rest[:DETAILS_BYTES].decode(errors="replace")) from error
+    first, answers = _asked(shell, calls, stdin, timeout_s)
     stopped = [calls[name] for name, answer in answers.items() if answer.code in (LATE, CUT)]
     with ThreadPoolExecutor(SESSIONS) as pool:  # what lxc-attach leaves behind
         list(pool.map(lambda call: inside.kill(shell, call), stopped))
@@ -131,6 +117,25 @@ def look(
                 error.details = frozen.explained(shell, vmids[name], error.details)
             failures[name] = error
     return Looked(executions, frozenset(first.decode(errors="replace").split()), failures)
+
+
+def _asked(shell: Shell, calls: Mapping[str, Call], stdin: bytes, timeout_s: float) -> tuple[bytes, dict[str, _Answer]]:
+    """The line about volumes, and how each of the calls ended."""
+    most = limits.OUTPUT_BYTES
+    argv = ["sh", "-c", LOOK, "sh", volumes.ROOT, str(round(timeout_s)), str(GRACE_S), str(most), _ONE, READY]
+    rounds = len(calls) // JOBS + 1
+    whole_s = limits.COMMAND_S + rounds * (timeout_s + GRACE_S)
+    done = shell.run(argv, stdin=stdin, timeout_s=whole_s, limit=(len(calls) + 1) * 2 * most)
+    what = f"Unable to look into containers on {shell.destination}"
+    if done.returncode:
+        resolution = "Does ssh: lead to a Proxmox VE node, as root?"
+        raise ProviderError(what, details=done.stderr.decode(errors="replace").strip(), resolution=resolution)
+    first, _, rest = done.stdout.partition(b"\n")
+    try:
+        return first, dict(zip(calls, _answers(rest, len(calls)), strict=True))
+    except ValueError as error:
+        details = rest[:DETAILS_BYTES].decode(errors="replace")
+        raise ProviderError(f"{what}: its answer is damaged", details=details) from error
 
 
 def _input(calls: Sequence[Call], stdins: Sequence[bytes], shared: bytes) -> Iterator[bytes]:
