@@ -17,6 +17,7 @@ Only ``cli`` catches ``ProvisionError``; every other layer raises it or lets it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar
 
@@ -63,6 +64,18 @@ class PreflightError(ProvisionError):
 
 class UnavailableError(PreflightError):
     """A host, socket or server cannot be reached; nothing was touched."""
+
+
+def joined(reasons: Sequence[PreflightError]) -> PreflightError:
+    """One refusal for all reasons there are: one that is alone is told as it is."""
+    if len(reasons) == 1:
+        return reasons[0]
+    resolutions = dict.fromkeys(line for one in reasons for line in one.resolution.splitlines())
+    return PreflightError(
+        f"Unable to carry out the plan: {len(reasons)} things are in its way",
+        details="\n".join("\n".join(filter(None, (one.message, one.details))) for one in reasons),
+        resolution="\n".join(resolutions),
+    )
 
 
 class VerificationError(ProvisionError):

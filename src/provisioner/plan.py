@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from provisioner.errors import PreflightError
+from provisioner.errors import PreflightError, joined
 from provisioner.state import Artifact, Fleet, Instance, InstanceKind, Service, Status
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
@@ -103,6 +103,16 @@ class Plan:
         return tuple(change for change in self.changes if change.action in actions)
 
 
+class ImpossiblePlanError(PreflightError):
+    """The lab cannot become what the file says, for all these ``reasons``; ``plan``: what of it would be done."""
+
+    def __init__(self, reasons: Sequence[PreflightError], plan: Plan) -> None:
+        whole = joined(reasons)
+        super().__init__(whole.message, details=whole.details, resolution=whole.resolution)
+        self.reasons = tuple(reasons)
+        self.plan = plan
+
+
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """What the user asks for beside the file: a limit to ``targets``, forced replacements, orphans to be deleted."""
@@ -130,10 +140,13 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     """The changes that lead from ``actual`` to ``desired``.
 
     Of a container that does not run only the start is planned: what is inside is looked at when it runs.
-    Raises ``PreflightError`` when a wanted name belongs to a stranger or a wanted image does not exist.
+    Raises ``ImpossiblePlanError`` when a wanted name belongs to a stranger or a wanted image does not exist.
     """
     wanted = [one for one in desired.instances if not wishes.targets or one.name in wishes.targets]
-    _refuse_impossible(wanted, actual)
+    in_the_way = [*_of_moved(wanted, actual), *_of_taken(wanted, actual)]
+    reasons = [*(error for error, _ in in_the_way), *_of_images(wanted, actual)]
+    unplanned = [one for _, whose in in_the_way for one in whose]
+    wanted = [one for one in wanted if one not in unplanned]
     going_on = {one.builder for one in desired.artifacts if _begun(one, actual)}
     leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER and one.name not in going_on]
     names = {one.name for one in desired.instances}
@@ -145,7 +158,10 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
         *(change for one in wanted for change in _adoption(one, actual)),
         *(change for one in wanted for change in _instance_changes(one, _present(one, actual), inside, wishes)),
     ]
-    return Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
+    plan = Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
+    if reasons:
+        raise ImpossiblePlanError(reasons, plan)
+    return plan
 
 
 def make_destroy_plan(
@@ -182,53 +198,59 @@ def _divided(actual: Fleet, named: Collection[str], targets: Collection[str]) ->
     return ours, orphans
 
 
-def _refuse_moved(wanted: list[Instance], actual: Fleet) -> None:
+def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[tuple[PreflightError, list[Instance]]]:
     """Refuse to make a second one of what is this lab's and has been moved to where its driver does not work."""
-    details, hints = [], []
+    away, details, hints = [], [], []
     for instance in wanted:
         there = actual.instance(instance.name)
         host = actual.hosts.get(instance.host)
         if host is None or instance.name not in host.moved or (there is not None and there.host == instance.host):
             continue
         where = host.moved[instance.name]
+        away.append(instance)
         details.append(f"{instance.name} is {where} now, and the file has it on host {host.name}")
         hints.append(f"Write host: {there.host} for {instance.name}." if there else host.moved_hints[instance.name])
-    if details:
-        names = ", ".join(line.partition(" ")[0] for line in details)
-        raise PreflightError(
-            f"Unable to plan container {names}: it is this lab's, and elsewhere",
+    if away:
+        error = PreflightError(
+            f"Unable to plan container {_names(away)}: it is this lab's, and elsewhere",
             details="\n".join(details),
             resolution="\n".join(hints),
         )
+        yield error, away
 
 
-def _refuse_impossible(wanted: list[Instance], actual: Fleet) -> None:
-    _refuse_moved(wanted, actual)
+def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[tuple[PreflightError, list[Instance]]]:
     taken = [
         one
         for one in wanted
         if one.host in actual.hosts and one.name in actual.hosts[one.host].strangers and _adopted(one, actual) is None
     ]
     if taken:
-        raise PreflightError(
-            f"Unable to plan container {', '.join(one.name for one in taken)}: the name is taken",
+        error = PreflightError(
+            f"Unable to plan container {_names(taken)}: the name is taken",
             details="; ".join(f"host {one.host} has a container {one.name} that is not of this lab" for one in taken),
             resolution="Choose another name in the file, or rename the other container; provision never touches it.",
         )
-    missing = [
-        one
-        for one in wanted
-        if one.host in actual.hosts
-        and actual.instance(one.name) is None
-        and _adopted(one, actual) is None
-        and one.image not in actual.hosts[one.host].images
-    ]
-    if missing:
-        raise PreflightError(
-            f"Unable to plan container {missing[0].name}: image {missing[0].image} not found on host {missing[0].host}",
-            details="Images there: " + (", ".join(sorted(actual.hosts[missing[0].host].images)) or "none"),
-            resolution=actual.hosts[missing[0].host].image_hint.format(image=missing[0].image),
+        yield error, taken
+
+
+def _of_images(wanted: list[Instance], actual: Fleet) -> Iterator[PreflightError]:
+    missing: dict[tuple[str, str], list[Instance]] = {}
+    for one in wanted:
+        is_new = actual.instance(one.name) is None and _adopted(one, actual) is None
+        if is_new and one.host in actual.hosts and one.image not in actual.hosts[one.host].images:
+            missing.setdefault((one.host, one.image), []).append(one)
+    for (host, image), whose in missing.items():
+        there = actual.hosts[host]
+        yield PreflightError(
+            f"Unable to plan container {_names(whose)}: image {image} not found on host {host}",
+            details="Images there: " + (", ".join(sorted(there.images)) or "none"),
+            resolution=there.image_hint.format(image=image),
         )
+
+
+def _names(instances: Iterable[Instance]) -> str:
+    return ", ".join(one.name for one in instances)
 
 
 def _adopted(wanted: Instance, actual: Fleet) -> Instance | None:

@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from provisioner.errors import PreflightError, joined
 from provisioner.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
 from provisioner.lock import Lease, held
-from provisioner.plan import Plan
+from provisioner.plan import ImpossiblePlanError, Plan
 from provisioner.providers.base import Provider
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
@@ -45,12 +46,32 @@ class Effects:
         for address in plan.leftovers:
             self.emit(Leftover(address))
 
+    def planned(self, make: Callable[[], Plan]) -> Plan:
+        """The plan that ``make`` gives; where it is impossible, one ``PreflightError`` for all that is in its way."""
+        try:
+            return make()
+        except ImpossiblePlanError as error:
+            _, refusals = self._reviewed(error.plan)
+            raise joined([*error.reasons, *refusals]) from error
+
     def review(self, plan: Plan) -> None:
-        """Say what each host's driver knows of the changes on it; ``PreflightError`` for what a host would refuse."""
+        """Say what each host's driver knows of the changes on it; ``PreflightError`` for all that they would refuse."""
+        notes, refusals = self._reviewed(plan)
+        for note in notes:
+            self.emit(Diagnostic("note", note))
+        if refusals:
+            raise joined(refusals)
+
+    def _reviewed(self, plan: Plan) -> tuple[list[str], list[PreflightError]]:
+        notes: list[str] = []
+        refusals: list[PreflightError] = []
         for name, provider in self.providers.items():
             mine = [one for one in plan.changes if getattr(one.after or one.before, "host", None) == name]
-            for note in provider.review(mine) if mine else ():
-                self.emit(Diagnostic("note", note))
+            try:
+                notes += provider.review(mine) if mine else ()
+            except PreflightError as error:
+                refusals.append(error)
+        return notes, refusals
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from provisioner.events import Diagnostic
 from provisioner.lab import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
@@ -20,7 +22,7 @@ def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool 
         from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
 
         check_fit(lab, seen.cards, effects.emit, wishes.targets)
-    made = seen.plan(wishes)
+    made = effects.planned(partial(seen.plan, wishes))
     effects.announce(made)
     if made.is_empty:
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from provisioner.events import Diagnostic
 from provisioner.journal import interrupted, recording
@@ -42,7 +43,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
             from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
 
             check_fit(lab, seen.cards, effects.emit, wishes.targets)
-        made = seen.plan(wishes)
+        made = effects.planned(partial(seen.plan, wishes))
         effects.announce(made)
         keep = lab.spec.snapshots.keep if how.rollback else 0
         if made.is_empty:

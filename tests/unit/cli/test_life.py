@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.errors import PreflightError
 from provisioner.runner import TaskEvent
 from provisioner.state import Instance, Status
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
@@ -434,6 +435,30 @@ def test_a_container_that_was_moved_out_of_reach_is_not_missing(world: World) ->
     assert "gateway: the container is in project attic" in verified.out + verified.err
     ended = world.command("destroy", "--yes", "--lab", "homelab")
     assert "container gateway of this lab is not on host box but in project attic" in ended.out + ended.err
+
+
+def test_a_missing_image_hides_nothing_else_that_is_in_the_way(
+    world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rack = world.add_host("rack")
+    text = lab.read_text().replace("hosts:\n", "hosts:\n  rack: { incus: https://rack:8443 }\n")
+    text = text.replace("  llama:\n", "  llama:\n    host: box\n    image: debian/11\n")
+    lab.write_text(text.replace("  gateway:\n", "  gateway:\n    host: rack\n    image: debian/10\n"))
+
+    def refuse(_changes: object) -> tuple[str, ...]:
+        raise PreflightError("Unable to carry out the plan on node box", details="no bridge vmbr9\nno storage fast")
+
+    monkeypatch.setattr(world.host, "review", refuse)
+    monkeypatch.setattr(rack, "review", refuse)
+    for verb in (("plan",), ("up", "--yes")):
+        answer = world.command(*verb)
+        assert answer.code == 4
+        assert "4 things are in its way" in answer.err
+        for words in ("image debian/11 not found on host box", "image debian/10 not found on host rack"):
+            assert words in answer.err
+        assert answer.err.count("no bridge vmbr9") == 2
+        assert answer.err.count("no storage fast") == 2
+    assert set(world.host.containers) == set()
 
 
 @pytest.mark.parametrize("verb", ["plan", "up", "status", "verify", "down", "destroy"])

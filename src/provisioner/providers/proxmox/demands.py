@@ -76,6 +76,16 @@ def images(changes: Iterable[Change]) -> Users:
     return users
 
 
+def device_files(changes: Iterable[Change]) -> Users:
+    """The device files of the node that containers get; each has to be there at every start."""
+    users: dict[str, list[str]] = defaultdict(list)
+    for one in changes:
+        if one.action in (*_TO_BE_MADE, "update", "start") and isinstance(one.after, Instance):
+            for device in one.after.settings.get("devices", ()):
+                users[str(device["path"])].append(one.container)
+    return {path: list(dict.fromkeys(whose)) for path, whose in users.items()}
+
+
 def numbers(changes: Iterable[Change]) -> dict[int, str]:
     """The numbers that are asked for, and for which container; a replacement may have its own again."""
     found: dict[int, str] = {}

@@ -35,7 +35,8 @@ class Grounds:
 
     ``taken``: numbers that are asked for and that another guest has; ``disks``: of others, under such numbers.
     ``unseen``: rights without which not all such disks are listed. ``moved``: our containers that are on another node.
-    ``behind_ssh``: the node that ``ssh:`` leads to, where it says so.
+    ``behind_ssh``: the node that ``ssh:`` leads to, where it says so. ``no_devices``: the device files that are asked
+    for and that the node has not; None where nobody could look.
     """
 
     access: Access
@@ -49,6 +50,7 @@ class Grounds:
     lacking: tuple[Right, ...] = ()
     unseen: tuple[Right, ...] = ()
     behind_ssh: str = ""
+    no_devices: frozenset[str] | None = None
 
     def doubt(self, path: str) -> str:
         """That something may be there all the same, where whoever looks has no rights to it."""
@@ -65,6 +67,7 @@ def objections(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objectio
         yield from judge(changes, grounds)
     yield from _of_sizes(changes)
     yield from _of_devices(changes)
+    yield from _of_device_files(changes, grounds)
     yield from _of_root(changes, grounds.access)
     yield from _of_ssh(changes, grounds)
     yield from _of_tags(changes, grounds)
@@ -98,6 +101,9 @@ def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
         subjects = demands.for_root(one)
         if subjects:
             yield f"{' and '.join(subjects)} of {one.target}: {root_only.WORDS[root_only.way(grounds.access)]}"
+    if grounds.no_devices is None:
+        for path, whose in demands.device_files(changes).items():
+            yield f"whether node {grounds.node.name} has {path}, for {', '.join(whose)}, is not known without ssh"
     for unlisted in grounds.disks.unlisted:
         yield f"whether disks of others lie under a number is not known of storage {unlisted}"
     for objection in of_rights(grounds.unseen, grounds.access):
@@ -260,6 +266,13 @@ def _of_devices(changes: Sequence[Change]) -> Iterator[Objection]:
         if isinstance(one.after, Instance) and any(device.kind == "publish" for device in one.after.devices):
             what = f"{one.target}: nothing can be published: a container here has an address of its own"
             yield Objection(what, "Leave the published ports out: its services answer at that address.")
+
+
+def _of_device_files(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
+    for path, whose in demands.device_files(changes).items():
+        if path in (grounds.no_devices or ()):
+            what = f"{', '.join(whose)}: node {grounds.node.name} has no device {path}"
+            yield Objection(what, "Is its driver loaded there? Of NVIDIA's, on the node: nvidia-modprobe -u -c 0")
 
 
 def _of_root(changes: Sequence[Change], access: Access) -> Iterator[Objection]:

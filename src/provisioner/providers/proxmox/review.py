@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from provisioner.providers.proxmox.client import Client
     from provisioner.providers.proxmox.shell import Shell
 
+DEVICES_S = 30.0
+_DEVICES = 'for one; do [ -c "$one" ] || [ -b "$one" ] || printf "%s\\n" "$one"; done'
 MACHINE = "x86_64"
 """What a node is whose kernel may not be seen."""
 
@@ -99,7 +101,16 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
         lacking=tuple(right for right in missing if right in needed),
         unseen=tuple(right for right in missing if right not in needed),
         behind_ssh=node_behind(shell) if shell is not None and by_hand else "",
+        no_devices=_no_devices(shell, list(demands.device_files(changes))) if shell is not None else None,
     )
+
+
+def _no_devices(shell: Shell, paths: Sequence[str]) -> frozenset[str]:
+    """Those of the paths that are no device files on the node."""
+    if not paths:
+        return frozenset()
+    done = shell.run(["sh", "-c", _DEVICES, "sh", *paths], timeout_s=DEVICES_S)
+    return frozenset(path for path in paths if path in done.stdout.decode(errors="replace").splitlines())
 
 
 def _too_old(client: Client, changes: Sequence[Change]) -> tuple[Objection, ...]:

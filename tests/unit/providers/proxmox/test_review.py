@@ -18,6 +18,7 @@ from provisioner.state import Execution, Secret
 from tests.lab.pve import Double
 from tests.lab.pve.storage import Storage
 from tests.lab.pve.world import PASSWORD, Pool
+from tests.unit.providers.proxmox.box import BY_PASSWORD
 from tests.unit.providers.proxmox.plans import (
     ARTIFACT,
     BASE,
@@ -38,11 +39,16 @@ DEVICES = {"devices": [{"path": "/dev/null"}]}
 class Node:
     """A shell on a node that says which one it is."""
 
+    devices = frozenset({"/dev/null", "/dev/dri/renderD128"})
+
     def __init__(self, name: str = "pve1") -> None:
         self.name = name
 
     def run(self, argv: Sequence[str], **_: object) -> Execution:
-        """Where ``/etc/pve/local`` leads."""
+        """Where ``/etc/pve/local`` leads, or which device files are not there."""
+        if argv[0] == "sh":
+            missing = [one for one in argv[4:] if one not in self.devices]
+            return Execution(0, "".join(f"{one}\n" for one in missing).encode(), b"")
         assert list(argv) == ["readlink", "/etc/pve/local"]
         return Execution(0, f"nodes/{self.name}\n".encode(), b"")
 
@@ -84,8 +90,10 @@ def test_an_ordinary_plan_has_nothing_to_be_said_of(pve: Double, access: Access)
 )
 def test_what_needs_root_is_said_with_the_way(access: Access, page: dict[str, Any], words: str) -> None:
     special = wanted(proxmox={**DEVICES, "features": ["keyctl"]})
-    assert looked(access, creation(special), **page) == (f"devices and features of web: {words}",)
-    assert looked(access, update(there(wanted()), special), **page) == (f"devices and features of web: {words}",)
+    unknown = () if "ssh" in page else ("whether node pve1 has /dev/null, for web, is not known without ssh",)
+    notes = (f"devices and features of web: {words}", *unknown)
+    assert looked(access, creation(special), **page) == notes
+    assert looked(access, update(there(wanted()), special), **page) == notes
 
 
 @pytest.mark.parametrize("release", ["8.1.4", "7.4-17"])
@@ -331,6 +339,26 @@ def test_a_token_without_any_rights(pve: Double, access: Access) -> None:
     assert "there is no storage" in error.details or "no storage of node pve1" in error.details
     assert "lacks Sys.Audit on /" in error.details
     assert "lacks VM.Audit, VM.Allocate" in error.details
+
+
+def test_a_device_that_the_node_lacks_is_refused_with_all_else(access: Access) -> None:
+    """PVE says so when the option is written, and at each start."""
+    lent = wanted(
+        proxmox={"devices": [{"path": "/dev/nvidia0"}, {"path": "/dev/null"}], "network": {"bridge": "vmbr9"}}
+    )
+    error = refused(access, creation(lent), ssh="root@pve1")
+    assert "web: node pve1 has no device /dev/nvidia0" in error.details
+    assert "/dev/null" not in error.details
+    assert "node pve1 has no bridge vmbr9" in error.details
+    assert "nvidia-modprobe" in error.resolution
+    started = refused(access, step("start", there(lent)), ssh="root@pve1")
+    assert started.details == "web: node pve1 has no device /dev/nvidia0"
+
+
+def test_a_device_that_nobody_can_look_for_is_said_to_be_unknown(access: Access) -> None:
+    lent = wanted(proxmox={"devices": [{"path": "/dev/nvidia0"}]})
+    notes = looked(access, creation(lent), **BY_PASSWORD)
+    assert "whether node pve1 has /dev/nvidia0, for web, is not known without ssh" in notes
 
 
 def test_how_much_it_asks(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
