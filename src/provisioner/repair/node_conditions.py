@@ -177,11 +177,11 @@ def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
     if version_of(node) is not None and behind > 0:
         what = f"its list is {_behind(behind)}, with the same key, id and addresses"
         advice = REJOIN.format(node.name)
+        if could_disturb(node, view):
+            what = f"its list is {_behind(behind)}: {unheard_words(node, view)} while it was off"
+            advice = f"Keep corosync on it stopped, it would disturb the cluster. Bring it back: {advice}"
         if not is_running(node):
             what += "; corosync does not run"
-        if could_disturb(node, view):
-            what = f"its list is {_behind(behind)}: {unheard_words(node, view)} while it was off; corosync does not run"
-            advice = f"Do not start corosync on it, it would disturb the cluster. Bring it back: {advice}"
         evidence = (*_log(node, "Received config version"), versions_text(node), view.list_text, *_units(node))
         return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, advice)
     if not is_running(node):

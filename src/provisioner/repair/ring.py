@@ -40,11 +40,12 @@ def ring_diagnoses(view: View) -> Iterator[Diagnosis]:
 def disturbs(node: NodeFacts, view: View) -> bool:
     """Whether its corosync runs, and hears some of the members that are joined and not all of them.
 
-    It need not answer: while corosync forms its membership its tools wait for it, too.
+    It need not answer: while corosync forms its membership its tools wait for it, too. Where it does, it has a link.
     """
     member = view.member(node.name)
     is_alone = view.has_quorum and member is not None and not view.is_present(member.nodeid)
-    return is_alone and node.units.get("corosync", "") not in DEAD and could_disturb(node, view)
+    hears = not node.links or any(link.is_connected for link in node.links)
+    return is_alone and hears and node.units.get("corosync", "") not in DEAD and could_disturb(node, view)
 
 
 def could_disturb(node: NodeFacts, view: View) -> bool:

@@ -190,6 +190,28 @@ def test_a_node_with_another_address_comes_back_with_its_votes_its_id_and_its_ss
     assert_back(hand)
 
 
+@pytest.mark.slow
+def test_a_node_whose_own_address_changed_is_found_by_its_name_and_joined_at_the_new_one(
+    hand: Hand, tmp_path: Path
+) -> None:
+    cluster, node = hand.cluster, hand.cluster.node(STALE)
+    old = node.address
+    cluster.renumber(STALE)
+    config = tmp_path / "ssh_config"
+    config.write_text(f"Host {STALE}\n  HostName {node.address}\n{cluster.ssh_config.read_text(encoding='ascii')}")
+    found = check(cluster, "pve1", config=config)
+    assert found.conditions == [("node-moved", STALE)], found.raw
+    assert f"all lists say {old}, and it is at {node.address}" in found.of("node-moved")["message"]
+    plan = hand.rejoin(STALE, host=STALE)
+    assert (plan.code, f"has it at {old}, and it is at {node.address}." in plan.out) == (0, True), plan.said
+    with cluster.quorum_tracker(["pve1", "pve2"]) as tracker:
+        ended = hand.rejoin(STALE, "--yes", host=STALE)
+    assert (ended.code, tracker.lost) == (0, []), ended.said
+    (entry,) = [one for one in cluster.members() if one.name == STALE]
+    assert (entry.nodeid, entry.address) == (3, node.address)
+    assert_back(hand)
+
+
 def assert_unsafe_is_refused(hand: Hand) -> None:
     """While HA works, another repair goes on, or the lead's host key is unknown: each is said, and nothing touched."""
     cluster, node = hand.cluster, hand.cluster.node(STALE)

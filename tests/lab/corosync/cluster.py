@@ -16,7 +16,7 @@ from tests.lab.corosync import machines, stale
 from tests.lab.corosync.conf import Entry, entries_of
 from tests.lab.corosync.incus_cli import incus
 from tests.lab.corosync.machines import parallel
-from tests.lab.corosync.node import Node
+from tests.lab.corosync.node import Node, free_addresses
 from tests.lab.corosync.reset import Wanted, reset, state
 from tests.lab.corosync.tracker import QuorumTracker, tracked
 
@@ -102,6 +102,16 @@ class Cluster:
     def make_stale(self, name: str, mode: stale.Mode) -> None:
         """The others move on while this node is off; then it comes back with its old files, in that way stale."""
         stale.make_stale(self, self.node(name), mode)
+
+    def renumber(self, name: str) -> None:
+        """The node gets another address, which its own ``/etc/hosts`` says, and no list."""
+        node = self.node(name)
+        node.run("systemctl stop pve-cluster corosync")
+        old = node.address
+        with free_addresses(node.lab, 1) as free:
+            node.use_address(free[0])
+        node.run(f"sed -i 's/^{old} /{node.address} /' /etc/hosts && systemctl start corosync pve-cluster")
+        self.know_hosts()
 
     def power_off(self, *names: str) -> None:
         """At once, as by its plug; the others have noticed when this returns, which takes them seven seconds."""

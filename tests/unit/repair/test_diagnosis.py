@@ -9,7 +9,17 @@ import pytest
 
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.diagnosis import diagnose, is_healthy
-from provisioner.repair.facts import ClusterFacts, CorosyncConf, Guest, NodeFacts, Pmxcfs, Quorum, Signatures, Silent
+from provisioner.repair.facts import (
+    ClusterFacts,
+    CorosyncConf,
+    Guest,
+    Link,
+    NodeFacts,
+    Pmxcfs,
+    Quorum,
+    Signatures,
+    Silent,
+)
 from tests.cluster_facts import KEY, VERSION, cluster, dead, member, members, node
 
 C = Condition
@@ -143,7 +153,8 @@ def test_a_stale_node_whose_files_would_win_is_kept_out(*, ends: bool) -> None:
 def lacking(name: str = "pve2", **changed: Any) -> ClusterFacts:
     """pve3's list lacks that member, which is joined; pve3 runs by itself."""
     old = tuple(one for one in members(3) if one.name != name)
-    lists = {"running": old, "local_conf": conf(*old, version=6), "running_version": 6}
+    links = tuple(Link(one.nodeid, 0, is_connected=True) for one in old if one.name != "pve3")
+    lists = {"running": old, "local_conf": conf(*old, version=6), "running_version": 6, "links": links}
     return alone(**{**lists, **changed})
 
 
@@ -156,7 +167,7 @@ def lacking(name: str = "pve2", **changed: Any) -> ClusterFacts:
     ],
 )
 def test_a_node_that_hears_some_members_and_not_all_disturbs_them(others: tuple[Any, ...]) -> None:
-    found = only(alone(running=others, local_conf=conf(*others, version=6), running_version=6))
+    found = only(lacking(running=others, local_conf=conf(*others, version=6)))
     assert (found.condition, found.node, found.runbook) == (C.DISTURBING, "pve3", "stale-corosync-behind")
     assert "systemctl stop corosync" in found.advice.partition(" Then ")[0]
 
@@ -193,7 +204,14 @@ def test_a_list_that_lacks_a_member_is_told_before_its_corosync_is_started() -> 
     found = only(with_node(facts, dead(facts.nodes[2])))
     assert (found.condition, found.runbook) == (C.BEHIND, "stale-corosync-behind")
     assert "pve2 was added while it was off" in found.message
-    assert found.advice.startswith("Do not start corosync on it")
+    assert found.message.endswith("corosync does not run")
+    assert found.advice.startswith("Keep corosync on it stopped")
+
+
+def test_a_list_that_lacks_a_member_disturbs_nobody_while_the_node_is_cut_off() -> None:
+    found = only(lacking(links=(Link(1, 0, is_connected=False),)))
+    assert (found.condition, found.message.endswith("while it was off")) == (C.BEHIND, True)
+    assert found.advice.startswith("Keep corosync on it stopped")
 
 
 def test_a_node_whose_files_would_win_is_stopped_and_brought_back_without_them() -> None:
