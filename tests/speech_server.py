@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -35,22 +35,34 @@ def wav(data: bytes, rate: int = RATE, *, size: int | None = None, channels: int
 class Speech:
     """What is answered: pieces, each with the seconds before it; ``cut`` ends the answer without its end.
 
-    ``length``: what the header promises, instead of chunks.
+    ``length``: what the header promises, instead of chunks. ``one_at_a_time``: nobody else is answered meanwhile.
     """
 
     pieces: Sequence[tuple[float, bytes]] = ()
     status: int = 200
     cut: bool = False
     length: int | None = None
+    one_at_a_time: bool = False
     seen: list[dict[str, Any]] = field(default_factory=list)
     port: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     held: Speech
 
+    def do_GET(self) -> None:
+        with self.held.turn:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
     def do_POST(self) -> None:
+        with self.held.turn if self.held.one_at_a_time else nullcontext():
+            self._speak()
+
+    def _speak(self) -> None:
         self.held.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(self.held.status)
         chunked = self.held.length is None

@@ -1,8 +1,12 @@
 """Has a text spoken, tells how it came: ``speak.py < JSON`` of ``port``, ``input``, ``voice``, ``format``, ``stream``.
 
+With ``idle_s`` the server is to be idle before: one that computes for others answers late, and all at once, whatever it
+is; where it stays busy for so many seconds it is not asked.
+
 Answers as JSON: ``status``, ``chunks`` (seconds and bytes of each piece as it came, with ``keep_chunks``), ``first_s``,
-``last_s``, ``bursts``, ``bytes``, ``late`` (it came in bursts, and late), and what is wrong with the audio
-(``problem``, empty where it is speech). With ``bursts`` it has to stream, too. Needs nothing but Python.
+``last_s``, ``bursts``, ``bytes``, ``late`` (it came in bursts, and late, or somebody else was served first), and what
+is wrong with the audio (``problem``, empty where it is speech). With ``bursts`` it has to stream, too. Needs nothing
+but Python.
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ FASTEST, SLOWEST = 40.0, 4.0
 LEAST_GAP_S, GAP_SHARE = 0.005, 0.1
 BURSTS, FIRST_SHARE = 2, 0.6
 PIECE = 1 << 16
+IDLE_ANSWER_S, IDLE_POLL_S = 2.0, 0.5
+"""An idle server says at once how it does; one that computes says nothing until it is done."""
+QUEUED_S = 1.0
+"""A stream's head is sent before its first word is made, unless somebody else is served at that moment."""
 FORMAT_SIZE = 16
 """Bytes of the chunk of a WAV file that says its format."""
 
@@ -38,10 +46,40 @@ Chunk = tuple[float, int]
 def main() -> None:
     """Ask, measure and judge."""
     asked = json.load(sys.stdin)
-    answer = ask(asked)
-    body = answer.pop("body")
+    busy_s = waited_for_idle(asked) if "idle_s" in asked else None
+    answer = ask(asked) if busy_s is None else not_asked(busy_s)
+    body, head_s = answer.pop("body"), answer.pop("head_s")
     told = told_of(answer.pop("chunks"), keep=asked.get("keep_chunks", False))
+    told["late"] = told["late"] or bool(asked.get("bursts") and told["bytes"] and head_s > QUEUED_S)
     sys.stdout.write(json.dumps({**answer, **told, "problem": answer["problem"] or judged(asked, body, told)}))
+
+
+def waited_for_idle(asked: Mapping[str, Any]) -> float | None:
+    """None once the server answers at once; the seconds it was waited for where it does not."""
+    began = time.monotonic()
+    while not is_idle(asked):
+        if time.monotonic() - began > asked["idle_s"]:
+            return time.monotonic() - began
+        time.sleep(IDLE_POLL_S)
+    return None
+
+
+def is_idle(asked: Mapping[str, Any]) -> bool:
+    """Whether it says how it does without having to end something else first."""
+    connection = http.client.HTTPConnection(asked.get("host", "127.0.0.1"), asked["port"], timeout=IDLE_ANSWER_S)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def not_asked(busy_s: float) -> dict[str, Any]:
+    """The answer of a server that was busy all the time."""
+    problem = f"not asked: it was busy with something else for {busy_s:.0f} s"
+    return {"status": 0, "chunks": [], "body": b"", "problem": problem, "head_s": 0.0}
 
 
 def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,12 +88,12 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
         asked.get("host", "127.0.0.1"), asked["port"], timeout=asked.get("timeout_s", 300)
     )
     chunks: list[Chunk] = []
-    body, status, problem = bytearray(), 0, ""
+    body, status, problem, head_s = bytearray(), 0, "", 0.0
     began = time.perf_counter()
     try:
         connection.request("POST", "/v1/audio/speech", request_of(asked), {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        status = answer.status
+        status, head_s = answer.status, time.perf_counter() - began
         while piece := answer.read1(PIECE):
             chunks.append((time.perf_counter() - began, len(piece)))
             body += piece
@@ -69,7 +107,7 @@ def ask(asked: Mapping[str, Any]) -> dict[str, Any]:
         connection.close()
     if status != http.client.OK and not problem:
         problem = f"HTTP {status}: {bytes(body[:600]).decode(errors='replace')}"
-    return {"status": status, "chunks": chunks, "body": bytes(body), "problem": problem}
+    return {"status": status, "chunks": chunks, "body": bytes(body), "problem": problem, "head_s": head_s}
 
 
 def request_of(asked: Mapping[str, Any]) -> str:

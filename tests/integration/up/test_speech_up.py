@@ -17,6 +17,7 @@ import pytest
 
 from tests.scenario_programs import module_at
 from tests.speech_lab import MASTER_KEY, SpeechLab, speech_lab
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -25,6 +26,8 @@ SENTENCE = "The lamp in the hall is on."
 UNIT = "kokoro.service"
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 CHECKOUT = "/opt/kokoro_fastapi/"
+BLOCK = b'{"input": "block 60", "voice": "af_sky", "response_format": "pcm"}'
+JSON = "{'Content-Type': 'application/json'}"
 VOICE = f"{CHECKOUT}api/src/voices/v1_0/af_heart.pt"
 
 
@@ -89,6 +92,35 @@ def test_what_clients_are_told_is_heard(lab: SpeechLab) -> None:
 def test_a_second_up_changes_nothing(lab: SpeechLab) -> None:
     assert "No changes" in lab.well("up")
     assert "kokoro" in lab.well("status")
+
+
+def health(lab: SpeechLab) -> str:
+    """What ``status`` says of the server, which drifts in no case."""
+    seen = [json.loads(line) for line in lab.well("status", lab.voice, "--json").splitlines()]
+    (voice,) = [one for one in seen if one["type"] == "container"]
+    assert voice["drift"] == []
+    (service,) = voice["services"]
+    return str(service["health"])
+
+
+@pytest.fixture
+def busy(lab: SpeechLab) -> Iterator[SpeechLab]:
+    """The lab, whose server computes for somebody for a minute."""
+    ask = (
+        f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:8880/v1/audio/speech', {BLOCK!r}, {JSON}))"
+    )
+    lab.inside(f"systemd-run --quiet --unit=client python3 -c {shlex.quote(ask)}")
+    wait_until(lambda: health(lab) == "busy", timeout_s=50)
+    yield lab
+    lab.inside(f"systemctl stop client 2>/dev/null; systemctl restart {UNIT}")
+    lab.well("up", "--yes")
+
+
+def test_a_busy_server_is_healthy_and_nothing_is_done_about_it(busy: SpeechLab) -> None:
+    assert "No changes" in busy.well("up", "--yes")
+    said = busy.provision("verify")
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert f"ok   {busy.voice}/kokoro: works" in said.stdout
 
 
 def test_a_gateway_with_nobody_behind_it_is_a_finding(restarted: SpeechLab) -> None:

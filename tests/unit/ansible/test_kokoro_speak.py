@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +58,26 @@ STREAMS = {
 def told(speech: Speech, **asked: Any) -> Any:
     """What the program says of that server."""
     with speaking(speech):
-        words = {
-            "port": speech.port,
-            "input": TEXT,
-            "voice": "af_sky",
-            "format": "wav",
-            "stream": False,
-            "timeout_s": 20,
-        }
-        return run({**words, **asked})
+        return run({**asking(speech), **asked})
+
+
+def asking(speech: Speech) -> dict[str, Any]:
+    """What is asked where nothing else is said."""
+    words = {"input": TEXT, "voice": "af_sky", "format": "wav", "stream": False, "timeout_s": 20}
+    return {"port": speech.port, **words}
+
+
+@contextmanager
+def one_that_is_busy(speech: Speech, seconds: float) -> Iterator[Speech]:
+    """That server, which serves somebody else for so long from now on."""
+    with speaking(speech):
+        speech.turn.acquire()
+        end = threading.Timer(seconds, speech.turn.release)
+        end.start()
+        try:
+            yield speech
+        finally:
+            end.join()
 
 
 def run(asked: dict[str, Any]) -> Any:
@@ -102,6 +116,32 @@ def test_only_what_comes_early_streams(pieces: list[tuple[float, bytes]], proble
     assert answer["late"] == ("2 bursts" in problem)
     assert answer["last_s"] == answer["chunks"][-1][0]
     assert sum(size for _, size in answer["chunks"]) == answer["bytes"]
+
+
+def test_one_that_serves_somebody_else_is_waited_for_and_not_accused() -> None:
+    words = {"format": "pcm", "stream": True, "bursts": True}
+    pieces = [(0.1, tone(0.9)), (0.4, tone(0.9))]
+    with one_that_is_busy(Speech(pieces, one_at_a_time=True), 5.0) as speech:
+        hasty = run({**asking(speech), **words})
+        assert hasty["problem"].startswith("it does not stream: 1 burst"), "it was queueing"
+        assert hasty["late"], "which is why it is asked again"
+    with one_that_is_busy(Speech(pieces, one_at_a_time=True), 3.0) as speech:
+        patient = run({**asking(speech), **words, "idle_s": 20})
+        assert (patient["problem"], patient["late"]) == ("", False)
+
+
+def test_one_that_collects_is_found_although_it_is_waited_for() -> None:
+    with one_that_is_busy(Speech([(0.5, tone(1.8))], one_at_a_time=True), 1.0) as speech:
+        words = {"format": "pcm", "stream": True, "bursts": True, "idle_s": 20}
+        assert run({**asking(speech), **words})["problem"].startswith("it does not stream: 1 burst")
+
+
+def test_one_that_stays_busy_is_not_asked() -> None:
+    with one_that_is_busy(Speech([(0, wav(tone(1.8)))], one_at_a_time=True), 5.0) as speech:
+        answer = run({**asking(speech), "idle_s": 1})
+        assert answer["problem"].startswith("not asked: it was busy with something else for ")
+        assert (answer["status"], answer["bytes"], answer["late"]) == (0, 0, False)
+        assert speech.seen == []
 
 
 def test_an_answer_that_ends_early_is_told_as_that() -> None:
