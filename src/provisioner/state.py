@@ -233,7 +233,7 @@ class HostState:
     image_hint: str = "Run: provision host prepare --image {image}"
     """What to do where an image is missing."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """Containers of this lab that are not on this host any more, by name: where they are ("on node …", "in project …")."""
+    """Containers of this lab that are out of reach, by name: where they are ("on node …", "in project …")."""
     moved_hints: Mapping[str, str] = field(default_factory=dict)
     """What to do about each of them."""
 

@@ -3,7 +3,7 @@
 It lies on every host of the lab, as an object ``provisioner-lock-<lab>-<n>`` that the host lets one create. Its holder
 moves a heartbeat on it. A dead holder's lock is taken over by creating n + 1: by a run on the same machine at once,
 which sees that the process is gone; by any other when the heartbeat has stood still for the host's ``patience_s``,
-which is four times its ``heartbeat_s`` or more. A holder of the version before beats more often than that. No clocks are
+which is several times its ``heartbeat_s``. A holder of the version before beats more often than that. No clocks are
 compared: each run measures on its own for how long it saw nothing move.
 
 Two never hold it at once. Who has created a lock then lists all of them, and holds only if there are no others than the
