@@ -1,8 +1,9 @@
-"""Starts tabbyAPI from its checkout without the two things that it does and a service must not do.
+"""Starts tabbyAPI from its checkout without the three things that it does and a service must not do.
 
 It logs its keys at every start: here they are masked in every record of its logger and in everything that this process
 and its children write. With its port taken it would listen on the next one: here it ends instead, before any model is
-loaded. No file of the checkout is touched for that, so that its commit still says what runs.
+loaded. It reads a body of any size before it looks at the key: here a guard stands in front of it. No file of the
+checkout is touched for that, so that its commit still says what runs.
 
 Run in the folder of ``config.yml`` and ``api_tokens.yml``. Exit code 78: starting it again would not help.
 """
@@ -22,6 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
+
+from guard import Guard, Limits, watched
 
 TOKENS = Path("api_tokens.yml")
 MASK = "********"
@@ -45,6 +48,7 @@ def main() -> None:
     mask_records(keys)
     program = upstream(options.checkout)
     guard_port(program, options.host, options.port)
+    guard_requests(Limits(body=options.max_body))
     if options.ngram:
         draft_by_ngram(program, options.ngram)
     program.entrypoint()
@@ -56,6 +60,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--host", required=True)
     parser.add_argument("--port", type=int, required=True)
+    # The unit of an earlier version says nothing; it has to start after a run that was refused half-way, too.
+    parser.add_argument("--max-body", type=int, default=Limits().body, help="bytes of a request's body")
     parser.add_argument("--ngram", type=int, default=0, help="match length, for commits without that option")
     return parser.parse_args(arguments)
 
@@ -180,6 +186,19 @@ def guard_port(program: ModuleType, host: str, port: int) -> None:
         return False
 
     vars(program)["is_port_in_use"] = is_port_in_use
+
+
+def guard_requests(limits: Limits) -> None:
+    """Let uvicorn serve whatever it is given behind the guard."""
+    server = importlib.import_module("uvicorn")
+    connection = importlib.import_module("uvicorn.protocols.http.auto").AutoHTTPProtocol
+    create = server.Config.__init__
+
+    @functools.wraps(create)
+    def created(self: object, app: Any, *arguments: Any, **options: Any) -> None:
+        create(self, Guard(app, limits), *arguments, **{**options, "http": watched(connection, limits)})
+
+    server.Config.__init__ = created
 
 
 def draft_by_ngram(program: ModuleType, match_min: int) -> None:

@@ -26,7 +26,9 @@ def load(name: str) -> ModuleType:
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FILES))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -155,6 +157,12 @@ class Logger:
     def patched(self, record): self.patcher(record); return record
 logger = Logger()
 """
+UVICORN = """
+class Config:
+    def __init__(self, app, host="", http="auto", **options):
+        self.app, self.host, self.http = app, host, http
+"""
+AUTO = "class AutoHTTPProtocol: ...\n"
 EXLLAMAV3 = """
 class Generator:
     def __init__(self, {options}): ...
@@ -174,6 +182,9 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "checkout/common/networking.py").write_text(networking, encoding="utf-8")
     (tmp_path / "lib/loguru.py").write_text(LOGURU, encoding="utf-8")
     (tmp_path / "lib/exllamav3.py").write_text(EXLLAMAV3.format(options="ngram_match_min=0"), encoding="utf-8")
+    (tmp_path / "lib/uvicorn/protocols/http").mkdir(parents=True)
+    (tmp_path / "lib/uvicorn/__init__.py").write_text(UVICORN, encoding="utf-8")
+    (tmp_path / "lib/uvicorn/protocols/http/auto.py").write_text(AUTO, encoding="utf-8")
     tokens = f"# ours\napi_key: {json.dumps(KEYS[0])}\nadmin_key: {json.dumps(KEYS[1])}\n"
     (tmp_path / "etc/api_tokens.yml").write_text(tokens, encoding="utf-8")
     return tmp_path
@@ -237,3 +248,38 @@ def test_what_cannot_be_started_says_why_and_is_not_tried_again(
     done = started(place, *arguments)
     assert done.returncode == 78
     assert words in done.stdout.splitlines()[-1]
+
+
+SERVES = """
+import json
+    import uvicorn
+
+    async def app(scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200})
+
+    async def asked(length):
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"12345", "more_body": False}
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions"}
+        await config.app({**scope, "headers": [(b"content-length", length)]}, receive, send)
+        return sent[0]["status"]
+
+    config = uvicorn.Config(app, host="h", http="auto")
+    answers = [await asked(b"5"), await asked(b"6")]
+    print(json.dumps([config.host, config.http.__mro__[1].__name__, answers]))
+"""
+
+
+def test_what_it_serves_stands_behind_a_guard(place: Path) -> None:
+    (place / "checkout/main.py").write_text(UPSTREAM.format(then=SERVES.strip()), encoding="utf-8")
+    done = started(place, "--max-body", "5")
+    assert done.returncode == 0, done.stdout
+    assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413]]

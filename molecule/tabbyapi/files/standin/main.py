@@ -33,7 +33,7 @@ async def entrypoint_async() -> None:
     if config["model"]["model_name"]:
         model.load_model()
     load_auth_keys()
-    start_api(host, port)
+    await start_api(host, port)
 
 
 def entrypoint() -> None:

@@ -1,56 +1,50 @@
-"""The API (upstream's endpoints): only after the model is loaded does it listen."""
+"""The API (upstream's endpoints), served by uvicorn: only after the model is loaded does it listen.
+
+As in upstream, whose framework does it, a request's body is read before its key is looked at.
+"""
 
 from __future__ import annotations
 
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import uvicorn
 from common import model
 from common.auth import may
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers in OpenAI's words."""
-
-    def do_GET(self) -> None:
-        """Health without a key and without a model; the model's card with both."""
-        if self.path == "/health":
-            self.reply(200, {"status": "healthy", "issues": []})
-        elif self.allowed():
-            self.reply(200, {"id": model.loaded["model"].name, "object": "model"})
-
-    def do_POST(self) -> None:
-        """One token."""
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if not self.allowed():
-            return
-        choice: dict[str, Any] = {"index": 0, "finish_reason": "length", "text": " world"}
-        if self.path == "/v1/chat/completions":
-            choice["message"] = {"role": "assistant", "content": choice.pop("text")}
-        usage = {"prompt_tokens": 1, "completion_tokens": asked["max_tokens"]}
-        self.reply(200, {"choices": [choice], "usage": usage, "model": model.loaded["model"].name})
-
-    def allowed(self) -> bool:
-        """Whether there is a key and a model; else the answer is given here."""
-        if not may(self.headers.get("authorization", "")):
-            self.reply(401, {"detail": "Please provide an API key"})
-        elif not model.loaded:
-            self.reply(503, {"detail": "No models are currently loaded."})
-        else:
-            return True
-        return False
-
-    def reply(self, status: int, answer: dict[str, Any]) -> None:
-        """Send it as JSON."""
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Health without a key and without a model; the model's card and one token with both."""
+    if scope["type"] != "http":
+        return
+    body, more = b"", True
+    while more:
+        part = await receive()
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+    status, answer = answered(scope["path"], scope["method"], dict(scope["headers"]), body)
+    data = json.dumps(answer).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": data})
 
 
-def start_api(host: str, port: int) -> None:
+def answered(path: str, method: str, headers: dict[bytes, bytes], body: bytes) -> tuple[int, dict[str, Any]]:
+    """The status and the answer."""
+    if path == "/health":
+        return 200, {"status": "healthy", "issues": []}
+    if not may(headers.get(b"authorization", b"").decode()):
+        return 401, {"detail": "Please provide an API key"}
+    if not model.loaded:
+        return 503, {"detail": "No models are currently loaded."}
+    if method == "GET":
+        return 200, {"id": model.loaded["model"].name, "object": "model"}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "length", "text": " world"}
+    if path == "/v1/chat/completions":
+        choice["message"] = {"role": "assistant", "content": choice.pop("text")}
+    usage = {"prompt_tokens": 1, "completion_tokens": json.loads(body)["max_tokens"]}
+    return 200, {"choices": [choice], "usage": usage, "model": model.loaded["model"].name}
+
+
+async def start_api(host: str, port: int) -> None:
     """Serve until the process ends."""
-    ThreadingHTTPServer((host, port), Handler).serve_forever()
+    await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", lifespan="off")).serve()
