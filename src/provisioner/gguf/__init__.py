@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.gguf.reading import MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
+from provisioner.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
 from provisioner.gguf.tensors import Tensors, read_tensors, sizes_of
 from provisioner.regular_files import open_file
 
@@ -57,7 +57,7 @@ def read_header(file: Path) -> Header:
         size = stream.seek(0, 2)
         if size == 0:
             raise GgufError("the file is empty")
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with mmap.mmap(stream.fileno(), min(size, LONGEST_HEAD), access=mmap.ACCESS_READ) as content:
             reader = Reader(content, size)
             count, values = _metadata(reader)
             found = read_tensors(reader, count, values.get("general.alignment", 32))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from provisioner.errors import ProvisionError
 
 _HEAD = re.compile(r"@ ([a-z-]+) (\d{1,3})")
+DIGITS = 18
 TIMED_OUT = (124, 137)
 """How ``timeout`` ends when the command did not."""
 
@@ -35,6 +36,11 @@ class Answer:
         if self.code in TIMED_OUT:
             return "it did not answer in time"
         return (self.text.strip().splitlines() or [f"exit code {self.code}"])[-1] if self.code else ""
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a whole number of a usual size, which ``int`` takes."""
+    return text.isdecimal() and len(text) <= DIGITS
 
 
 ABSENT = Answer(127, ("the section is missing",))

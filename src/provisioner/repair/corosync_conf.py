@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from provisioner.repair.answers import UnreadableError
+from provisioner.repair.answers import UnreadableError, is_number
 from provisioner.repair.facts import CorosyncConf, Member
 
 Settings = dict[str, str]
@@ -19,7 +19,7 @@ def read_corosync_conf(text: str, digest: str = "") -> CorosyncConf:
     totem = {key: value for name, one in sections if name == "totem" for key, value in one.items()}
     members = tuple(member_of(one) for name, one in sections if name == "nodelist.node")
     version = totem.get("config_version", "")
-    if not version.isdecimal() or not members:
+    if not is_number(version) or not members:
         raise _unreadable("There is no config_version or no nodelist in it.")
     return CorosyncConf(totem.get("cluster_name", ""), int(version), members, digest)
 
@@ -28,7 +28,7 @@ def member_of(settings: Settings) -> Member:
     """One ``node`` of a ``nodelist``; corosync's own default is one vote, and a node without a name has its address."""
     addresses = tuple(settings[key] for key in (f"ring{number}_addr" for number in range(LINKS)) if key in settings)
     nodeid, votes = settings.get("nodeid", ""), settings.get("quorum_votes", "1")
-    if not nodeid.isdecimal() or not votes.isdecimal() or not addresses:
+    if not is_number(nodeid) or not is_number(votes) or not addresses:
         raise _unreadable("A node of it lacks its nodeid or its address.")
     return Member(settings.get("name") or addresses[0], int(nodeid), int(votes), addresses)
 

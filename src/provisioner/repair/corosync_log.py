@@ -21,17 +21,22 @@ RECENT_S = 30.0
 WINDOW_S = 120.0
 """How far back memberships are counted that were formed anew: with corosync's usual token one every 10 s."""
 
-_SENDER = r"from \[?(?P<address>[0-9a-fA-F.:]+?)\]?:\d+"
+_NUMBER = r"\d{1,18}"
+"""As many digits as a node may write for one."""
+_SENDER = rf"from \[?(?P<address>[0-9a-fA-F.:]+?)\]?:{_NUMBER}"
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[+-]\d\d:?\d\d|Z))\s")
 _START = re.compile(r"Corosync Cluster Engine .*starting up")
 _ENDING = re.compile(r"Unloading all Corosync service engines|Corosync Cluster Engine exiting")
 _REJECTED = re.compile(rf"rx: Packet rejected {_SENDER}(?:\s|$)")
 _UNDECRYPTABLE = re.compile(rf"rx: Unable to decrypt packet {_SENDER}\s")
-_OUTDATED = re.compile(r"Received config version \((\d+)\) is different than my config version \((\d+)\)! Exiting")
-_NO_LINKS = re.compile(r"host: host: (\d+) has no active links")
-_LINKED = re.compile(r"host: (\d+) link: \d+ is up|because host (\d+) joined")
+_OUTDATED = re.compile(
+    rf"Received config version \(({_NUMBER})\) is different than my config version \(({_NUMBER})\)! Exiting"
+)
+_NO_LINKS = re.compile(rf"host: host: ({_NUMBER}) has no active links")
+_LINKED = re.compile(rf"host: ({_NUMBER}) link: {_NUMBER} is up|because host ({_NUMBER}) joined")
 _MEMBERSHIP = re.compile(
-    r"A new membership \(\S+\) was formed\. Members(?: joined:(?P<joined>(?: \d+)+))?(?: left:(?P<left>(?: \d+)+))?"
+    r"A new membership \(\S+\) was formed\. Members"
+    rf"(?: joined:(?P<joined>(?: {_NUMBER})+))?(?: left:(?P<left>(?: {_NUMBER})+))?"
 )
 
 

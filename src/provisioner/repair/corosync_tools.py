@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from provisioner.repair.answers import Answer, UnreadableError
+from provisioner.repair.answers import Answer, UnreadableError, is_number
 from provisioner.repair.corosync_conf import member_of
 from provisioner.repair.facts import Link, Member, Quorum
 
@@ -33,7 +33,7 @@ def read_quorum(answer: Answer) -> Quorum | None:
     values = dict(re.findall(r"^([A-Z][A-Za-z ]+):\s+(\S+)", answer.text, re.MULTILINE))
     if values.get("Quorate") not in ("Yes", "No"):
         raise UnreadableError("Unable to read corosync-quorumtool", details=answer.text[-200:])
-    rows = re.findall(r"^\s*(\d+)\s+(\d+)\s+\S", answer.text, re.MULTILINE)
+    rows = re.findall(r"^\s*(\d{1,18})\s+(\d{1,18})\s+\S", answer.text, re.MULTILINE)
     present = {int(nodeid): int(votes) for nodeid, votes in rows}
     needed, expected, total = (_number(values, one) for one in ("Quorum", "Expected votes", "Total votes"))
     is_quorate = values["Quorate"] == "Yes" and answer.code == 0
@@ -44,8 +44,10 @@ def read_quorum(answer: Answer) -> Quorum | None:
 
 def own_id(answer: Answer) -> int | None:
     """The node's own id, by ``corosync-quorumtool -s``."""
-    match = re.search(r"^Node ID:\s+(0x[0-9a-f]+|\d+)", answer.text, re.MULTILINE)
-    return int(match[1], 0) if match else None
+    match = re.search(r"^Node ID:\s+(?:0x([0-9a-f]{1,16})|(\d{1,18}))\s*$", answer.text, re.MULTILINE)
+    if match is None:
+        return None
+    return int(match[1], 16) if match[1] else int(match[2])
 
 
 def read_links(answer: Answer) -> tuple[Link, ...]:
@@ -54,9 +56,9 @@ def read_links(answer: Answer) -> tuple[Link, ...]:
         return ()
     number, links = 0, list[Link]()
     for line in answer.lines:
-        if head := re.match(r"LINK ID (\d+)", line):
+        if head := re.match(r"LINK ID (\d{1,18})", line):
             number = int(head[1])
-        elif (state := re.match(r"\s+nodeid:\s+(\d+):\s+(\w+)", line)) and state[2] != "localhost":
+        elif (state := re.match(r"\s+nodeid:\s+(\d{1,18}):\s+(\w+)", line)) and state[2] != "localhost":
             links.append(Link(int(state[1]), number, state[2] == "connected"))
     return tuple(links)
 
@@ -67,11 +69,12 @@ def read_runtime(answer: Answer) -> Runtime:
         return Runtime()
     values = dict(re.findall(r"^(\S+) \(\w+\) = (.*)$", answer.text, re.MULTILINE))
     version = values.get("totem.config_version", "")
-    if not version.isdecimal():
+    if not is_number(version):
         raise UnreadableError("Unable to read corosync-cmapctl", details="There is no totem.config_version in it.")
     members = tuple(member_of(one) for _, one in sorted(_numbered("nodelist.node", values).items()))
     seen = _numbered("runtime.members", values)
-    versions = {number: int(one["config_version"]) for number, one in seen.items() if one.get("config_version")}
+    told = {number: one.get("config_version", "") for number, one in seen.items()}
+    versions = {number: int(one) for number, one in told.items() if is_number(one)}
     joined = {number for number, one in seen.items() if one.get("status") == "joined"}
     addresses = {number: re.findall(r"ip\(([^)]+)\)", one.get("ip", "")) for number, one in seen.items()}
     return Runtime(
@@ -87,12 +90,12 @@ def read_runtime(answer: Answer) -> Runtime:
 def _numbered(prefix: str, values: Mapping[str, str]) -> dict[int, dict[str, str]]:
     found: dict[int, dict[str, str]] = {}
     for key, value in values.items():
-        if match := re.fullmatch(re.escape(prefix) + r"\.(\d+)\.(\w+)", key):
+        if match := re.fullmatch(re.escape(prefix) + r"\.(\d{1,18})\.(\w+)", key):
             found.setdefault(int(match[1]), {})[match[2]] = value.strip()
     return found
 
 
 def _number(values: Mapping[str, str], name: str) -> int:
-    if not values.get(name, "").isdecimal():
+    if not is_number(values.get(name, "")):
         raise UnreadableError("Unable to read corosync-quorumtool", details=f"There is no {name!r} in it.")
     return int(values[name])

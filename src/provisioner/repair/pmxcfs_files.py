@@ -10,7 +10,7 @@ from provisioner.plain_data import json_value
 from provisioner.repair.answers import Answer, UnreadableError
 from provisioner.repair.facts import Guest, Peer, Pmxcfs, Storage
 
-_GUEST = re.compile(r"= /etc/pve/nodes/([^/]+)/(lxc|qemu-server)/(\d+)\.conf ([0-9a-f]{64})")
+_GUEST = re.compile(r"= /etc/pve/nodes/([^/]+)/(lxc|qemu-server)/(\d{1,18})\.conf ([0-9a-f]{64})")
 _NO_VOLUMES = ("none", "cdrom")
 _SHARED_KINDS = frozenset({"cephfs", "cifs", "glusterfs", "iscsi", "iscsidirect", "nfs", "pbs", "rbd", "zfs"})
 """The kinds of storage that Proxmox VE takes as shared without being told ("ZFS over iSCSI" is ``zfs``)."""
@@ -22,11 +22,11 @@ def read_members(text: str) -> Pmxcfs:
     cluster, peers = content.get("cluster", {}), content.get("nodelist", {})
     try:
         return Pmxcfs(
-            nodename=content["nodename"],
+            nodename=str(content["nodename"]),
             is_quorate=bool(cluster.get("quorate", 0)),
-            cluster=cluster.get("name", ""),
+            cluster=str(cluster.get("name", "")),
             peers=tuple(
-                Peer(name, int(one["id"]), one.get("ip", ""), is_online=bool(one.get("online", 0)))
+                Peer(name, int(one["id"]), str(one.get("ip", "")), is_online=bool(one.get("online", 0)))
                 for name, one in peers.items()
             ),
         )

@@ -136,7 +136,7 @@ def _matched(answer: Answer) -> Answer:
 
 
 def _database(answer: Answer) -> tuple[int, int]:
-    row = re.fullmatch(r"(\d+)\|(\d+)", answer.text.strip())
+    row = re.fullmatch(r"(\d{1,18})\|(\d{1,18})", answer.text.strip())
     if row is None:
         raise UnreadableError("Unable to read config.db", details=answer.text[:200] or "It has no version.")
     return int(row[1]), int(row[2])

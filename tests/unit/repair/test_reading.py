@@ -350,3 +350,13 @@ def test_facts_of_two_captures_differ_only_where_the_nodes_do() -> None:
         "signatures": one.signatures,
     }
     assert replace(one, **own) == replace(other, **own)
+
+
+@pytest.mark.parametrize("word", ["..", "9" * 5000, "-1", "²", ""])
+@pytest.mark.parametrize("section", ["cmap", "quorum", "links", "pve-conf", "local-conf", "journal", "database"])
+def test_numbers_that_are_none_break_nothing(section: str, word: str) -> None:
+    code, text = sections()[section]
+    for number in set(re.findall(r"(?<![\w.])\d{1,3}(?![\w.])", text)):
+        changed = re.sub(rf"(?<![\w.]){number}(?![\w.])", word, text)
+        facts = read_node(look_text({**sections(), section: (code, changed)}), "10.77.0.13")
+        assert facts.name == "n3"

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from provisioner.providers.base import OnProgress
-from provisioner.providers.proxmox import failures, tasks
+from provisioner.providers.proxmox import failures, forms, tasks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.backoff import Backoff
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
@@ -149,7 +149,7 @@ class Client:
                     raise
             else:
                 self._was_reached = True
-                return answer
+                return forms.checked(path, answer) if verb == "GET" else answer
 
     def _may_pass(self, error: UnreachableError) -> bool:
         """Whether to ask again: never what may have been done, and not for a minute whether there is a host at all."""

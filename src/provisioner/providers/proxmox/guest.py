@@ -15,6 +15,8 @@ from provisioner.providers.proxmox.marks import Mark
 from provisioner.providers.proxmox.network import CARD
 from provisioner.state import Snapshot, Status
 
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999, the last one of a ``datetime``."""
 NOW = "current"
 """What Proxmox lists beside the snapshots."""
 TEMPORARY = "provision-clone-"
@@ -100,7 +102,7 @@ def snapshots_of(entries: Sequence[Mapping[str, Any]], vmid: int) -> tuple[Snaps
     """The snapshots of a container, the oldest first; two of one second by which follows which."""
     parents = {str(one["name"]): str(one.get("parent", "")) for one in entries}
     kept = [one for one in entries if one["name"] != NOW and not str(one["name"]).startswith(TEMPORARY)]
-    kept.sort(key=lambda one: (int(one.get("snaptime", 0)), _depth(str(one["name"]), parents), str(one["name"])))
+    kept.sort(key=lambda one: (int(one.get("snaptime") or 0), _depth(str(one["name"]), parents), str(one["name"])))
     return tuple(_snapshot(one, vmid) for one in kept)
 
 
@@ -121,7 +123,7 @@ def _snapshot(entry: Mapping[str, Any], vmid: int) -> Snapshot:
 
 
 def _when(entry: Mapping[str, Any]) -> str:
-    return datetime.fromtimestamp(int(entry.get("snaptime", 0)), UTC).isoformat()
+    return datetime.fromtimestamp(min(int(entry.get("snaptime") or 0), LAST_SECOND), UTC).isoformat()
 
 
 def address_in(interfaces: Sequence[Mapping[str, Any]] | None, card: str = CARD, version: int = 4) -> str | None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 MIB, GIB = 2**20, 2**30
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)")
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)([KMGT]?)")
+_DIGITS = 15
 _FACTORS = {"": 1, "K": 2**10, "M": MIB, "G": GIB, "T": 2**40}
 
 
@@ -32,6 +33,11 @@ def bytes_of(size: str) -> int:
     """The bytes of a size such as ``8G``; 0 where there is none."""
     found = _SIZE.fullmatch(size)
     return int(float(found[1]) * _FACTORS[found[2]]) if found else 0
+
+
+def number_in(text: str) -> int:
+    """The whole number that the text is; 0 where it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def mebibytes(size: int) -> int:

@@ -124,4 +124,4 @@ def _missing(client: Client, image: str, name: str, found: Templates, storages: 
 
 def _release(text: str) -> list[tuple[int, int | str]]:
     """Something that orders releases as people do: 12.12-1 after 12.7-1."""
-    return [(1, int(part)) if part.isdecimal() else (0, part) for part in re.findall(r"\d+|[^\d]+", text)]
+    return [(1, int(part)) if part.isdecimal() else (0, part) for part in re.findall(r"\d{1,18}|\D+", text)]

@@ -9,7 +9,7 @@ from typing import Any
 from provisioner.providers.proxmox import marks, mounts, network
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.providers.proxmox.properties import MIB, bytes_of, joined, mebibytes, parts
+from provisioner.providers.proxmox.properties import MIB, bytes_of, joined, mebibytes, number_in, parts
 from provisioner.state import Instance, InstanceKind
 
 DEFAULT_MEMORY = 512 * MIB
@@ -148,7 +148,8 @@ def _devices(config: Mapping[str, str]) -> dict[str, str]:
 def _device(text: str) -> dict[str, Any]:
     given = parts(text, "path")
     mode = given.get("mode", DEFAULT_MODE)
-    return {"path": given["path"], "mode": mode, "uid": int(given.get("uid", "0")), "gid": int(given.get("gid", "0"))}
+    owner = {name: number_in(given.get(name, "")) for name in ("uid", "gid")}
+    return {"path": given.get("path", ""), "mode": mode, **owner}
 
 
 def _groups(settings: Mapping[str, Any], before: Mapping[str, int | None]) -> dict[str, int | None]:

@@ -1,0 +1,63 @@
+"""Answers of another form than Proxmox VE's are refused where they come in, by their path and in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.providers.proxmox.failures import PveError
+from provisioner.providers.proxmox.forms import checked
+from provisioner.providers.proxmox.properties import bytes_of, number_in
+
+LXC = ("nodes", "pve1", "lxc")
+CONFIG = (*LXC, 101, "config")
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        (LXC, []),
+        (LXC, [{"vmid": 101}, {"vmid": "102", "name": 7, "tags": None}]),
+        (CONFIG, {"cores": 2, "memory": "512", "lxc": [["a", "b"]]}),
+        ((*LXC, 101, "interfaces"), None),
+        ((*LXC, 101, "interfaces"), [{"name": "eth0", "ip-addresses": [{"ip-address": "10.0.0.5"}]}]),
+        (("nodes", "lxc", "lxc"), [{"vmid": 1}]),
+        (("cluster", "nextid"), "101"),
+        (("access", "acl"), "whatever"),
+    ],
+)
+def test_what_proxmox_answers_is_taken_as_it_is(path: tuple[object, ...], answer: Any) -> None:
+    assert checked(path, answer) is answer
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "words"),
+    [
+        (LXC, None, "it is no list"),
+        (LXC, {"vmid": 1}, "it is no list"),
+        (LXC, ["101"], "it has none"),
+        (LXC, [{"name": "a"}], "there is no vmid in it"),
+        (LXC, [{"vmid": "1_0"}], "its vmid is no number"),
+        (LXC, [{"vmid": True}], "its vmid is no number"),
+        (LXC, [{"vmid": -5}], "its vmid is no number"),
+        (LXC, [{"vmid": "9" * 5000}], "its vmid is no number"),
+        (LXC, [{"vmid": 1, "tags": ["a"]}], "its tags is no text"),
+        (LXC, [{"vmid": 1}] * 100_001, "more than 100000 rows"),
+        (CONFIG, [], "it has none"),
+        (CONFIG, {"cores": "local-lvm:8"}, "its cores is no number"),
+        ((*LXC, 101, "interfaces"), [{"ip-addresses": {"ip-address": "x"}}], "its ip-addresses has another form"),
+        ((*LXC, 101, "interfaces"), [{"ip-addresses": ["x"]}], "it has none"),
+        (("nodes", "pve1", "status"), {"current-kernel": "6.8"}, "its current-kernel has another form"),
+    ],
+)
+def test_what_it_never_answers_is_refused_in_words(path: tuple[object, ...], answer: Any, words: str) -> None:
+    with pytest.raises(PveError) as caught:
+        checked(path, answer)
+    assert words in caught.value.message
+    assert "/".join(map(str, path)) in caught.value.message
+
+
+def test_numbers_in_texts_have_a_length() -> None:
+    assert (number_in("44"), number_in("x"), number_in("²"), number_in("9" * 5000), number_in("-1")) == (44, 0, 0, 0, 0)
+    assert (bytes_of("8G"), bytes_of("9" * 5000 + "T")) == (8 << 30, 0)
