@@ -184,5 +184,7 @@ def test_a_lock_object_is_made_once_renewed_by_its_maker_and_deleted(host: Host)
 @pytest.mark.parametrize("lab", ["x" * 63, "Home-1"])
 def test_every_lab_can_be_locked(host: Host, lab: str) -> None:
     name = f"provisioner-lock-{lab}-{host.lab}"
-    assert host.provider.create_lock(name, {"nonce": "a"})
-    host.provider.delete_lock(name)
+    longest = f"provisioner-unfinished-{lab}_{'y' * 63}"
+    for one in (name, longest):
+        assert host.provider.create_lock(one, {"nonce": "a"})
+        host.provider.delete_lock(one)

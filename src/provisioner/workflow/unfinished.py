@@ -6,6 +6,7 @@ beside the run lock, as an object of the same kind, which a killed run leaves be
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
 
 from provisioner.state import Instance
@@ -24,6 +25,7 @@ def note(containers: Iterable[Instance], work: str, effects: Effects) -> None:
             "container": container.name,
             "work": work,
             "volumes": " ".join(volumes_of(container)),
+            "nonce": secrets.token_hex(8),  # by which a host whose answer was lost tells whose it is
         }
         if not provider.create_lock(name, written):
             provider.delete_lock(name)

@@ -14,6 +14,7 @@ from tests.lab.pve import Double
 from tests.unit.providers.proxmox.plans import GIB, PAGE, ROLE, creation, limited, update, wanted
 
 LOCK = "provisioner-lock-homelab-1"
+UNFINISHED = "provisioner-unfinished-homelab_web"
 
 
 def life(access: Access) -> None:
@@ -32,7 +33,10 @@ def life(access: Access) -> None:
     assert provider.review([update(there, larger)]) == ()
     provider.update(larger)
     provider.snapshot(made, "kept")
+    assert provider.create_lock(UNFINISHED, {"work": "rollback"})
+    assert provider.read_locks(UNFINISHED) == {UNFINISHED: {"work": "rollback"}}
     provider.rollback(made, "kept")
+    provider.delete_lock(UNFINISHED)
     provider.delete(provider.clone(made, "copy"))
     provider.delete_snapshot(made, "kept")
     provider.stop(made)
