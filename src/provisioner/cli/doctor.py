@@ -17,7 +17,8 @@ def doctor(session: Session, words: Words, *, fix: bool) -> int:
     """Look at every host of the file: does it answer, has it what the lab needs, may we do what we have to?
 
     Looks at the cards that containers want, too, and at what of them arrived there. Without --fix it changes nothing.
-    Exits with 3 when something is in the way, and says what to do about it.
+    Exits with 3 when something is in the way, and says what to do about it. Warns of packages in running containers
+    of which newer versions are known there; no list of packages is refreshed.
     """
     from provisioner.events import Diagnostic
     from provisioner.report.doctor import diagnoses_text
@@ -35,6 +36,9 @@ def doctor(session: Session, words: Words, *, fix: bool) -> int:
     console.say(diagnoses_text(found, console.style))
     for one in found:
         console.line("check", one.check)
+    for one in found:
+        if one.warning is not None:
+            console.emit(one.warning)
     findings = [one.finding for one in found if one.finding is not None]
     for finding in findings:
         console.line("diagnostic", finding_diagnostic(finding))

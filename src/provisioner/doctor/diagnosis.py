@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.events import Check
+from provisioner.events import Check, Diagnostic
 from provisioner.state import Finding
 
 
@@ -14,21 +14,31 @@ class Diagnosis:
 
     check: Check
     finding: Finding | None = None
+    warning: Diagnostic | None = None
+    """What should be known and stands in the way of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was seen in words, or what is wrong with it, what the other side said, and what to do."""
+    """What was seen in words, or what is wrong with it, what the other side said, and what to do.
+
+    ``warning``: what to do about what was seen, where that is in the way of nothing.
+    """
 
     seen: str
     problem: str = ""
     hint: str = ""
     details: str = ""
+    warning: str = ""
 
 
 def diagnosed(subject: str, name: str, verdict: Verdict) -> Diagnosis:
     """The verdict on one thing of ``subject`` as it is told."""
     check = Check(subject, name, not verdict.problem, verdict.problem or verdict.seen)
     if not verdict.problem:
-        return Diagnosis(check)
+        return Diagnosis(check, warning=_warning(subject, name, verdict) if verdict.warning else None)
     return Diagnosis(check, Finding(subject, f"{name}: {verdict.problem}", verdict.details, verdict.hint))
+
+
+def _warning(subject: str, name: str, verdict: Verdict) -> Diagnostic:
+    return Diagnostic("warning", f"{subject}: {name}: {verdict.seen}", verdict.details, verdict.warning)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from provisioner.doctor import Diagnosis, diagnoses
+from provisioner.doctor import Diagnosis, diagnoses, packages
 from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
 from provisioner.doctor.cuda import Build, cuda_diagnosis
 from provisioner.doctor.inside import inside_diagnoses
@@ -22,7 +22,7 @@ from provisioner.resolve.engine_builds import CUDA, ROLE
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import services_of
 from provisioner.resolve.hosts import hosts_of
-from provisioner.state import Fact, Status
+from provisioner.state import Fact, InstanceKind, Status
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"
@@ -39,6 +39,8 @@ class _Seen:
     """What kept its cards, or a container that has one, from being looked at."""
     inside: Mapping[str, Inside] = field(default_factory=dict)
     """What running containers with a card said."""
+    packages: tuple[Diagnosis, ...] = ()
+    """What running containers said of their packages."""
 
 
 def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:
@@ -64,16 +66,38 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
     wishes = wanting(lab.spec).get(name, {})
     if any(fact.name == "answers" and fact.value["problem"] for fact in facts):
         return _Seen(facts, Graphics(name))
+    installed = tuple(_packages(lab, provider))
     try:
         cards = provider.cards()
         driver = provider.host_driver() if cards else HostDriver()
     except ProvisionError as error:
-        return _Seen(facts, Graphics(name), error if wishes else None)
+        return _Seen(facts, Graphics(name), error if wishes else None, packages=installed)
     seen = Graphics(name, cards, driver, wishes, lends=lends(hosts_of(lab.spec)[name]))
     try:
-        return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)))
+        return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), packages=installed)
     except ProvisionError as error:
-        return _Seen(facts, seen, error)
+        return _Seen(facts, seen, error, packages=installed)
+
+
+def _packages(lab: Lab, provider: Provider) -> Iterator[Diagnosis]:
+    """What the lab's running containers know of newer versions of what is installed in them."""
+    try:
+        there = provider.observe(lab.name, detailed=False).instances
+    except ProvisionError:  # what keeps a host from being observed has been looked at, and is told
+        return
+    for one in there:
+        if one.status is not Status.RUNNING or one.kind is not InstanceKind.SERVING:
+            continue
+        try:
+            done = provider.execute(one.name, ["sh", "-c", packages.SCRIPT], timeout_s=LOOK_TIMEOUT_S)
+        except ProvisionError as error:
+            yield packages.unread_diagnosis(one.name, error.message)
+            continue
+        seen = packages.packages_in(done.stdout.decode(errors="replace"))
+        if done.returncode:
+            yield packages.unread_diagnosis(one.name, done.stderr.decode(errors="replace").strip())
+        elif seen is not None:
+            yield packages.packages_diagnosis(one.name, seen)
 
 
 def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str, Inside]]:
@@ -94,6 +118,7 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
 
 def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from diagnoses(seen.facts)
+    yield from seen.packages
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
     _, problems = given(lab.spec, {seen.graphics.host: seen.graphics.cards})
