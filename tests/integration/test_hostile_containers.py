@@ -14,7 +14,9 @@ import pytest
 from provisioner import limits, probe
 from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider, files
+from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.state import Instance
+from tests.lab.pve.fixture import PveHost
 
 MIB = 2**20
 HANG = b"#!/bin/bash\nexec -a hanging sleep infinity\n"
@@ -97,3 +99,37 @@ def test_an_attached_command_ends_when_it_is_ended(hostile: dict[str, Instance],
     done = subprocess.run(call, capture_output=True, timeout=60, check=False)
     assert done.stdout.strip() == b"141", done.stderr
     assert provider.endpoint
+
+
+@pytest.fixture
+def behind_a_node(pve_host: PveHost) -> Iterator[tuple[ProxmoxProvider, dict[str, Instance]]]:
+    """The same on a Proxmox node: one as it should be, one whose shell hangs, one whose shell prints for ever."""
+    node, lab = ProxmoxProvider("box", access=pve_host.access), f"t{secrets.token_hex(4)}"
+    made = {kind: Instance(f"{lab}-{kind}", "box", lab, "debian/12") for kind in ("well", "hang", "flood")}
+    for kind, one in made.items():
+        node.create(one)
+        node.start(one)
+        program = {"hang": HANG, "flood": FLOOD}.get(kind)
+        if program is not None:
+            node.push(one.name, program, "/root/shell", mode=0o755)
+            assert node.execute(one.name, ["mv", "/root/shell", "/usr/bin/sh"], timeout_s=60).returncode == 0
+    yield node, made
+    for one in made.values():
+        node.delete(one)
+
+
+@pytest.mark.slow
+def test_a_node_s_containers_are_told_apart_just_so(
+    behind_a_node: tuple[ProxmoxProvider, dict[str, Instance]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, made = behind_a_node
+    monkeypatch.setattr(probe, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(inside, "KILL_TIMEOUT_S", 5.0)
+    began = time.monotonic()
+    facts = probe.probe(list(made.values()), {"box": node})
+    assert time.monotonic() - began < 120
+    said = {fact.subject: str(fact.value) for fact in facts if fact.name == "silent"}
+    assert said.keys() == {made["hang"].name, made["flood"].name}, said
+    assert "killed after 30 s" in said[made["hang"].name]
+    assert "more than 16 MiB" in said[made["flood"].name]
+    assert any(fact.subject == made["well"].name for fact in facts)
