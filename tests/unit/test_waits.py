@@ -24,6 +24,7 @@ ALLOWED = {
     "cli/progress.py: join": "a thread of ours that ends when it is told",
     "cluster/turn.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
     "guard.py: wait": "begins a timer",
+    "providers/incus/attach.py: connection_to": "what the user attached to goes on for as long as the user likes",
     "providers/incus/attach.py: join": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: subprocess.Popen": "what the user attached to goes on for as long as the user likes",
     "providers/proxmox/attach.py: wait": "the same; in a thread, and a signal ends it",

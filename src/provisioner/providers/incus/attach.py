@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
-from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.ends import Ends, raw_terminal
@@ -72,7 +71,8 @@ class _Operation:
     """The command as Incus sees it, waited for in a thread: Incus answers at once and says only later how it ended."""
 
     def __init__(self, endpoint: Endpoint, made: Mapping[str, Any]) -> None:
-        self._connection = wire.connection_to(endpoint, limits.LONGEST_S)
+        # No time limit: what a user watches may go on for weeks.
+        self._connection = wire.connection_to(endpoint, timeout_s=None)
         # Asked before the command can end: Incus forgets an operation 5 s after its end, and the exit code with it.
         self._connection.request("GET", wire.path_of("operations", made["id"], "wait"))
         self.ended, self._end = os.pipe()

@@ -32,7 +32,7 @@ class WrongServerError(UnreachableError):
 class TlsConnection(http.client.HTTPConnection):
     """One HTTPS connection, to be used in ``contextlib.closing``; nothing is sent before the server is known."""
 
-    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout_s: float | None) -> None:
         host, port = endpoint.place
         super().__init__(host, port, timeout=CONNECT_S, blocksize=BLOCK_BYTES)
         self._endpoint = endpoint

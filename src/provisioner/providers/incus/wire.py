@@ -39,7 +39,7 @@ class UnreachableError(ConnectionError):
         self.resolution = resolution
 
 
-def connection_to(endpoint: Endpoint, timeout_s: float = CONNECT_TIMEOUT_S) -> http.client.HTTPConnection:
+def connection_to(endpoint: Endpoint, timeout_s: float | None = CONNECT_TIMEOUT_S) -> http.client.HTTPConnection:
     """One HTTP connection to the daemon, to be used in ``contextlib.closing``; it connects with the first request."""
     if endpoint.is_remote:
         from provisioner.providers.incus.tls import TlsConnection  # nothing that a socket needs
@@ -49,7 +49,7 @@ def connection_to(endpoint: Endpoint, timeout_s: float = CONNECT_TIMEOUT_S) -> h
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
+    def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", blocksize=BLOCK_BYTES)
         self._path = path
         self._timeout_s = timeout_s
