@@ -27,13 +27,21 @@ MODULES = {
     "xformers": ("xformers._C",),
 }
 """Packages that are compiled against torch, and the compiled modules that show whether one loads."""
+LINKED = frozenset(
+    "apex auto-gptq autoawq autoawq-kernels deepspeed detectron2 fbgemm-gpu fbgemm-gpu-genai gptqmodel "  # noqa: SIM905
+    "gsplat natten nvdiffrast pyg-lib pytorch3d sgl-kernel torch-cluster torch-scatter torch-sparse torch-spline-conv "
+    "torchao torchcodec torchtext transformer-engine-torch".split()
+)
+"""Packages that are compiled against torch, too; metadata of several of them does not ask for it. Wheels without code are not."""
 UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "tokenizers", "triton"})
-"""Compiled packages of such sets that are known not to be linked with torch."""
+"""Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
 
 # PEP 440 turns "-" and "_" of a local label into ".", and makes it lower case.
 _CUDA = re.compile(r"(?:^|\.)cu(\d{2})(\d?)(?=torch|\.|$)")
 _OTHER = re.compile(r"(?:^|\.)(cpu|rocm|xpu)(?=torch|[\d.]|$)")
-_TORCH = re.compile(r"(?:^|\d|\.)torch(\d+)\.(\d+)")
+_ROCM = re.compile(r"(?:^|\.)rocm(?:(\d{1,2})\.|(\d))")
+_TORCH = re.compile(r"(?:^|\d|\.)torch(\d+)\.(\d+)(?:\.\d+)?(\.?(?:andhigher|orhigher|andlater|orlater))?")
+_NVIDIAS = re.compile(r"(?:^|\.)nv\d+(?:\.|$)")
 _ABI = re.compile(r"cxx11abi(true|false)")
 
 
@@ -45,7 +53,8 @@ class WheelNameError(ValueError):
 class Build:
     """A wheel's name understood; what the name does not say is None, empty, or without tags for a pin without a file.
 
-    ``cuda``: major and, where it is said, minor. ``torch``: major and minor of the torch that it was built for.
+    ``cuda``: major and, where it is said, minor. ``rocm``: its major version. ``torch``: major and minor of the torch
+    that it was built for; ``and_higher``: for later ones, too.
     """
 
     package: str
@@ -56,6 +65,13 @@ class Build:
     torch: tuple[int, int] | None = None
     cxx11abi: bool | None = None
     file: str = ""
+    rocm: int | None = None
+    and_higher: bool = False
+
+    @property
+    def is_nvidias(self) -> bool:
+        """Whether NVIDIA built it for its containers, of a commit between releases (``2.5.0a0+872d972e41.nv24.9``)."""
+        return _NVIDIAS.search(self.version.local or "") is not None
 
     @property
     def is_compiled(self) -> bool:
@@ -65,7 +81,8 @@ class Build:
     @property
     def is_linked(self) -> bool:
         """Whether it is, or has to become, code that is compiled against torch."""
-        return self.package in MODULES or self.torch is not None or self.cxx11abi is not None
+        is_known = self.package in MODULES or (self.package in LINKED and self.is_compiled)
+        return is_known or self.torch is not None or self.cxx11abi is not None
 
 
 def build_of(name: str) -> Build:
@@ -88,7 +105,7 @@ def pinned_build(name: str, version: str) -> Build:
 
 def _labelled(package: str, version: Version, tags: frozenset[Tag], file: str) -> Build:
     label = version.local or ""
-    cuda, other, torch, abi = (one.search(label) for one in (_CUDA, _OTHER, _TORCH, _ABI))
+    cuda, other, torch, abi, rocm = (one.search(label) for one in (_CUDA, _OTHER, _TORCH, _ABI, _ROCM))
     return Build(
         package,
         version,
@@ -98,6 +115,8 @@ def _labelled(package: str, version: Version, tags: frozenset[Tag], file: str) -
         torch=(int(torch[1]), int(torch[2])) if torch else None,
         cxx11abi=abi[1] == "true" if abi else None,
         file=file,
+        rocm=int(rocm[1] or rocm[2]) if rocm else None,
+        and_higher=bool(torch and torch[3]),
     )
 
 

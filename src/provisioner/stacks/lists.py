@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from provisioner.plain_data import toml_value
-from provisioner.stacks.builds import MODULES, TORCH, Build, WheelNameError, build_of, pinned_build
+from provisioner.stacks.builds import LINKED, MODULES, TORCH, Build, WheelNameError, build_of, pinned_build
 from provisioner.stacks.parts import Part
 
 _HASH = re.compile(r"\s--hash[= ]\S+")
@@ -117,4 +117,4 @@ def _locked_build(wheel: Mapping[str, Any]) -> Build:
 
 def of_torch(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts of a list that something can be said of: torch, and what is compiled against it or asks for it."""
-    return tuple(part for part in parts if part.is_of_torch or part.package in MODULES)
+    return tuple(part for part in parts if part.is_of_torch or part.package in {*MODULES, *LINKED})

@@ -17,6 +17,9 @@ NEW_ABI, OLD_ABI = (2, 7), (2, 5)
 """From which torch on all its wheels for Linux have the new C++ ABI, and up to which the old one (release notes)."""
 
 
+_OF_CARDS = ("cuda", "rocm", "xpu")
+
+
 class Fit(StrEnum):
     """What is known of one wheel among the others."""
 
@@ -36,13 +39,21 @@ class Objection:
 
 def is_compiled_against_torch(part: Part, build: Build) -> bool:
     """Whether it has to agree with torch's binaries: by its name, or as a compiled wheel that asks for torch."""
+    if part.package in UNLINKED:
+        return False
     asks = any(one.name == TORCH for one in requirements(part.requires or ()))
     return build.is_linked or (asks and bool(build.tags) and build.is_compiled)
 
 
 def is_silent(part: Part, build: Build) -> bool:
-    """Whether it is machine code of which nobody knows what it is linked with."""
-    return build.is_compiled and bool(build.tags) and part.requires is None and part.package not in UNLINKED
+    """Whether it is machine code of which nobody knows what it is linked with.
+
+    Metadata that does not ask for torch tells that it is not, but for code that was built for a card's runtime:
+    several of its makers leave torch out.
+    """
+    if not build.is_compiled or part.package in UNLINKED:
+        return False
+    return build.backend in _OF_CARDS or (bool(build.tags) and part.requires is None)
 
 
 def of_metadata(part: Part, chosen: Mapping[str, Build | None], python: str) -> Iterator[Objection]:
@@ -88,9 +99,13 @@ def of_link(part: Part, build: Build, torch: Build) -> Iterator[Objection]:
         return
     if build.torch is None and not _is_pinned(part):
         yield Objection(Fit.UNKNOWN, "its name does not say for which torch it was built", other)
-    if build.torch is not None and build.torch != torch.version.release[:2]:
+    is_another = build.torch is not None and build.torch != torch.version.release[:2]
+    if build.torch is not None and is_another and not (build.and_higher and build.torch < torch.version.release[:2]):
         words = f"built for torch {build.torch[0]}.{build.torch[1]}, beside it is torch {torch.version}"
         yield Objection(Fit.UNFIT, words, other)
+    elif build.torch is not None and torch.is_nvidias:
+        words = f"torch {torch.version} is NVIDIA's own build of a commit between releases"
+        yield Objection(Fit.UNKNOWN, words, f"Take the {part.package} of the same container.")
     if build.cxx11abi is not None:
         yield from _of_abi(build.cxx11abi, torch, beside)
 
@@ -113,6 +128,8 @@ def _is_pinned(part: Part) -> bool:
 
 def _has_new_abi(torch: Build) -> bool | None:
     release = torch.version.release[:2]
+    if torch.is_nvidias:
+        return None
     if release >= NEW_ABI or release <= OLD_ABI:
         return release >= NEW_ABI
     # 2.6 was built both ways; those for the new platform have the new one (its release notes).
@@ -125,6 +142,8 @@ def of_cuda(build: Build, torch: Build, major: int | None) -> Iterator[Objection
     if build.backend not in ("", "cuda"):
         if build.backend != torch.backend:
             yield Objection(Fit.UNFIT, f"built for {build.backend}, beside it is torch {torch.version}")
+        elif build.backend == "rocm":
+            yield from _of_rocm(build, torch)
     elif build.cuda is None:
         yield Objection(Fit.UNKNOWN, "its name does not say for which CUDA it was built")
     elif torch.backend not in ("", "cuda"):
@@ -135,3 +154,13 @@ def of_cuda(build: Build, torch: Build, major: int | None) -> Iterator[Objection
     elif build.cuda[0] != major:
         words = f"built for CUDA {build.cuda[0]} (libcudart.so.{build.cuda[0]}), beside it is torch for CUDA {major}"
         yield Objection(Fit.UNFIT, words, f"Take a wheel that says cu{major}.")
+
+
+def _of_rocm(build: Build, torch: Build) -> Iterator[Objection]:
+    """ROCm's libraries change their names with each major version, as CUDA's do."""
+    if build.rocm is None or torch.rocm is None:
+        whose = "its name" if build.rocm is None else f"torch {torch.version}"
+        yield Objection(Fit.UNKNOWN, f"{whose} does not say for which ROCm it was built")
+    elif build.rocm != torch.rocm:
+        words = f"built for ROCm {build.rocm}, beside it is torch for ROCm {torch.rocm}"
+        yield Objection(Fit.UNFIT, words, f"Take a wheel that says rocm{torch.rocm}.")

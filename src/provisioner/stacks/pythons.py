@@ -11,8 +11,8 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from provisioner.stacks.builds import Build
 
-OLDEST, NEWEST = 8, 20
-"""Minor versions of Python 3 that are asked for by name; the newest stands for all that will come."""
+OLDEST, NEWEST = 8, 15
+"""Minor versions of Python 3 that there are: a wheel with abi3 takes all that will come, too, and none is named."""
 _PYTHON = re.compile(r"3\.(\d{1,2})(t?)")
 _LEGACY = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
 """Old names of platforms, by the glibc 2.x that they mean (PEP 600)."""

@@ -135,13 +135,20 @@ def _objections(part: Part, build: Build, chosen: Mapping[str, Build | None], pl
         else:
             yield from of_link(part, build, torch)
             yield from of_cuda(build, torch, cuda_of(torch_part, torch))
-    elif build.cuda and torch and torch_part:
-        yield from of_cuda(build, torch, cuda_of(torch_part, torch))
-    elif is_silent(part, build):
+    else:
+        if build.backend not in ("", "cpu") and torch and torch_part:
+            yield from of_cuda(build, torch, cuda_of(torch_part, torch))
+        if is_silent(part, build):
+            yield _silence(part)
+
+
+def _silence(part: Part) -> Objection:
+    if part.requires is None:
         words = "its name does not say whether it is compiled against torch"
-        yield Objection(
-            Fit.UNKNOWN, words, "Name the file once it is there, as its metadata says whether it asks for torch."
-        )
+        advice = "Name the file once it is there, as its metadata says whether it asks for torch."
+        return Objection(Fit.UNKNOWN, words, advice)
+    words = "it is built for a card, and neither its name nor its metadata says whether against torch"
+    return Objection(Fit.UNKNOWN, words, "Import it beside this torch before it is used.")
 
 
 def _well(build: Build) -> str:

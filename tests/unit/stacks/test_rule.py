@@ -12,6 +12,7 @@ import yaml
 from provisioner.stacks.builds import TORCH, build_of, pinned_build
 from provisioner.stacks.objections import DRIVERS, Fit
 from provisioner.stacks.parts import Part
+from provisioner.stacks.pythons import every_python
 from provisioner.stacks.rule import Judgement, judge, python_for, worst
 
 PAIRS = yaml.safe_load(Path("tests/cases/stacks/pairs.yml").read_text(encoding="utf-8"))
@@ -171,3 +172,30 @@ def test_the_worst_counts() -> None:
 
 def test_every_cuda_that_torch_has_been_built_for_has_its_driver() -> None:
     assert set(DRIVERS) == {11, 12, 13}
+
+
+BITSANDBYTES = "bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl"
+
+
+def test_a_wheel_that_is_known_has_one_verdict_by_its_name_and_by_its_file() -> None:
+    for metadata in ((), ("torch<3,>=2.3", "numpy>=1.17"), ("torch==2.9.0",)):
+        assert judge([part(BESIDE), part(BITSANDBYTES, *metadata)], "3.12").fit is Fit.FITS
+    assert judge([part(BESIDE), part(BITSANDBYTES, "torch<2.5")], "3.12").fit is Fit.UNFIT
+
+
+@pytest.mark.parametrize("package", ["fbgemm_gpu", "torchcodec", "sgl_kernel"])
+def test_metadata_that_leaves_torch_out_makes_nothing_known(package: str) -> None:
+    silent = part(f"{package}-1.0-cp312-cp312-manylinux_2_28_x86_64.whl", "numpy")
+    assert judge([part(BESIDE), silent], "3.12").fit is Fit.UNKNOWN
+    labelled = part("somebody_s-1.0+cu128-cp312-cp312-linux_x86_64.whl", "numpy")
+    assert "nor its metadata" in said(judge([part(BESIDE), labelled], "3.12"), "somebody-s")
+    plain = part("somebody_s-1.0-cp312-cp312-linux_x86_64.whl", "numpy")
+    assert judge([part(BESIDE), plain], "3.12").fit is Fit.FITS
+
+
+def test_a_python_that_there_is_stands_for_those_that_will_come() -> None:
+    kernel = part("vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl")
+    newest = max(int(one.partition(".")[2].removesuffix("t")) for one in every_python())
+    assert python_for([kernel]) == f"3.{newest}"
+    assert newest < 16
+    assert "no wheel" not in said(judge([kernel], "3.20"), "vllm")
