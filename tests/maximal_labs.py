@@ -137,6 +137,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "ngram_match_min": 2,
                         "sysmem_recurrent_cache": 0,
                         "sysmem_kv_cache": 0,
+                        "max_body": 1048576,
                         "start_timeout_s": 600,
                         "environment": {"TABBY_LOG_WORD": "said"},
                         "expose": "host",
