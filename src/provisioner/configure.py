@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from provisioner import paths
@@ -13,8 +13,8 @@ from provisioner.errors import PlaybookError, ProviderError, ProvisionError, Ver
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
-from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Fact, Instance, secrets_of
+from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
+from provisioner.state import Fact, Instance, Status, secrets_of
 from provisioner.unit_journals import last_words
 
 PROOF = re.compile(r"verify(_[a-z]+)* \| ")
@@ -67,7 +67,7 @@ def configure(
         if event.status in DONE:
             ran.add(f"{event.host}/{event.role}")
 
-    result = _run("site.yml", instances, reached, run_playbook, on_task)
+    result = _told_of_stopped(_run("site.yml", instances, reached, run_playbook, on_task), instances, providers)
     failed = _not_done(instances, result, ran)
     for one in instances:
         if one.name in failed:
@@ -154,7 +154,8 @@ def prove(
         if event.status in {"ok", "changed"} and PROOF.match(_short(event)):
             reached.add(f"{event.host}/{event.role}")
 
-    result = _run("verify.yml", instances, _connections(instances, providers), run_playbook, on_task)
+    proved = _run("verify.yml", instances, _connections(instances, providers), run_playbook, on_task)
+    result = _told_of_stopped(proved, instances, providers)
     _refuse_silence(result)
     addresses = [service.address for one in instances for service in one.services]
     return (*(Fact(one, "proof", _proof(one, result, reached)) for one in addresses), *measured)
@@ -190,6 +191,32 @@ def _run(
     inventory = render_inventory(instances, connections, paths.inventory_templates())
     secrets = secrets_of([service.variables for one in instances for service in one.services])
     return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))
+
+
+def _told_of_stopped(
+    result: PlaybookResult, instances: Sequence[Instance], providers: Mapping[str, Provider]
+) -> PlaybookResult:
+    """The same, where a task said nothing because its container stopped meanwhile with that as the reason."""
+    hosts = {one.name: one.host for one in instances}
+    failures = []
+    for failure in result.failures:
+        if failure.message in (HIDDEN, NO_REASON) and failure.host in hosts:
+            why = _why_silent(providers[hosts[failure.host]], failure.host)
+            failure = replace(failure, message=why or failure.message)  # noqa: PLW2901 - the same with another message
+        failures.append(failure)
+    return replace(result, failures=tuple(failures))
+
+
+def _why_silent(provider: Provider, container: str) -> str:
+    try:
+        there = provider.read(container)
+    except ProviderError as error:
+        return f"its container cannot be looked at: {error.message}"
+    if there is None:
+        return "its container is not there any more, so nothing is known of what the task said"
+    if there.status is not Status.RUNNING:
+        return f"its container is {there.status} meanwhile, so nothing is known of what the task said"
+    return ""
 
 
 def _progress(emit: Emit, measured: list[Fact]) -> Callable[[TaskEvent], None]:

@@ -35,6 +35,13 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+def with_hint(message: str, hint: str) -> str:
+    """What is wrong and what to do in one line: a hint that is a sentence of its own begins as one."""
+    if not hint:
+        return message
+    return f"{message}. {hint}" if hint[0].isupper() else f"{message}; {hint}"
+
+
 class ProvisionError(Exception):
     """A failure in the user's words: ``message`` ("Unable to …"), ``details`` (the other side's), ``resolution``."""
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import InputError, ProvisionError
+from provisioner.errors import InputError, ProvisionError, with_hint
 from provisioner.plain_data import yaml_value
 from provisioner.regular_files import text_of
 from provisioner.spec.folders import FolderError, is_method, selected
@@ -181,7 +181,7 @@ def _check_whole(pin: Pin) -> None:
     try:
         whole = selected(names)
     except FolderError as error:
-        raise ValueError(f"{pin.source}: {error.message}; {error.hint}") from error
+        raise ValueError(f"{pin.source}: {with_hint(error.message, error.hint)}") from error
     if names != whole or len(set(names)) != len(names) or not is_method(pin.method):
         raise ValueError(f"{pin.source} has files that no model has, or no method.")
 

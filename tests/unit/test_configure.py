@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from provisioner.configure import Configured, configure
 from provisioner.errors import PlaybookError, VerificationError
 from provisioner.events import ApplyComplete, ApplyErrored, Event
-from provisioner.providers.fake import FakeProvider
-from provisioner.runner import PlaybookResult, TaskEvent, run_playbook
-from provisioner.state import Execution, Instance, Service
+from provisioner.providers.fake import Container, FakeProvider
+from provisioner.runner import HIDDEN, PlaybookResult, TaskEvent, run_playbook
+from provisioner.state import Execution, Instance, Service, Status
 
 BASE = Service("base", "voice", "base", {})
 VOICE = Instance("voice", "box", "lab", "debian/12", services=(Service("kokoro", "voice", "engine", {}),))
@@ -153,3 +154,22 @@ def test_a_service_that_did_not_start_says_why_in_its_own_words(monkeypatch: pyt
     assert "  | the supplied chat template is not supported" in error_after("Restart llama-server")
     assert asked == ["voice llama-server.service"] * 3
     assert "journal" not in error_after("install | Unpack")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (Status.STOPPED, "its container is stopped meanwhile, so nothing is known of what the task said"),
+        (None, "its container is not there any more, so nothing is known of what the task said"),
+        (Status.RUNNING, HIDDEN),
+    ],
+)
+def test_what_was_not_said_because_the_container_stopped_is_not_called_hidden(status: Status | None, said: str) -> None:
+    host = Here("box")
+    if status is not None:
+        host.containers["voice"] = Container(replace(VOICE, status=status))
+    silent = TaskEvent("failed", "voice", "kokoro", "kokoro : configure | Install the keys", HIDDEN)
+    outcome = configure([VOICE], {"box": host}, run_playbook=_said(silent, code=2), emit=lambda _event: None)
+    assert outcome.error is not None
+    assert said in outcome.error.details
+    assert (HIDDEN in outcome.error.details) == (status is Status.RUNNING)

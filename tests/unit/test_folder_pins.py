@@ -81,7 +81,7 @@ def test_what_the_configuration_says_is_held_against_the_files_name(hub: StandIn
     with pytest.raises(InputError) as caught:
         opened(tmp_path).models()
     assert (
-        "homelab.yml:4: models.m.source: its config.json says exl2, and its format is exl3; Write format: exl2"
+        "homelab.yml:4: models.m.source: its config.json says exl2, and its format is exl3. Write format: exl2"
         in caught.value.details
     )
     lab = opened(tmp_path, ", format: exl2")

@@ -103,11 +103,11 @@ def test_a_wrong_pair_is_refused_with_its_line(
 @pytest.mark.parametrize(
     ("model", "path", "words"),
     [
-        ('"file:a.gguf", format: exl3', "format", "the source is a GGUF file, and format is exl3; Leave format out."),
+        ('"file:a.gguf", format: exl3', "format", "the source is a GGUF file, and format is exl3. Leave format out."),
         ('"hf:acme/x:Q4_K_M", format: awq', "format", "the source is a GGUF file, and format is awq"),
         (f'"{SOURCE}", format: gguf', "format", "the source is a folder, and a GGUF is a file of one"),
         (f'"{SOURCE}", sha256: "{"a" * 64}"', "sha256", "a folder has many files, and no sha256 of its own"),
-        ('"hf:acme/Small@main"', "source", "nothing tells its format; Write format: exl3 | exl2 | awq | gptq | fp8"),
+        ('"hf:acme/Small@main"', "source", "nothing tells its format. Write format: exl3 | exl2 | awq | gptq | fp8"),
         ('"hf:acme/Small-exl3@4bpw-exl2"', "source", "nothing tells its format"),
     ],
 )

@@ -8,7 +8,7 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, PreflightError
+from provisioner.errors import ExitCode, PreflightError, with_hint
 from provisioner.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def _size(_context: click.Context, _parameter: click.Parameter, value: str | Non
     try:
         return None if value is None else parse_size(value)
     except SizeError as error:
-        raise click.BadParameter(f"{error}; {error.hint}") from error
+        raise click.BadParameter(with_hint(str(error), error.hint)) from error
 
 
 @click.command()

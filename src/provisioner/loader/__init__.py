@@ -129,12 +129,16 @@ def _is_needed(use: SecretUse, needs: Needs) -> bool:
 def _missing_error(
     path: Path, document: Document, missing: Iterable[SecretUse], others: Iterable[Problem] = ()
 ) -> InputError:
-    lines = problem_lines(path, document, [*others, *map(_missing_problem, missing)])
+    lines = problem_lines(path, document, [*others, *(_missing_problem(path, use) for use in missing)])
     return file_error(path, lines, _missing_resolution(path))
 
 
-def _missing_problem(use: SecretUse) -> Problem:
-    return Problem(use.path, f'secret "{use.name}" has no value', f"set {environment_name(use.name)}")
+def _missing_problem(path: Path, use: SecretUse) -> Problem:
+    hint = f"set {environment_name(use.name)}"
+    match use.path:
+        case ("hosts", str(host), "token", "secret"):
+            hint += f", or have the token made: provision host prepare {path} {host}"
+    return Problem(use.path, f'secret "{use.name}" has no value', hint)
 
 
 def _missing_resolution(path: Path) -> str:

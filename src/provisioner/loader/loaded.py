@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from provisioner.errors import InputError
+from provisioner.errors import InputError, with_hint
 from provisioner.loader.document import Document
 from provisioner.spec import Spec, path_text
 from provisioner.state import Problem, Secret
@@ -48,9 +48,9 @@ def problem_lines(file: Path, document: Document, problems: Iterable[Problem]) -
 
 
 def problem_line(file: Path, line: int, path: str, message: str, hint: str) -> str:
-    """``file:line: path: message; hint``, without what is empty."""
+    """``file:line: path: message; hint``, without what is empty; a hint that is a sentence follows a full stop."""
     where = f"{file}:{line}: {path}: " if path else f"{file}:{line}: "
-    return f"{where}{message}; {hint}" if hint else f"{where}{message}"
+    return f"{where}{with_hint(message, hint)}"
 
 
 def file_error(file: Path, lines: list[str], resolution: str = "") -> InputError:

@@ -99,13 +99,16 @@ def attribute_text(name: str, value: Any) -> str:
 def _attribute_lines(change: Change, style: Style) -> list[str]:
     pairs = change.attributes()
     if change.action == "create" and isinstance(change.after, Instance):
-        pairs = {name: (None, getattr(change.after, name)) for name in _SHOWN}
+        shown = [name for name in _SHOWN if name != "nesting" or FEATURES not in change.after.settings]
+        pairs = {name: (None, getattr(change.after, name)) for name in shown}
         pairs |= {setting_name(name): (None, value) for name, value in change.after.settings.items()}
         pairs["services"] = (None, _services_text(change.after))
     width = max((len(name) for name in pairs), default=0)
     return [_attribute_line(change, name, width, pair, style) for name, pair in pairs.items()]
 
 
+FEATURES = "features"
+"""What a container of Proxmox can do, nesting among it: there every one has that, whatever its services ask for."""
 _SHOWN = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 

@@ -23,12 +23,21 @@ from typing import Any
 from provisioner import limits, paths
 from provisioner.errors import PlaybookError
 from provisioner.masking import masked
-from provisioner.runner.events import TaskEvent, task_event
+from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
 from provisioner.state import Secret
 from provisioner.work_folders import own_folder, prune
 
-__all__ = ["PlaybookResult", "TaskEvent", "ansible_environment", "ansible_version", "run_playbook", "task_event"]
+__all__ = [
+    "HIDDEN",
+    "NO_REASON",
+    "PlaybookResult",
+    "TaskEvent",
+    "ansible_environment",
+    "ansible_version",
+    "run_playbook",
+    "task_event",
+]
 KEPT_LOGS = 20
 SECRETS_MEMORY = Path("/dev/shm")  # noqa: S108  # tmpfs on every Linux; the folder made in it is private
 CANCEL_POLL_S = 1

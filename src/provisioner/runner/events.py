@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LAST_WORDS = 3
+HIDDEN = "the task uses a secret, so what it said is hidden"
+NO_REASON = "no reason was given"
 LARGEST_COUNT = 2**63
 DEEPEST = 3
 """Results within results: a loop has items, and no item has items of its own."""
@@ -136,11 +138,11 @@ def _words(status: str, result: Mapping[str, Any]) -> str:
 
 def _failure_words(result: Mapping[str, Any], level: int = 0) -> str:
     if _is_hidden(result):
-        return "the task uses a secret, so what it said is hidden"
+        return HIDDEN
     parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
     # A module that could not even start says why here only: its container's disk is full, for instance.
     parts.append("\n".join(str(result.get("module_stderr") or "").strip().splitlines()[-LAST_WORDS:]))
     items = [item for item in _items(result) if isinstance(item, Mapping)]
     failed = [item for item in items if item.get("failed")] if level < DEEPEST else []
     parts += [_failure_words(item, level + 1) for item in failed]
-    return "\n".join(dict.fromkeys(part for part in parts if part)) or "no reason was given"
+    return "\n".join(dict.fromkeys(part for part in parts if part)) or NO_REASON

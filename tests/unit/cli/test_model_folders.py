@@ -96,7 +96,7 @@ def test_the_formats_of_a_folder_and_of_the_file_are_both_told(world: World, lab
     write(lab, '  near: { source: "dir:small", format: exl3 }')
     answer = world.command("validate")
     assert answer.code == 64
-    assert "models.near.source: its config.json says gptq, and its format is exl3; Write format: gptq" in answer.err
+    assert "models.near.source: its config.json says gptq, and its format is exl3. Write format: gptq" in answer.err
 
 
 def test_the_schema_knows_both(world: World) -> None:
