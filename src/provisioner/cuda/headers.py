@@ -46,6 +46,11 @@ class Examination:
             return "guarded" if self.mended == self.original else "bare"
         return "fixed" if self.headers == self.mended else "half"
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether anything of our edit is in them."""
+        return bears_edit(self.headers)
+
     def conflicts(self, glibc: Version) -> tuple[str, ...]:
         """The functions whose declarations contradict that glibc's, or each other on it."""
         return tuple(function for function in SINCE if self._is_contradicted(function, glibc))
@@ -85,6 +90,11 @@ def reverted(headers: Headers) -> Headers:
     return Headers(
         _SPECIFIER.sub("", _BLOCK.sub("", headers.declarations, count=1)), _SPECIFIER.sub("", headers.definitions)
     )
+
+
+def bears_edit(headers: Headers) -> bool:
+    """Whether anything of our edit is in them; asked of unknown headers, too, which are then left alone."""
+    return is_mended(headers) or OURS in headers.declarations or OURS in headers.definitions
 
 
 def is_mended(headers: Headers) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provisioner.cuda.glibc import Version, machine_glibc
 from provisioner.cuda.headers import Examination, examine
-from provisioner.cuda.toolkit import Toolkit, read_toolkit
+from provisioner.cuda.toolkit import Toolkit, read_toolkits
 from provisioner.errors import PreflightError
 
 
@@ -31,8 +31,11 @@ class Look:
         return self.headers.is_pending(self.glibc)
 
     def refuse_edited(self, verb: str) -> None:
-        """Raise ``PreflightError`` when somebody edited the headers by hand: what they were cannot be known."""
-        if self.headers.edits:
+        """Raise ``PreflightError`` when there is something to do and somebody edited the headers by hand.
+
+        What they were cannot be known. Where they compile as they are, and nothing of ours is in them, they may stay.
+        """
+        if self.headers.edits and (self.is_pending or self.headers.is_ours):
             raise PreflightError(
                 f"Unable to {verb} the headers in {self.toolkit.include}: they were edited by hand; nothing was done",
                 details="\n".join(self.headers.edits),
@@ -54,13 +57,16 @@ EDITED = (
 )
 
 
-def look_at(folder: Path, glibc: Version | None = None) -> Look:
-    """Read the toolkit in ``folder``; ``PreflightError`` when it is none, or this machine has no glibc."""
+def look_at(folder: Path, glibc: Version | None = None) -> tuple[Look, ...]:
+    """Read each folder of headers of the toolkit in ``folder``, the one that is read first before the others.
+
+    ``PreflightError`` when it is none, or this machine has no glibc.
+    """
     version = glibc or machine_glibc()
     if version is None:
         raise PreflightError(
             "Unable to tell the version of glibc: this machine has another C library",
             resolution="Name the version that is compiled against: --glibc 2.42",
         )
-    toolkit = read_toolkit(folder)
-    return Look(toolkit, examine(toolkit.headers), version, asked=glibc is not None)
+    toolkits = read_toolkits(folder)
+    return tuple(Look(one, examine(one.headers), version, asked=glibc is not None) for one in toolkits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -41,8 +42,19 @@ class Toolkit:
 
 
 def read_toolkit(folder: Path) -> Toolkit:
-    """The toolkit of which ``folder`` is the root or the include directory; ``PreflightError`` when it is none."""
-    include = _include_of(folder)
+    """The toolkit of which ``folder`` is the root or the include directory; ``PreflightError`` when it is none.
+
+    Of several folders of headers it is the one that this machine's compiler reads first.
+    """
+    return read_toolkits(folder)[0]
+
+
+def read_toolkits(folder: Path) -> tuple[Toolkit, ...]:
+    """The same with each folder of headers in it that is no link to another: a compiler may read any of them."""
+    return tuple(_toolkit(folder, include) for include in _includes_of(folder))
+
+
+def _toolkit(folder: Path, include: Path) -> Toolkit:
     try:
         headers = Headers(_read(include / "crt" / DECLARATIONS), _read(include / "crt" / DEFINITIONS))
         version = _number(include / "cuda_runtime_api.h", _VERSION)
@@ -71,18 +83,29 @@ def write_headers(toolkit: Toolkit, wanted: Headers) -> tuple[Path, ...]:
         ) from error
 
 
-def _include_of(folder: Path) -> Path:
-    """The real include directory of ``folder``; a toolkit for several machines is asked for by one of its targets."""
+def _includes_of(folder: Path) -> list[Path]:
+    """The real include directories of ``folder``, those of this machine's own target before the others'."""
     if not folder.is_dir():
         reason = "it is no directory" if folder.exists() else "there is no such directory"
         raise _no_toolkit(folder, reason)
-    candidates = [folder, folder / "include", *sorted(folder.glob("targets/*/include"))]
-    found = [one.resolve() for one in candidates if (one / "crt" / DECLARATIONS).is_file()]
+    targets = sorted(folder.glob("targets/*/include"), key=lambda one: (not _is_own(one.parent.name), one))
+    found: dict[Path, Path] = {}
+    for candidate in (folder, folder / "include", *targets):
+        declarations = candidate / "crt" / DECLARATIONS
+        if declarations.is_file():
+            found.setdefault(declarations.resolve(), candidate.resolve())
     if not found:
         raise _no_toolkit(folder, f"neither it nor its include directory holds crt/{DECLARATIONS}")
-    if not (found[0] / "crt" / DEFINITIONS).is_file():
-        raise _no_toolkit(folder, f"crt/{DEFINITIONS} is missing")
-    return found[0]
+    for include in found.values():
+        if not (include / "crt" / DEFINITIONS).is_file():
+            raise _no_toolkit(include, f"crt/{DEFINITIONS} is missing")
+    return list(found.values())
+
+
+def _is_own(target: str) -> bool:
+    """Whether a target's folder is that of this machine's processor; NVIDIA calls ARM's servers sbsa."""
+    names = {"aarch64": ("sbsa", "aarch64")}.get(platform.machine(), (platform.machine(),))
+    return target.partition("-")[0] in names
 
 
 def _no_toolkit(folder: Path, reason: str) -> PreflightError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from provisioner.cuda.glibc import SINCE, Version, version_text
@@ -16,6 +17,19 @@ _STATES: dict[State, str] = {
     "half": "half fixed: a run was interrupted; fix and revert both complete it",
     "edited": "edited by hand",
 }
+
+
+def looks_text(looks: Sequence[Look], style: Style = PLAIN) -> str:
+    """Each folder of headers, an empty line between."""
+    return "\n\n".join(look_text(look, style) for look in looks)
+
+
+def looks_content(looks: Sequence[Look]) -> dict[str, Any]:
+    """What was seen of the first one and, of several, of each: ``pending`` where one of them is."""
+    content = look_content(looks[0])
+    if len(looks) > 1:
+        content["folders"] = [look_content(look) for look in looks]
+    return {**content, "pending": any(look.is_pending for look in looks)}
 
 
 def look_text(look: Look, style: Style = PLAIN) -> str:

@@ -32,7 +32,9 @@ LINKED = frozenset(
     "gsplat natten nvdiffrast pyg-lib pytorch3d sgl-kernel torch-cluster torch-scatter torch-sparse torch-spline-conv "
     "torchao torchcodec torchtext transformer-engine-torch".split()
 )
-"""Packages that are compiled against torch, too; metadata of several of them does not ask for it. Wheels without code are not."""
+"""Packages that are compiled against torch, too; metadata of several of them does not ask for it.
+
+Their wheels without code are not."""
 UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "tokenizers", "triton"})
 """Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,14 @@ def test_an_environment_file_of_another_toolkit_is_refused(tmp_path: Path) -> No
     with pytest.raises(PreflightError, match=r"it is for the toolkit /opt/cuda-13\.1"):
         provision_cuda_probe.read_environment(file, "/opt/cuda-13.0")
     assert provision_cuda_probe.read_environment(file, "/opt/cuda-13.1") == {"CUDA_HOME": "/opt/cuda-13.1"}
+
+
+def test_headers_of_every_target_are_edited_and_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.confstr", lambda _name: "glibc 2.43")
+    own = write_toolkit(tmp_path)
+    shutil.copytree(own, tmp_path / "targets/sbsa-linux/include")
+    for state in ("mended", "original"):
+        changed = provision_cuda_headers.changed_headers(tmp_path, state, write=False)
+        assert len(changed) == 4
+        assert sorted(provision_cuda_headers.changed_headers(tmp_path, state, write=True)) == sorted(changed)
+        assert provision_cuda_headers.changed_headers(tmp_path, state, write=True) == []

@@ -82,19 +82,19 @@ def compiler(tmp_path: Path) -> Compiler:
 
 
 def fix(compiler: Compiler) -> None:
-    look = look_at(compiler.root, (2, 43))
+    look = look_at(compiler.root, (2, 43))[0]
     write_headers(look.toolkit, look.headers.mended)
 
 
 def fix_by_half(compiler: Compiler) -> None:
-    look = look_at(compiler.root, (2, 43))
+    look = look_at(compiler.root, (2, 43))[0]
     declarations = look.headers.mended.declarations
     look.toolkit.declarations.write_text(declarations, encoding="latin-1")
-    assert look_at(compiler.root).headers.state == "half"
+    assert look_at(compiler.root)[0].headers.state == "half"
 
 
 def revert(compiler: Compiler) -> None:
-    look = look_at(compiler.root, (2, 43))
+    look = look_at(compiler.root, (2, 43))[0]
     write_headers(look.toolkit, look.headers.original)
 
 
@@ -105,7 +105,7 @@ def overlay(compiler: Compiler) -> None:
 
 
 def by_hand(compiler: Compiler) -> None:
-    look = look_at(compiler.root, (2, 43))
+    look = look_at(compiler.root, (2, 43))[0]
     write_headers(look.toolkit, blog_edit(look.toolkit.headers))
 
 
@@ -143,8 +143,8 @@ def test_with_a_newer_glibc_it_fails_before_and_passes_after(
 @pytest.mark.usefixtures("needs_older_glibc")
 def test_the_unguarded_hand_edit_breaks_this_machine_as_check_says(compiler: Compiler) -> None:
     by_hand(compiler)
-    look = look_at(compiler.root)
+    look = look_at(compiler.root)[0]
     assert look.conflicts == ("rsqrt", "rsqrtf")
     assert "different exception specifier" in compiler.compile("empty", newer=False)
-    assert look_at(compiler.root, (2, 43)).conflicts == ()
+    assert look_at(compiler.root, (2, 43))[0].conflicts == ()
     assert compiler.compile("empty", newer=True) == ""

@@ -66,7 +66,7 @@ def test_fix_and_revert_are_each_others_end_and_twice_is_once(root: Path) -> Non
     before = texts(root / "include")
     crt = (root / "include/crt").resolve()
     assert fix(root) == (crt / "math_functions.h", crt / "math_functions.hpp")
-    assert look_at(root, NEW).headers.state == "fixed"
+    assert look_at(root, NEW)[0].headers.state == "fixed"
     assert fix(root) == ()
     assert revert(root) == (crt / "math_functions.hpp", crt / "math_functions.h")
     assert texts(root / "include") == before
@@ -127,7 +127,7 @@ def test_a_kill_between_the_renames_is_made_good_by_the_next_run(
         patch.setattr(Path, "unlink", lambda *_args, **_options: None)  # the dead tidy nothing up
         with pytest.raises(Killed):
             verb(root)
-    seen = look_at(root, (2, 36))
+    seen = look_at(root, (2, 36))[0]
     if moment == 1:
         assert texts(root / "include") == left
     else:
@@ -138,7 +138,7 @@ def test_a_kill_between_the_renames_is_made_good_by_the_next_run(
         assert "_SPEC" not in seen.toolkit.headers.definitions
     assert [one for one in (root / "include/crt").iterdir() if one.name.endswith(".provision")]
     fix(root)
-    assert look_at(root, NEW).headers.state == "fixed"
+    assert look_at(root, NEW)[0].headers.state == "fixed"
     revert(root)
     assert texts(root / "include") == before
     assert not [one for one in (root / "include/crt").iterdir() if one.name.startswith(".")]
@@ -198,7 +198,7 @@ def readable_only() -> Iterator[Path]:
 
 def test_a_read_only_directory_is_refused_with_the_way_out(readable_only: Path) -> None:
     before = texts(readable_only / "include")
-    assert look_at(readable_only, NEW).is_pending
+    assert look_at(readable_only, NEW)[0].is_pending
     with pytest.raises(PreflightError, match="Unable to write the headers") as caught:
         fix(readable_only)
     assert "Permission denied" in caught.value.details

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,17 +119,87 @@ def test_json_has_the_same(cuda: Cuda) -> None:
     assert cuda.result("check", "old") == {"type": "result", **seen, **done, "changed": []}
 
 
-@pytest.mark.parametrize("verb", ["fix", "revert"])
-def test_a_hand_edit_is_refused_and_named(cuda: Cuda, verb: str) -> None:
+def test_a_hand_edit_that_compiles_is_nothing_to_do_for_every_verb(cuda: Cuda) -> None:
     edited = blog_edit(made("13.0"))
-    write_toolkit(cuda.folder / "edited", headers=edited)
-    for more in ((), ("--overlay", "out")) if verb == "fix" else ((),):
-        code, out, err = cuda(verb, "edited", *more)
-        assert (code, out) == (4, "")
-        assert "they were edited by hand" in err
-        assert "rsqrtf bears 'noexcept(true)'" in err
-        assert "reinstall the package" in err
-    assert texts(cuda.folder / "edited/include") == edited
+    include = write_toolkit(cuda.folder / "edited", headers=edited)
+    for words in (("check",), ("fix",), ("fix", "--overlay", "out"), ("revert",)):
+        code, out, _ = cuda(words[0], "edited", *words[1:])
+        assert (code, "Nothing to" in out) == (0, True)
+    assert texts(include) == edited
+    assert not (cuda.folder / "out").exists()
+    assert cuda.result("check", "edited", "--detailed-exitcode")["pending"] is False
+
+
+@pytest.mark.parametrize("more", [(), ("--overlay", "out")])
+def test_a_hand_edit_that_does_not_compile_is_refused_and_named(cuda: Cuda, more: tuple[str, ...]) -> None:
+    edited = blog_edit(made("13.0"))
+    include = write_toolkit(cuda.folder / "edited", headers=edited)
+    code, out, _ = cuda("check", "edited", "--glibc", "2.36", "--detailed-exitcode")
+    assert (code, "Does not compile like that." in out) == (2, True)
+    code, out, err = cuda("fix", "edited", "--glibc", "2.36", *more)
+    assert (code, out) == (4, "")
+    assert "were edited by hand; nothing was done" in err
+    assert "rsqrtf bears 'noexcept(true)'" in err
+    assert "reinstall the package" in err
+    assert texts(include) == edited
+
+
+def test_a_hand_edit_after_the_fix_is_not_reverted(cuda: Cuda) -> None:
+    cuda("fix", "old")
+    declarations = cuda.folder / "old/include/crt/math_functions.h"
+    text = declarations.read_text(encoding="latin-1")
+    declarations.write_text(f"{text}/* mine */\n", encoding="latin-1")
+    code, out, err = cuda("revert", "old")
+    assert (code, out) == (4, "")
+    assert "Unable to revert" in err
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["include is a link", "include is a copy"])
+def test_every_folder_of_headers_is_fixed_and_named_and_put_back(cuda: Cuda, links: bool) -> None:
+    root, plain = cuda.folder / "old", made("13.0")
+    own = root / "targets/x86_64-linux/include"
+    foreign = root / "targets/sbsa-linux/include"
+    shutil.copytree(own, foreign)
+    folders = [own, foreign]
+    if not links:
+        (root / "include").unlink()
+        shutil.copytree(own, root / "include")
+        folders = [root / "include", *folders]
+    seen = cuda.result("check", "old")
+    assert (seen["pending"], [one["include"] for one in seen["folders"]]) == (True, list(map(str, folders)))
+    code, out, _ = cuda("fix", "old")
+    assert code == 0
+    assert all(str(folder / "crt/math_functions.h") in out for folder in folders)
+    assert all(examine(texts(folder)).state == "fixed" for folder in folders)
+    assert cuda.result("check", "old", "--detailed-exitcode")["pending"] is False
+    cuda("revert", "old")
+    assert all(texts(folder) == plain for folder in folders)
+
+
+def test_one_folder_of_several_that_is_not_fixed_is_pending(cuda: Cuda) -> None:
+    own = cuda.folder / "old/targets/x86_64-linux/include"
+    cuda("fix", "old")
+    write_toolkit(cuda.folder / "other", "13.0")
+    shutil.copytree(cuda.folder / "other/include/", own.parents[1] / "sbsa-linux/include")
+    assert cuda("check", "old", "--detailed-exitcode")[0] == 2
+    assert cuda.result("fix", "old")["changed"] == [
+        str(own.parents[1] / f"sbsa-linux/include/crt/math_functions.{ending}") for ending in ("h", "hpp")
+    ]
+    edited = blog_edit(made("13.0"))
+    (own.parents[1] / "sbsa-linux/include/crt/math_functions.h").write_text(edited.declarations, encoding="latin-1")
+    assert cuda("check", "old")[0] == 0
+
+
+def test_one_folder_that_cannot_be_fixed_leaves_all_as_they_are(cuda: Cuda) -> None:
+    own = cuda.folder / "old/targets/x86_64-linux/include"
+    foreign = own.parents[1] / "sbsa-linux/include"
+    shutil.copytree(own, foreign)
+    (foreign / "crt/math_functions.h").write_text(blog_edit(made("13.0")).declarations, encoding="latin-1")
+    half = examine(made("13.0")).mended.declarations
+    (own / "crt/math_functions.h").write_text(half, encoding="latin-1")
+    code, _, err = cuda("fix", "old", "--glibc", "2.36")
+    assert (code, str(foreign) in err) == (4, True)
+    assert texts(own).definitions == made("13.0").definitions
 
 
 def test_check_warns_of_a_hand_edit_and_knows_where_it_fails(cuda: Cuda) -> None:

@@ -48,17 +48,17 @@ def test_it_is_seen_as_measured(toolkit: Path, version: str) -> None:
     state, gcc_limit, with_2_41, with_2_43 = FACTS[version]
     expected: dict[Version, tuple[str, ...]] = {(2, 36): (), (2, 41): with_2_41, (2, 43): with_2_43}
     for glibc, conflicts in expected.items():
-        look = look_at(toolkit, glibc)
+        look = look_at(toolkit, glibc)[0]
         assert (look.toolkit.version, look.toolkit.gcc_limit) == (version, gcc_limit)
         assert (look.headers.state, look.conflicts) == (state, conflicts)
 
 
 def test_it_is_fixed_once_and_reverted_byte_for_byte(toolkit: Path, version: str) -> None:
     before = digests(toolkit)
-    look = look_at(toolkit, (2, 43))
+    look = look_at(toolkit, (2, 43))[0]
     changed = write_headers(look.toolkit, look.headers.mended)
     assert len(changed) == (2 if FACTS[version][0] == "bare" else 0)
-    fixed = look_at(toolkit, (2, 43))
+    fixed = look_at(toolkit, (2, 43))[0]
     assert fixed.headers.state == ("fixed" if changed else "guarded")
     assert not any(fixed.headers.conflicts((2, minor)) for minor in range(30, 60))
     assert sum(one.origin == "ours" for one in fixed.headers.places) == 3 * len(FACTS[version][3])
@@ -81,7 +81,7 @@ def test_a_hand_edit_is_found(toolkit: Path, name: str, line: str) -> None:
     before = header.read_text(encoding="latin-1")
     assert before.count(line) == 1
     header.write_text(before.replace(line, line.replace(")", ") noexcept(true)", 1)), encoding="latin-1")
-    look = look_at(toolkit, (2, 36))
+    look = look_at(toolkit, (2, 36))[0]
     number = before[: before.index(line)].count("\n") + 1
     assert look.headers.edits == (f"{name}:{number}: rsqrt bears 'noexcept(true)'",)
     assert look.conflicts == ("rsqrt",)

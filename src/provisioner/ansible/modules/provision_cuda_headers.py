@@ -11,11 +11,10 @@ try:  # noqa: SIM105  # only this form may stand before imports
 except ImportError:  # here is the whole package
     pass
 
-from provisioner.cuda.headers import is_mended
-from provisioner.cuda.look import look_at
+from provisioner.cuda.headers import bears_edit
+from provisioner.cuda.look import Look, look_at
 from provisioner.cuda.overlay import FILE, TEXT, remove_overlay, write_overlay
-from provisioner.cuda.places import OURS, Headers
-from provisioner.cuda.toolkit import read_toolkit, write_headers
+from provisioner.cuda.toolkit import read_toolkits, write_headers
 from provisioner.errors import ProvisionError
 
 DOCUMENTATION = r"""
@@ -76,10 +75,15 @@ def main() -> None:
 
 def changed_headers(root: Path, state: str, *, write: bool) -> list[str]:
     """The headers that differ from ``state``; with ``write`` they are replaced. Raises where others edited them."""
-    if state == "kept" or (state == "original" and not bears_edit(read_toolkit(root).headers)):
+    if state == "kept" or (state == "original" and not any(bears_edit(one.headers) for one in read_toolkits(root))):
         return []
-    look = look_at(root)
-    look.refuse_edited("edit" if state == "mended" else "revert")
+    looks = [look for look in look_at(root) if state == "mended" or look.headers.is_ours]
+    for look in looks:
+        look.refuse_edited("edit" if state == "mended" else "revert")
+    return [path for look in looks if not look.headers.edits for path in _changed(look, state, write=write)]
+
+
+def _changed(look: Look, state: str, *, write: bool) -> list[str]:
     target = look.headers.mended if state == "mended" else look.headers.original
     if write:
         return [str(path) for path in write_headers(look.toolkit, target)]
@@ -89,11 +93,6 @@ def changed_headers(root: Path, state: str, *, write: bool) -> list[str]:
         (look.toolkit.definitions, there.definitions, target.definitions),
     )
     return [str(path) for path, now, then in pairs if now != then]
-
-
-def bears_edit(headers: Headers) -> bool:
-    """Whether anything of our edit is in them; asked first, so that unknown headers are left alone without a word."""
-    return is_mended(headers) or OURS in headers.declarations or OURS in headers.definitions
 
 
 def changed_overlay(folder: Path, *, present: bool, write: bool) -> list[str]:
