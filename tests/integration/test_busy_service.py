@@ -108,7 +108,7 @@ def test_one_that_computes_for_somebody_is_busy_and_no_finding(box: Box) -> None
     box.asks("/compute")
     assert box.health() == BUSY
     assert findings(box) == []
-    reasons = reasons_to_run(box.instance, box.facts(), "2.19")
+    reasons = reasons_to_run(box.instance, box.facts())
     assert not any("health" in why for whys in reasons.values() for why in whys)
 
 

@@ -157,7 +157,8 @@ def shown(box: RoleBox) -> tuple[str, str]:
     service = Service("llama_cpp", ENGINE, "engine", {}, port=8080, unit="llama-server.service")
     facts = probe([Instance(ENGINE, "local", NAME, "debian/12", services=(service,))], {"local": box.provider})
     seen = {fact.name: fact.value for fact in facts if fact.subject == ADDRESS}
-    return processor(seen.get("verdict"), wants_device=True, healthy=seen["unit"] == "active")
+    runs = seen["unit"] == "active"
+    return processor(seen.get("verdict"), wants_device=True, runs=runs, healthy=runs)
 
 
 def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:

@@ -37,7 +37,7 @@ class Incus:
         return self.said.get(path)
 
 
-def looked(client: Any, images: tuple[str, ...] = ("debian/12",)) -> dict[str, tuple[bool, str]]:
+def looked(client: Any, images: tuple[str, ...] = ("debian/12",)) -> dict[str, tuple[bool | None, str]]:
     """What is found, by the names of the checks."""
     found = diagnoses(examine("box", client, "default", lambda: "tank", images))
     return {one.check.name: (one.check.ok, one.check.message) for one in found}
