@@ -21,8 +21,9 @@ from provisioner.resolve.cards import given, lends, wanting
 from provisioner.resolve.engine_builds import CUDA, ROLE
 from provisioner.resolve.engine_cards import with_cards
 from provisioner.resolve.engines import services_of
-from provisioner.resolve.hosts import hosts_of
-from provisioner.state import Fact, InstanceKind, Status
+from provisioner.resolve.hosts import hosts_of, with_images
+from provisioner.state import Fact, Fleet, InstanceKind, Status
+from provisioner.workflow.surveying import kept_images
 
 LOOK_TIMEOUT_S = 60.0
 CARD = "card"
@@ -62,11 +63,13 @@ def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple
 
 def _look(lab: Lab, provider: Provider) -> _Seen:
     name = provider.host
-    facts = provider.examine(images_by_host(lab.spec, lab.catalog).get(name, frozenset()))
+    there = _observed(lab, provider)
+    made_of = with_images(lab.spec, kept_images(lab, there))
+    facts = provider.examine(images_by_host(made_of, lab.catalog).get(name, frozenset()))
     wishes = wanting(lab.spec).get(name, {})
     if any(fact.name == "answers" and fact.value["problem"] for fact in facts):
         return _Seen(facts, Graphics(name))
-    installed = tuple(_packages(lab, provider))
+    installed = tuple(_packages(there, provider))
     try:
         cards = provider.cards()
         driver = provider.host_driver() if cards else HostDriver()
@@ -79,13 +82,17 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         return _Seen(facts, seen, error, packages=installed)
 
 
-def _packages(lab: Lab, provider: Provider) -> Iterator[Diagnosis]:
-    """What the lab's running containers know of newer versions of what is installed in them."""
+def _observed(lab: Lab, provider: Provider) -> Fleet:
+    """The lab's containers there; none where the host does not let us look, which is looked at and told by itself."""
     try:
-        there = provider.observe(lab.name, detailed=False).instances
-    except ProvisionError:  # what keeps a host from being observed has been looked at, and is told
-        return
-    for one in there:
+        return provider.observe(lab.name, detailed=False)
+    except ProvisionError:
+        return Fleet(lab.name)
+
+
+def _packages(there: Fleet, provider: Provider) -> Iterator[Diagnosis]:
+    """What the lab's running containers know of newer versions of what is installed in them."""
+    for one in there.instances:
         if one.status is not Status.RUNNING or one.kind is not InstanceKind.SERVING:
             continue
         try:

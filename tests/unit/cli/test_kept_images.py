@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.state import Fact
 from tests.unit.cli.conftest import World
 
 FILE = """\
@@ -79,3 +80,17 @@ def test_a_mark_without_an_image_is_no_reason_to_keep_any(made_before: World) ->
     container = made_before.host.containers["desk"]
     container.instance = replace(container.instance, image="")
     assert "stays" not in made_before.command("plan").err
+
+
+def test_doctor_asks_for_the_image_that_is_kept(made_before: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[frozenset[str]] = []
+
+    def examine(images: frozenset[str]) -> tuple[Fact, ...]:
+        asked.append(images)
+        return (Fact("box", "answers", {"problem": ""}),)
+
+    monkeypatch.setattr(made_before.host, "examine", examine)
+    assert made_before.command("doctor").code == 0
+    made_before.host.containers.clear()
+    assert made_before.command("doctor").code == 0
+    assert asked == [frozenset({"debian/12"}), frozenset({"debian/13"})]
