@@ -23,6 +23,8 @@ from provisioner.state import Device, Instance
 pytestmark = pytest.mark.incus
 
 NOBODY = 65534
+PATIENCE_S = 20.0
+"""In which a system that has started is called ready, on a machine that is busy."""
 
 
 def incus(*arguments: str, check: bool = True) -> str:
@@ -235,6 +237,23 @@ def test_a_system_that_does_not_finish_starting_shows_what_it_waits_for(provider
         provider.wait_until_ready(one, timeout_s=8)
     assert "its system is still: starting" in caught.value.details
     assert "systemctl list-jobs" in caught.value.resolution
+
+
+def test_a_container_without_dbus_is_ready_when_its_system_has_started(provider: IncusProvider, lab: str) -> None:
+    one = instance(lab, image="debian/13")
+    provider.create(one)
+    provider.start(one)
+    provider.wait_until_ready(one)
+    without = "rm -f /usr/bin/dbus-daemon /usr/lib/systemd/system/dbus.service /usr/lib/systemd/system/dbus.socket"
+    assert provider.execute(one.name, ["sh", "-c", without]).returncode == 0
+    provider.stop(one)
+    provider.start(one)
+    assert provider.wait_until_ready(one).address
+    ready = time.monotonic()
+    assert provider.execute(one.name, ["test", "-e", "/run/dbus/system_bus_socket"]).returncode == 1
+    finished = int(provider.execute(one.name, ["systemctl", "show", "-P", "FinishTimestampMonotonic"]).stdout) / 1e6
+    assert 0 < finished <= ready, "it had finished starting, by the clock of the kernel that both share"
+    assert ready - finished < PATIENCE_S
 
 
 def test_a_container_that_stops_at_once_is_not_waited_for(provider: IncusProvider, lab: str) -> None:

@@ -195,7 +195,7 @@ class IncusProvider(Inside, Provider):
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until systemd has started and the container has an IPv4 address, and read it back."""
         with self._worded(f"Unable to wait for container {instance.name}"):
-            ready.wait(self._client, instance.name, timeout_s)
+            ready.wait(self._client, instance.name, timeout_s, self._saying(instance))
             return self._read(instance.name)
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
 
+from provisioner import system_start
 from provisioner.errors import ReadyTimeoutError
 from provisioner.providers.incus import execute, wire
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.translate import address_in
+from provisioner.system_start import Start
 
 POLL_S = 0.1
 CONSOLE_LINES = 40
-_STARTED = {b"running", b"degraded"}
+_NOT_YET = Start("not asked yet")
 
 
-def wait(client: Client, name: str, timeout_s: float) -> None:
-    """Return when ``name`` has an IPv4 address and systemd has started everything; ``ReadyTimeoutError``, else."""
+def wait(client: Client, name: str, timeout_s: float, say: Callable[[str], None]) -> None:
+    """Return when ``name`` has an IPv4 address and systemd has started everything; ``ReadyTimeoutError``, else.
+
+    ``say`` is told what a start waits for that takes long.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         state = client.get("instances", name, "state")
@@ -26,22 +32,24 @@ def wait(client: Client, name: str, timeout_s: float) -> None:
             raise _not_ready(client, name, f"It stopped while starting: its state is {state['status']}.", "")
         address = address_in(state)
         # Asked only once it has an address: `is-system-running` takes 30 ms of CPU, the question above 2 ms.
-        system = _system(client.endpoint, name, deadline) if address else "not asked yet"
-        if system.encode() in _STARTED and address:
+        system = _system(client.endpoint, name, deadline) if address else _NOT_YET
+        if system.is_over and address:
             return
         if time.monotonic() >= deadline:
-            raise _timeout(client, name, timeout_s, address, system)
+            raise _timeout(client, name, timeout_s, address, system.text)
+        if system.jobs:
+            say(f"its system is still {system.text}")
         time.sleep(POLL_S)
 
 
-def _system(endpoint: Endpoint, name: str, deadline: float) -> str:
-    """What systemd says of itself, once it has started or the time is over."""
-    left = max(1.0, deadline - time.monotonic())
+def _system(endpoint: Endpoint, name: str, deadline: float) -> Start:
+    """What systemd says of itself, once it has started or was watched for a while; a system without it has started."""
+    command = system_start.command(deadline - time.monotonic())
     try:
-        found = execute.run(endpoint, name, ["systemctl", "is-system-running", "--wait"], timeout_s=left)
+        done = execute.run(endpoint, name, command, timeout_s=system_start.COMMAND_S)
     except execute.ExecutionTimeoutError:
-        return "starting"
-    return (found.stdout.strip() or found.stderr.strip()).decode(errors="replace")
+        return Start("not answering")
+    return system_start.start_of(done) or Start("running")
 
 
 def _timeout(client: Client, name: str, timeout_s: float, address: str | None, system: str) -> ReadyTimeoutError:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from provisioner import system_start
 from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.guest import Guest, address_in
@@ -13,12 +14,12 @@ from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.network import CARD
 from provisioner.providers.proxmox.properties import parts
 from provisioner.state import Status
+from provisioner.system_start import Start
 
 POLL_S = 0.25
 LOG_LINES = 40
-_UNASKED = "unasked"
-_STARTED = ("running", "degraded", _UNASKED)
-_NO_SYSTEMD = 127
+_UNASKED = Start("running")
+_NOT_YET = Start("not asked yet")
 
 
 def wait(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
@@ -28,7 +29,7 @@ def wait(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
     """
     deadline = time.monotonic() + timeout_s
     version = _version(guest)
-    system = "not asked yet"
+    system = _NOT_YET
     while True:
         status = host.status(guest.vmid)
         if status is not Status.RUNNING:
@@ -38,10 +39,12 @@ def wait(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
         # Asked only once it has an address: `is-system-running` costs more than all of the questions above.
         if address:
             system = _system(host, guest, deadline)
-        if system in _STARTED:
+        if system.is_over:
             return
         if time.monotonic() >= deadline:
-            raise _timeout(host, guest, timeout_s, seen, system if address else "")
+            raise _timeout(host, guest, timeout_s, seen, system.text if address else "")
+        if system.jobs:
+            host.on_progress(guest.name, f"its system is still {system.text}")
         time.sleep(POLL_S)
 
 
@@ -53,21 +56,18 @@ def _version(guest: Guest) -> int:
     return 6 if card.get("ip6", "manual") != "manual" else 0
 
 
-def _system(host: ProxmoxHost, guest: Guest, deadline: float) -> str:
-    """What systemd says of itself, once it has started or the time is over; a system without it has started."""
+def _system(host: ProxmoxHost, guest: Guest, deadline: float) -> Start:
+    """What systemd says of itself, once it has started or was watched for a while; a system without it has started."""
     if host.shell is None:
         return _UNASKED
-    command = ["systemctl", "is-system-running", "--wait"]
-    left = max(1.0, deadline - time.monotonic())
+    command = system_start.command(deadline - time.monotonic())
     try:
-        found = inside.execute(host.shell, guest.vmid, command, timeout_s=left, name=guest.name)
+        done = inside.execute(host.shell, guest.vmid, command, timeout_s=system_start.COMMAND_S, name=guest.name)
     except UnavailableError:
         raise
     except ProviderError as error:
-        return error.details or error.message
-    if found.returncode == _NO_SYSTEMD:
-        return _UNASKED
-    return (found.stdout.strip() or found.stderr.strip()).decode(errors="replace")
+        return Start(error.details or error.message)
+    return system_start.start_of(done) or _UNASKED
 
 
 def _timeout(

@@ -98,7 +98,8 @@ class System:
 
     def execute(self, _shell: object, _vmid: int, command: Sequence[str], **_: object) -> Execution:
         """The next answer."""
-        assert list(command) == ["systemctl", "is-system-running", "--wait"]
+        assert list(command)[:2] == ["sh", "-c"]
+        assert "systemctl is-system-running" in command[2]
         self.asked += 1
         found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(found, ProviderError):
@@ -115,11 +116,17 @@ def test_with_ssh_its_system_is_asked_until_it_has_started(access: Access, monke
 
 
 @pytest.mark.usefixtures("provider")
-def test_a_system_that_does_not_start_is_told(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    System(monkeypatch, Execution(1, b"starting\n", b""))
+def test_a_system_that_does_not_start_is_told_with_what_it_waits_for(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    System(monkeypatch, Execution(0, b"starting\n12 slow.service start running\n13 late.target start waiting\n", b""))
+    chosen = driver(access, ssh="root@pve1")
+    said: list[str] = []
+    chosen.on_progress = lambda _name, message: said.append(message)
     with pytest.raises(ReadyTimeoutError) as caught:
-        driver(access, ssh="root@pve1").wait_until_ready(wanted(), timeout_s=0.3)
-    assert "its system is still: starting" in caught.value.details
+        chosen.wait_until_ready(wanted(), timeout_s=0.6)
+    assert "its system is still: starting (slow.service)" in caught.value.details
+    assert "its system is still starting (slow.service)" in said
     assert "systemctl list-jobs" in caught.value.resolution
 
 
