@@ -129,6 +129,7 @@ def _timezone(value: str) -> None:
 
 
 FORMATS: dict[str, Callable[[str], None]] = {
+    "CIDR": _pattern(r"[0-9a-fA-F:.]+/\d+", "value does not look like a valid CIDR network"),
     "disk-size": _size,
     "dns-name": _pattern(rf"({NAME}\.)*{NAME}", "value does not look like a valid DNS name"),
     "email-opt": _pattern(r"|[^\s@]+@[^\s@]+", "value does not look like a valid email address"),
@@ -139,6 +140,7 @@ FORMATS: dict[str, Callable[[str], None]] = {
     "mac-addr": _pattern(
         r"[a-f0-9][02468ace](:[a-f0-9]{2}){5}", "value does not look like a valid unicast MAC address", re.IGNORECASE
     ),
+    "mac-prefix": _pattern(r"[a-f0-9][02468ace](:[a-f0-9]{2}){0,2}:?", "invalid MAC prefix", re.IGNORECASE),
     "pve-configid": _pattern(r"(?i)[a-z][a-z0-9_-]+", "invalid configuration ID '{}'"),
     "pve-ct-timezone": _timezone,
     "pve-groupid": _pattern(r"[A-Za-z0-9.\-_]+", "group name '{}' contains invalid characters"),
@@ -147,6 +149,7 @@ FORMATS: dict[str, Callable[[str], None]] = {
     "pve-lxc-dev-string": _device,
     "pve-lxc-mp-string": _path,
     "pve-node": _pattern(NAME, "value does not look like a valid node name"),
+    "pve-node-location": _pattern(r".+", "value does not look like a location"),
     "pve-poolid": _pool,
     "pve-priv": _pattern(r"[A-Za-z.]+", "invalid privilege '{}'"),
     "pve-realm": _pattern(r"[A-Za-z][A-Za-z0-9.\-_]+", "value does not look like a valid realm"),
