@@ -85,6 +85,11 @@ def test_the_unit_is_enabled_and_runs_under_its_own_user(host: Host) -> None:
     assert host.user("llama-server").shell == "/usr/sbin/nologin"
 
 
+def test_it_tells_what_it_was_made_of(host: Host) -> None:
+    told = host.run("/opt/llama_cpp/bin/llama-server --version")
+    assert "(build 11312, commit 0c1e57098)" in told.stdout + told.stderr
+
+
 def test_the_key_is_the_users_own_file_and_nowhere_else(host: Host) -> None:
     file = host.file(KEY_FILE)
     assert (file.mode, file.user, file.group) == (0o600, "llama-server", "llama-server")
