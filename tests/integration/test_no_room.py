@@ -49,6 +49,8 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "doctor": (("doctor",),),
     "destroy": (("destroy", "--yes"),),
 }
+CODES = {"init": (64,), "graph": (4, 64), "eject": (1, 4), "lock": (1, 4)}
+"""What is written for a user, where the user said: the words are wrong, or what was begun was taken back."""
 PLACES = {".provision": ".provision", "cache": "cache", "state": "state", "lab": "."}
 
 
@@ -113,8 +115,7 @@ def _require_words(call: tuple[str, ...], code: int, said: str, folder: Path) ->
     """It says where, and what to do; nothing was touched, or the command ended well with a warning."""
     assert str(folder) in said or str(folder) == str(Path.cwd()), (call, said)
     if code:
-        is_named = call[0] == "init" or any("{place}" in word for word in call)
-        assert code in ((4, 64) if is_named else (4,)), (call, code, said)
+        assert code in CODES.get(call[0], (4,)), (call, code, said)
         assert "What to do:" in said, (call, said)
 
 

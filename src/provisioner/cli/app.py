@@ -146,15 +146,12 @@ def _outcome(arguments: Sequence[str], session: Session) -> int:
 
 
 def _said(error: ProvisionError, console: Console) -> int:
-    """Say an error and give its exit code; what the operating system refused has a way out, and touched nothing yet."""
-    if not isinstance(error.__cause__, OSError):
-        return console.fail(error)
-    from provisioner.cli.faults import way_out
+    """Say an error and give its exit code; for what the operating system refused there is advice."""
+    if isinstance(error.__cause__, OSError) and not error.resolution:
+        from provisioner.cli.faults import way_out
 
-    way = way_out(error.__cause__)
-    error.resolution = error.resolution or way
-    is_refused = way and type(error) is ProvisionError and not _has_begun(console)
-    return console.fail(error, ExitCode.REFUSED if is_refused else None)
+        error.resolution = way_out(error.__cause__)
+    return console.fail(error)
 
 
 def _has_begun(console: Console) -> bool:

@@ -53,7 +53,8 @@ def way_out(error: OSError) -> str:
     if error.errno not in WAYS_OUT:
         return ""
     places = _places(error)
-    return WAYS_OUT[error.errno].format(place=_there(places[0]) if places else "")
+    way = WAYS_OUT[error.errno].format(place=_there(places[0]) if places else "")
+    return way.replace(" ;", ";").rstrip()
 
 
 def _places(error: OSError) -> list[str]:

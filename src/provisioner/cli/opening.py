@@ -22,7 +22,7 @@ from provisioner.resolve.engines import port_of, services_of
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 CERTIFICATE = "/etc/xrdp/tls/{}.crt"
-FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:){31}[0-9A-F]{2}")
+FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:)+[0-9A-F]{2}")
 STDERR = 2
 FREERDP_FAILED = 128
 """FreeRDP's exit codes from here on are its own failures; below it the session's end is told."""
