@@ -125,7 +125,10 @@ class World:
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             session = Session(Console(), lambda _lab: {"box": self.host, **self.others}, self._run_playbook)
-            code = run(arguments, session)
+            try:
+                code = run(arguments, session)
+            finally:
+                session.console.stop_progress()  # a run that is killed by a test would go on talking in the next one
         return Answer(code, out.getvalue(), err.getvalue())
 
     def _run_playbook(
