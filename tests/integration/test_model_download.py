@@ -86,7 +86,7 @@ def test_it_is_downloaded_through_a_cut_and_proved(provider: IncusProvider, serv
         provider.start(one)
         provider.wait_until_ready(one)
         for part in ("main", "verify"):
-            result = run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part})
+            result = run(str(PLAY), inventory_of(artifact, one, provider, part))
             result.raise_for_failure(f"run {part}")
 
 
@@ -166,9 +166,9 @@ def test_a_model_of_several_files_is_stored_and_proved(
         lines = [f"{digest}  {name}" for digest, name in zip(digests, names, strict=True)]
         assert there.decode().splitlines() == [*lines, "MANIFEST.sha256", *names]
         for part in ("main", "verify"):
-            run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part}).raise_for_failure(part)
+            run(str(PLAY), inventory_of(artifact, one, provider, part)).raise_for_failure(part)
         with pytest.raises(PlaybookError, match="expected the manifest"):
-            run(str(PLAY), inventory_of(less, one, provider), variables={"part": "main"}).raise_for_failure("main")
+            run(str(PLAY), inventory_of(less, one, provider, "main")).raise_for_failure("main")
 
 
 @pytest.mark.parametrize("is_download", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -201,7 +201,7 @@ def test_a_folder_is_stored_and_proved(
         assert seen.stdout.decode().splitlines() == [*lines, *names]
         assert given_path(artifact.name.removeprefix("model-"), file) == artifact.path
         for part in ("main", "verify"):
-            run(str(PLAY), inventory_of(artifact, one, provider), variables={"part": part}).raise_for_failure(part)
+            run(str(PLAY), inventory_of(artifact, one, provider, part)).raise_for_failure(part)
 
 
 def split_artifact(place: str, names: list[str], digests: list[str]) -> Artifact:
@@ -224,11 +224,11 @@ def mounted(artifact: Artifact) -> Device:
     return Device("model", "volume", {"volume": artifact.volume, "path": artifact.path, "readonly": "true"})
 
 
-def inventory_of(artifact: Artifact, one: Instance, provider: IncusProvider) -> str:
-    """The role's variables for the container that mounts the model."""
+def inventory_of(artifact: Artifact, one: Instance, provider: IncusProvider, part: str) -> str:
+    """The role's variables for the container that mounts the model, and which part of the role is to be run."""
     text = render_builders(
         [artifact], {artifact.builder: provider.connection_variables(one.name)}, inventory_templates()
     )
     page = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  # plain strings only
     variables = page["all"]["children"]["builders"]["hosts"][artifact.builder]
-    return yaml.safe_dump({"all": {"hosts": {one.name: variables}}})
+    return yaml.safe_dump({"all": {"hosts": {one.name: variables | {"part": part}}}})
