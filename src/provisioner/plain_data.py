@@ -6,6 +6,7 @@ The parsers themselves raise a dozen other errors, such as ``RecursionError`` fo
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -20,7 +21,7 @@ _DEEPEST = 100
 def json_value(text: str | bytes) -> Any:
     """What the JSON says; ``ValueError`` where it is none, and for numbers that JSON does not have."""
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
 
@@ -77,6 +78,12 @@ def _check_depth(text: str, loader: Any) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ValueError(_TOO_DEEP)
+
+
+def _finite(digits: str) -> float:
+    """The number; one such as 1e999 would be infinite, which no whole number is."""
+    number = float(digits)
+    return number if math.isfinite(number) else _no_number(digits)
 
 
 def _no_number(word: str) -> NoReturn:

@@ -89,3 +89,9 @@ def test_a_tag_alone_finds_nothing() -> None:
 def test_the_volumes_of_any_block_are_found() -> None:
     assert marks.volumes_in(marks.written("text", FULL)) == {"v-1", "v-2"}
     assert marks.volumes_in("nothing") == frozenset()
+
+
+@pytest.mark.parametrize("vmid", ["1e999", "-1e999", "NaN", "[" * 20_000, "9" * 5000])
+def test_a_mark_with_a_number_that_is_none_is_no_mark(vmid: str) -> None:
+    block = f'<!-- provisioner {{"lab": "l", "vmid": {vmid}, "image": "i", "kind": "serving", "nesting": false}} -->'
+    assert marks.read(block, 101) == ("", None)
