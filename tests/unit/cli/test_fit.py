@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from provisioner import configure
 from provisioner.fit.measured import remember
 from provisioner.fit.terms import MIB
 from provisioner.gpus.cards import Card
 from provisioner.state import Fact
 from provisioner.tiny_model import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
+from provisioner.workflow import proving
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
 from tests.unit.fit.models import QWEN
@@ -216,12 +216,12 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
 ) -> None:
     on_card.write_text(ON_CARD.replace("CONTEXT", "8192"), encoding="utf-8")
     assert world.command("up", str(on_card), "--yes").code == 0
-    real = configure.prove
+    real = proving.prove
 
     def measuring(*arguments: Any, **named: Any) -> tuple[Fact, ...]:
         return (*real(*arguments, **named), Fact("llama/llama_cpp", "device_memory", 1000 * MIB))
 
-    monkeypatch.setattr(configure, "prove", measuring)
+    monkeypatch.setattr(proving, "prove", measuring)
     world.command("verify", str(on_card))
     assert (
         "measured of llama/llama_cpp: 1,000 MiB, 201 MiB more than the sum of then, 800 MiB (20.1%)"
