@@ -39,7 +39,7 @@ BUSY = "busy"
 BUSY_SHARE = 0.05
 """Of one processor: so much a service that computes gets on a machine that has much to do, and a hung one never."""
 _TIMED_OUT = "timed out"
-_LISTENING, _CONNECTED = ("0A",), ("01", "08")
+_LISTENING, _CONNECTED, _STILL_THERE = ("0A",), ("01", "08"), ("01",)
 """States in /proc/net/tcp; a client that has given up is connected as long as its request has not ended."""
 FIELDS = {
     "paths": ("type", "mode", "owner", "group", "content"),
@@ -232,17 +232,22 @@ def _asked_again(services: list[dict[str, Any]]) -> dict[str, int | str]:
     """The health of services that did not answer in time: asked once more, ``BUSY`` where other signs say that.
 
     Such a one computes (the processor time of its unit grows), for somebody (it has taken a connection on its port, on
-    which its own process listens). One that hangs takes no time, one that turns in circles has no client.
+    which its own process listens). One that hangs takes no time, one that turns in circles has no client. ``late`` ones
+    answer at their health page, and to a proof not in time: all their slots may be taken, by clients that are there.
     """
     processes = {one["address"]: _processes(one["unit"]) for one in services}
     began = time.monotonic()
     before = {address: _processor_s(found) for address, found in processes.items()}
     health = {one["address"]: _health(one["port"], one["health"], AGAIN_TIMEOUT_S) for one in services}
+    if any(one["late"] for one in services):  # those answer at once: nothing but time shows whether they compute
+        time.sleep(max(0.0, began + AGAIN_TIMEOUT_S - time.monotonic()))
     for one in services:
         found = processes[one["address"]]
         grown = _processor_s(found) - before[one["address"]]
         computes = grown >= BUSY_SHARE * (time.monotonic() - began)
-        if health[one["address"]] == _TIMED_OUT and computes and _has_client(found, one["port"]):
+        is_silent = health[one["address"]] == _TIMED_OUT
+        clients = _CONNECTED if is_silent else _STILL_THERE
+        if (is_silent or one["late"]) and computes and _has_client(found, one["port"], clients):
             health[one["address"]] = BUSY
     return health
 
@@ -269,15 +274,15 @@ def _processor_s(processes: list[str]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _has_client(processes: list[str], port: int) -> bool:
-    """Whether one of them listens on the port, and has taken a connection there that has not ended."""
+def _has_client(processes: list[str], port: int, clients: tuple[str, ...]) -> bool:
+    """Whether one of them listens on the port, and has taken a connection there that is in one of these states."""
     held = set()
     for process in processes:
         with suppress(OSError):
             for name in os.listdir(f"{process}/fd"):
                 with suppress(OSError):  # it was closed meanwhile
                     held.add(os.readlink(f"{process}/fd/{name}"))
-    return all(held & _sockets(port, states) for states in (_LISTENING, _CONNECTED))
+    return all(held & _sockets(port, states) for states in (_LISTENING, clients))
 
 
 def _sockets(port: int, states: tuple[str, ...]) -> set[str]:
@@ -344,7 +349,7 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     system = System([one["managed"] for one in whole.values()], list(asked.values()))
     health = {one["address"]: _health(one["port"], one["health"]) for one in request["services"] if one["health"]}
     units, packages = system.units(), system.packages()
-    silent = [one for one in request["services"] if health.get(one["address"]) == _TIMED_OUT]
+    silent = [one for one in request["services"] if one["late"] or health.get(one["address"]) == _TIMED_OUT]
     health.update(_asked_again([one for one in silent if units.get(one["unit"], {}).get("ActiveState") == "active"]))
     for role, stamp in whole.items():
         changed = differences(stamp["seen"], state_of(stamp["managed"], stamp["salt"], units, packages))

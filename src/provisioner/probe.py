@@ -44,6 +44,7 @@ def probe(
     *,
     full: bool = False,
     hosts: Collection[str] = (),
+    late: Collection[str] = (),
 ) -> tuple[Fact, ...]:
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
@@ -52,9 +53,10 @@ def probe(
     (what ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
     ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent`` when it cannot be looked
     into, ``silent`` (a ``ProviderError``) when it does not answer, or not as it should; of a host ``volumes``.
-    ``hosts`` are looked at even where no instance is on them.
+    ``hosts`` are looked at even where no instance is on them. ``late``: addresses of services that let a proof wait,
+    which may be busy although their health pages answer.
     """
-    requests = {one.name: _request(one, full=full) for one in instances}
+    requests = {one.name: _request(one, full=full, late=late) for one in instances}
     answers, facts = _asked(instances, requests, providers, FULL_TIMEOUT_S if full else TIMEOUT_S, hosts)
     return (*facts, *(fact for one in instances for fact in _seen(one, answers[one.name])))
 
@@ -100,10 +102,13 @@ def _written(name: str, answer: Answer) -> list[Fact]:
     return [Fact(address, "unmended", [change_text(*one) for one in changes]) for address, changes in left.items()]
 
 
-def _request(instance: Instance, *, full: bool) -> dict[str, Any]:
-    services = [
-        {"address": one.address, "unit": one.unit, "port": one.port, "health": one.health} for one in instance.services
-    ]
+def _request(instance: Instance, *, full: bool, late: Collection[str] = ()) -> dict[str, Any]:
+    services = []
+    for one in instance.services:
+        is_late = bool(one.health) and one.address in late
+        services.append(
+            {"address": one.address, "unit": one.unit, "port": one.port, "health": one.health, "late": is_late}
+        )
     volumes = [device.properties["path"] for device in instance.devices if device.kind == "volume"]
     return {
         "do": "look",

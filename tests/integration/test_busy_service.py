@@ -21,7 +21,7 @@ UNIT = "busy.service"
 SERVICE = Service("busy", "", "engine", {}, port=PORT, unit=UNIT, health="/health")
 PROGRAM = f"""
 import sys, threading, time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
 def compute():
     end = time.monotonic() + {BLOCK_S}
@@ -36,7 +36,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
 
-server = HTTPServer(("127.0.0.1", {PORT}), Handler)  # one request at a time
+kind = ThreadingHTTPServer if "slots" in sys.argv else HTTPServer  # its health page answers meanwhile, or does not
+server = kind(("127.0.0.1", {PORT}), Handler)
 if "circles" in sys.argv:
     compute()
 server.serve_forever()
@@ -77,13 +78,13 @@ class Box:
         """What a shell command says."""
         return self.provider.execute(self.instance.name, ["sh", "-c", command]).stdout.decode()
 
-    def facts(self) -> tuple[Fact, ...]:
-        """What a look says."""
-        return probe([self.instance], {"box": self.provider})
+    def facts(self, *late: str) -> tuple[Fact, ...]:
+        """What a look says; ``late``: services that have let a proof wait."""
+        return probe([self.instance], {"box": self.provider}, late=late)
 
-    def health(self) -> object:
+    def health(self, *late: str) -> object:
         """What it says of the service's health."""
-        (found,) = [fact.value for fact in self.facts() if fact.name == "health"]
+        (found,) = [fact.value for fact in self.facts(*late) if fact.name == "health"]
         return found
 
 
@@ -118,6 +119,19 @@ def test_one_that_hangs_with_a_client_is_found(box: Box) -> None:
     box.asks("/hang")
     assert box.health() == "timed out"
     assert findings(box) == [f"/health on port {PORT} answers timed out"]
+
+
+@pytest.mark.parametrize(("path", "health"), [("/compute", BUSY), ("/hang", 200)])
+def test_one_whose_health_page_answers_is_busy_only_where_it_computes_for_somebody(
+    box: Box, path: str, health: object
+) -> None:
+    address = box.instance.services[0].address
+    box.start("slots")
+    wait_until(lambda: box.health() == 200)
+    assert box.health(address) == 200, "nobody is there"
+    box.asks(path)
+    assert box.health() == 200
+    assert box.health(address) == health
 
 
 def test_one_that_turns_in_circles_for_nobody_is_found(box: Box) -> None:

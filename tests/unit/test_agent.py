@@ -283,7 +283,7 @@ def test_stamps_of_roles_that_nobody_asks_for_are_told() -> None:
 
 
 def test_a_service_that_listens_and_says_nothing_is_not_healthy() -> None:
-    service = {"address": "box/role", "unit": None, "port": 9, "health": "/"}
+    service = {"address": "box/role", "unit": None, "port": 9, "health": "/", "late": False}
     assert looked(services=[service])["health"] == {"box/role": "Connection refused"}
 
 
@@ -341,7 +341,9 @@ def test_nvidia_s_driver_is_known_by_its_own_line(tmp_path: Path, monkeypatch: p
 
 def test_a_look_tells_verdicts_beside_units(proofs: Path) -> None:
     note(proofs)
-    told = looked(services=[{"address": "box/llama_cpp", "unit": "none.service", "port": 1, "health": None}])
+    told = looked(
+        services=[{"address": "box/llama_cpp", "unit": "none.service", "port": 1, "health": None, "late": False}]
+    )
     assert told["verdict"]["box/llama_cpp"]["stale"] == "it was started again", "a unit that is not there has no start"
     assert looked()["verdict"] == {}
 
@@ -350,15 +352,16 @@ def test_a_connection_that_was_taken_is_a_client_and_one_that_waits_is_none() ->
     me = f"/proc/{os.getpid()}"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert not agent._has_client([me], port)
+        assert not agent._has_client([me], port, agent._CONNECTED)
         with socket.create_connection(("127.0.0.1", port)) as client:
-            assert not agent._has_client([me], port)
+            assert not agent._has_client([me], port, agent._CONNECTED)
             taken, _ = server.accept()
-            assert agent._has_client([me], port)
+            assert agent._has_client([me], port, agent._CONNECTED)
             client.close()
-            assert agent._has_client([me], port), "a client that has given up has asked all the same"
+            assert agent._has_client([me], port, agent._CONNECTED), "a client that has given up has asked all the same"
+            assert not agent._has_client([me], port, agent._STILL_THERE)
             taken.close()
-            assert not agent._has_client([me], port)
+            assert not agent._has_client([me], port, agent._CONNECTED)
 
 
 def test_who_listens_on_another_port_has_no_client_on_this_one() -> None:
@@ -366,7 +369,9 @@ def test_who_listens_on_another_port_has_no_client_on_this_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         taken, _ = server.accept()
         with taken:
-            assert not agent._has_client([me], client.getsockname()[1]), "it has a connection, and does not listen"
+            assert not agent._has_client([me], client.getsockname()[1], agent._CONNECTED), (
+                "it has a connection, and does not listen"
+            )
 
 
 def test_processor_time_grows_with_work() -> None:

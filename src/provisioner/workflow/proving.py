@@ -88,8 +88,13 @@ def _without(instance: Instance, left_out: Mapping[str, str]) -> Instance:
 
 
 def _became_busy(asked: Sequence[Instance], proofs: Iterable[Fact], effects: Effects) -> frozenset[str]:
-    """The services that are busy now, where a proof ended in waiting."""
-    waited = [fact for fact in proofs if fact.name == "proof" and WAITED.search(str(fact.value))]
+    """The services that are busy now, where a proof ended in waiting: those themselves, and the ones that they ask."""
+    waited = {fact.subject for fact in proofs if fact.name == "proof" and WAITED.search(str(fact.value))}
     if not waited:
         return frozenset()
-    return _busy(probe(asked, effects.providers))
+    late = set(waited)
+    for instance in asked:
+        for service in instance.services:
+            if service.address in waited:
+                late.update(service.needs)
+    return _busy(probe(asked, effects.providers, late=late))

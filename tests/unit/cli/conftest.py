@@ -81,6 +81,8 @@ class World:
     raises: BaseException | None = None
     health: int | str = 200
     healths: dict[str, int | str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    """The addresses of services whose health pages answer while all of their slots are taken by clients."""
     """By address what a health page answers that answers something else."""
     units: dict[str, str] = field(default_factory=dict)
     """By address what systemd says of units that are not active."""
@@ -182,7 +184,9 @@ class World:
                 one["address"]: self.units.get(one["address"], "active") for one in asked["services"] if one["unit"]
             },
             "health": {
-                one["address"]: self.healths.get(one["address"], self.health)
+                one["address"]: "busy"
+                if one["late"] and one["address"] in self.taken
+                else self.healths.get(one["address"], self.health)
                 for one in asked["services"]
                 if one["health"]
             },

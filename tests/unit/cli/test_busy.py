@@ -101,6 +101,19 @@ def test_what_becomes_busy_while_it_proves_itself_is_not_accused(busy: World) ->
     assert checks(answer)["llama/llama_cpp"] == (None, True)
 
 
+@pytest.mark.parametrize("role", ["llama_cpp", "litellm"])
+def test_one_whose_slots_are_all_taken_is_not_accused_of_being_slow(busy: World, role: str) -> None:
+    busy.healths.clear()
+    busy.taken.add("llama/llama_cpp")
+    host = {"llama_cpp": "llama", "litellm": "gateway"}[role]
+    words = "Status code was -1 and not [200]: Request failed: <urlopen error timed out>"
+    busy.failures["verify.yml"] = (TaskEvent("failed", host, role, f"{role} : verify | Ask", words),)
+    busy.then = busy.failures.clear
+    answer = busy.command("verify", "--json")
+    assert answer.code == 0, answer.out
+    assert checks(answer) == {"llama/llama_cpp": (None, True), "gateway/litellm": (None, True)}
+
+
 @pytest.mark.parametrize("words", ["no answer", LATE])
 def test_a_proof_that_fails_is_a_finding_where_nobody_is_busy(busy: World, words: str) -> None:
     busy.healths.clear()
