@@ -121,6 +121,18 @@ def test_a_proof_that_fails_is_a_finding_where_nobody_is_busy(busy: World, words
     assert busy.command("verify").code == 3
 
 
+def test_up_after_a_change_ends_with_3_where_its_proof_could_not_be_had(busy: World, lab: Path) -> None:
+    content = lab.read_text(encoding="utf-8")
+    lab.write_text(content.replace("model: tiny", "model: tiny, context: 1024"), encoding="utf-8")
+    failed = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Wait until the server is ready", LATE)
+    busy.failures["site.yml"] = (failed,)
+    before = busy.host.containers["llama"].files["stamp/llama_cpp"]
+    answer = busy.command("up", "--yes")
+    assert answer.code == 3
+    assert "did not answer 200 within 300 seconds" in answer.err
+    assert busy.host.containers["llama"].files["stamp/llama_cpp"] == before
+
+
 def test_a_stamp_stays_and_none_is_written_without_a_proof(busy: World, lab: Path) -> None:
     assert lab.exists()
     files = dict(busy.host.containers["llama"].files)
