@@ -31,8 +31,10 @@ SCENARIO = ROOT / "molecule/tabbyapi"
 PYTHON = (3, 11)
 TAG = "cp311-cp311-linux_x86_64"
 TRITON = "triton-3.5.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl"
-EMPTY = """aiofiles aiohttp async_lru fastapi_slim:fastapi httptools huggingface_hub jinja2 numpy packaging pillow:PIL
-psutil pydantic requests rich setuptools sse_starlette tokenizers uvicorn uvloop"""
+EMPTY = """aiofiles aiohttp async_lru fastapi_slim:fastapi huggingface_hub jinja2 numpy packaging pillow:PIL
+psutil pydantic requests rich setuptools sse_starlette tokenizers uvloop"""
+REAL = ("pyyaml", "uvicorn", "h11", "click", "httptools")
+"""What the stand-in of the server uses: the guard is in front of uvicorn's own connections."""
 FILE = """\
 name: {name}
 models: {{ qwen: {{ source: "dir:qwen" }} }}
@@ -47,7 +49,7 @@ API_KEY, ADMIN_KEY = "canary-api-key-0123456789", "canary-admin-key-0123456789"
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All that the stack and tabbyAPI want, by the names of the real ones, and the real installer and PyYAML."""
+    """All that the stack and tabbyAPI want, by the names of the real ones; real are the installer and ``REAL``."""
     if sys.version_info[:2] != PYTHON:
         pytest.skip("the wheels are made for the Python of debian/12")
     place = tmp_path_factory.mktemp("wheels")
@@ -68,7 +70,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_wheel(place, f"{name}-{version}-py3-none-any.whl", files={f"{module}/__init__.py": b""})
     write_wheel(place, TRITON)
     installer = ROOT / "roles/torch_stack/files/installer.txt"
-    for words in (("--require-hashes", "--requirement", str(installer)), ("pyyaml",)):
+    for words in (("--require-hashes", "--requirement", str(installer)), REAL):
         command = [sys.executable, *PIP, "download", "--no-deps", "--only-binary=:all:", "--dest", str(place), *words]
         subprocess.run(command, check=True)
     return place

@@ -56,6 +56,16 @@ def test_another_error_is_told_at_once() -> None:
     assert host.states == ["Stopped"]
 
 
+def test_one_that_the_end_of_another_stop_caught_is_stopped_again() -> None:
+    """Seen of a container that was stopped by force, started, and stopped by force at once."""
+    still_there = 'Failed stopping instance, status is "Running"'
+    host = Asked(WireError(400, still_there), WireError(400, still_there), None)
+    by_force(cast("Client", host), "one")
+    assert host.find() == {"status": "Stopped"}
+    with pytest.raises(WireError, match="Failed stopping instance"):
+        stop("Running", words=still_there)
+
+
 class Asked:
     """Answers each question to stop with the next of ``answers``: an error, or None when the container stops."""
 

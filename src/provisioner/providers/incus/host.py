@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
+from provisioner.providers.base import Provider
 from provisioner.providers.incus import failures, stopping
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
@@ -19,15 +20,15 @@ PROFILE = "default"
 _JUST_CHANGING = "Invalid PID"
 
 
-class IncusHost:
+class IncusHost(Provider):
     """One Incus host, reached through its unix socket or over https."""
 
     def __init__(self, host: str, *, endpoint: Endpoint | None = None, profile: str = PROFILE) -> None:
-        self.host = host
         self.endpoint = endpoint or local_endpoint()
         self.profile = profile
         """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
         self._client = Client(self.endpoint)
+        super().__init__(host)
 
     def _worded(self, message: str) -> AbstractContextManager[None]:
         return failures.worded(message, self.endpoint, lambda: self._pool)

@@ -12,6 +12,7 @@ TIMEOUT_S = 30
 POLL_S = 0.1
 ASK_AGAIN_S = 1.0
 _ENDED = "is not running"
+_STILL_THERE = "Failed stopping instance, status is"
 _GOES_ON = "Instance is busy running"
 
 
@@ -42,17 +43,24 @@ def cleanly(client: Client, name: str, timeout_s: float) -> bool:
 
 def by_force(client: Client, name: str, timeout_s: float = TIMEOUT_S) -> None:
     """Return when the container has stopped; ``WireError`` when it runs on after ``timeout_s``."""
-    try:
-        body = {"action": "stop", "force": True, "timeout": TIMEOUT_S}
-        client.change("put", "instances", name, "state", body=body)
-    except WireError as error:
-        # Stopping what has just stopped by itself is an error to Incus, also in the moment between the end of its
-        # last process and the note that it has stopped; to us it is what was wanted.
-        deadline = time.monotonic() + timeout_s
-        while not _has_stopped(client, name):
-            if _ENDED not in str(error) or time.monotonic() >= deadline:
+    deadline = time.monotonic() + timeout_s
+    body = {"action": "stop", "force": True, "timeout": TIMEOUT_S}
+    while True:
+        try:
+            client.change("put", "instances", name, "state", body=body)
+        except WireError as error:
+            # Stopping what has just stopped by itself is an error to Incus, also in the moment between the end of its
+            # last process and the note that it has stopped; to us it is what was wanted.
+            while _ENDED in str(error) and time.monotonic() < deadline and not _has_stopped(client, name):
+                time.sleep(POLL_S)
+            if _has_stopped(client, name):
+                return
+            # One that another stop has just ended and that was started again may be caught by the end of the first.
+            if _STILL_THERE not in str(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(POLL_S)
+        else:
+            return
 
 
 def _has_stopped(client: Client, name: str) -> bool:

@@ -56,14 +56,16 @@ while [ "$patience" -gt 0 ] && [ "$old" ]; do
   old=$alive
 done
 while [ "$rounds" -gt 0 ]; do
-  tree
-  for one in $old $all; do kill -s KILL "$one" 2>/dev/null; done
-  case $all in *[0-9]*) sleep 0.1 ;; *) exit 0 ;; esac
-  old=; rounds=$((rounds - 1))
+  tree; alive=
+  for one in $old $all; do kill -s KILL "$one" 2>/dev/null && alive="$alive $one"; done
+  [ "$alive" ] || exit 0
+  sleep 0.1; old=$alive; rounds=$((rounds - 1))
 done
 exit 1
 """
-"""Ends all that bears a mark in its environment, and their descendants: what has dropped the mark is found by these."""
+"""Ends all that bears a mark in its environment, and their descendants: what has dropped the mark is found by these.
+
+It ends when none of them is there any more: a process goes on for a moment after it was killed."""
 
 
 @dataclass(frozen=True, slots=True)
