@@ -12,7 +12,7 @@ from provisioner.errors import ProviderError
 from provisioner.file_systems import Run
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
-from provisioner.providers.base import READY_TIMEOUT_S
+from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.incus import (
     adoption,
     failures,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _PARALLEL = 10
 
 
-class IncusProvider(Inside):
+class IncusProvider(Inside, Provider):
     """One Incus host, reached through its unix socket or over https; one object serves many threads."""
 
     kind: ClassVar[str] = "incus"

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
-from provisioner.providers.base import Provider
+from provisioner.providers.base import OnProgress
 from provisioner.providers.incus import failures, stopping
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
@@ -20,15 +20,16 @@ PROFILE = "default"
 _JUST_CHANGING = "Invalid PID"
 
 
-class IncusHost(Provider):
+class IncusHost:
     """One Incus host, reached through its unix socket or over https."""
 
     def __init__(self, host: str, *, endpoint: Endpoint | None = None, profile: str = PROFILE) -> None:
+        self.host = host
         self.endpoint = endpoint or local_endpoint()
         self.profile = profile
         """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
         self._client = Client(self.endpoint)
-        super().__init__(host)
+        self.on_progress: OnProgress = lambda _name, _message: None
 
     def _worded(self, message: str) -> AbstractContextManager[None]:
         return failures.worded(message, self.endpoint, lambda: self._pool)
