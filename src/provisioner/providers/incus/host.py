@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
 from provisioner.errors import ProviderError, UnavailableError
-from provisioner.providers.base import OnProgress
 from provisioner.providers.incus import failures, stopping
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
@@ -29,7 +28,7 @@ class IncusHost:
         self.profile = profile
         """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
         self._client = Client(self.endpoint)
-        self.on_progress: OnProgress = lambda _name, _message: None
+        self.on_progress: Callable[[str, str], None] = lambda _name, _message: None
 
     def _worded(self, message: str) -> AbstractContextManager[None]:
         return failures.worded(message, self.endpoint, lambda: self._pool)
