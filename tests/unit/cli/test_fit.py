@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.configure import prove
 from provisioner.fit.measured import remember
 from provisioner.fit.terms import MIB
 from provisioner.gpus.cards import Card
@@ -216,10 +217,9 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
 ) -> None:
     on_card.write_text(ON_CARD.replace("CONTEXT", "8192"), encoding="utf-8")
     assert world.command("up", str(on_card), "--yes").code == 0
-    real = proving.prove
 
     def measuring(*arguments: Any, **named: Any) -> tuple[Fact, ...]:
-        return (*real(*arguments, **named), Fact("llama/llama_cpp", "device_memory", 1000 * MIB))
+        return (*prove(*arguments, **named), Fact("llama/llama_cpp", "device_memory", 1000 * MIB))
 
     monkeypatch.setattr(proving, "prove", measuring)
     world.command("verify", str(on_card))
