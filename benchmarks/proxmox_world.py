@@ -16,7 +16,7 @@ import yaml
 
 from provisioner.cli.effects import providers_of
 from provisioner.cluster.reaching import SSH_CONFIG
-from provisioner.lab import open_lab
+from provisioner.opened_lab import open_lab
 from tests.lab.incus import Lab
 from tests.lab.pve import Double, double
 from tests.lab.pve.ssh_host import ssh_host

@@ -16,10 +16,10 @@ from typing import Any
 
 from provisioner import paths
 from provisioner.gguf import GgufError, Header
+from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
 from provisioner.plain_data import json_value
 from provisioner.regular_files import text_of
-from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.spec.sources import is_folder
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from provisioner.catalog import Catalog
 from provisioner.errors import PreflightError
+from provisioner.lab.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, with_stacks
 from provisioner.lockfile import read_stacks, write_stacks
-from provisioner.resolve.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, with_stacks
 from provisioner.spec import Spec
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked

@@ -21,8 +21,9 @@ from provisioner.fit.layers import shape_of
 from provisioner.gguf import GgufError, read_head, read_header
 from provisioner.hub import Hub, HubError, find_file
 from provisioner.hub.folder import find_folder
-from provisioner.lab import open_lab
+from provisioner.lab import ModelFile, desired_fleet, problems
 from provisioner.lockfile import read_pins, read_stacks, write_pins, write_stacks
+from provisioner.opened_lab import open_lab
 from provisioner.probe import probe
 from provisioner.providers.base import Looked
 from provisioner.providers.fake import FakeProvider
@@ -33,7 +34,6 @@ from provisioner.providers.proxmox.login import Login
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.reading import read_node
-from provisioner.resolve import ModelFile, desired_fleet, problems
 from provisioner.spec import parse_spec
 from provisioner.stamp import reasons_to_run
 from provisioner.state import Execution, Fleet, Instance, Secret, Service, Status

@@ -20,10 +20,10 @@ from provisioner.artifacts import ensure_artifacts
 from provisioner.errors import PlaybookError
 from provisioner.events import ApplyProgress, Event
 from provisioner.inventory import render_builders
+from provisioner.lab.artifacts import given_path, stored
 from provisioner.model_files.folders import folder_file
 from provisioner.paths import inventory_templates
 from provisioner.providers.incus import IncusProvider
-from provisioner.resolve.artifacts import given_path, stored
 from provisioner.runner import run_playbook
 from provisioner.spec import Model
 from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, Status

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from provisioner.catalog import Upkeep
-from provisioner.resolve.upkeep import managed_by
+from provisioner.lab.upkeep import managed_by
 from provisioner.state import Managed
 
 CHANGED_KINDS = ("paths", "packages", "units", "users")

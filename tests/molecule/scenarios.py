@@ -32,7 +32,7 @@ EVERY_SCENARIO_USES = (
     "src/provisioner/providers/incus",
     "src/provisioner/plan.py",
     "src/provisioner/apply.py",
-    "src/provisioner/resolve/upkeep.py",
+    "src/provisioner/lab/upkeep.py",
     "tests/molecule/changes.py",
     "tests/requirements.txt",
 )

@@ -9,7 +9,7 @@ import yaml
 
 from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.resolve.engine_builds import engine_builds
+from provisioner.lab.engine_builds import engine_builds
 from provisioner.spec import parse_spec
 
 COMMIT = "0c1e57098" + "0" * 31

@@ -12,10 +12,10 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.errors import InputError
 from provisioner.gguf import Header
-from provisioner.lab import Lab, open_lab
+from provisioner.lab.engine_options import option_problems, option_warnings
+from provisioner.opened_lab import Lab, open_lab
 from provisioner.report.client import Served
 from provisioner.report.gateway import entrance_of
-from provisioner.resolve.engine_options import option_problems, option_warnings
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes

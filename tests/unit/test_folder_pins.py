@@ -10,7 +10,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.errors import InputError
-from provisioner.lab import Lab, open_lab
+from provisioner.opened_lab import Lab, open_lab
 from provisioner.workflow.fitting import budgets_of
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog
@@ -23,7 +23,7 @@ SOURCE = f"hf:{REPOSITORY}@{REVISION}"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """A hub on this machine; labs are opened with a catalog whose engine reads folders."""
     catalog = load_catalog(write_catalog(tmp_path / "roles"))
-    monkeypatch.setattr("provisioner.lab.load_catalog", lambda: catalog)
+    monkeypatch.setattr("provisioner.opened_lab.load_catalog", lambda: catalog)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "none"))

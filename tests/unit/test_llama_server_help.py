@@ -13,7 +13,7 @@ import pytest
 
 from provisioner import paths
 from provisioner.artifacts.cache import cached_file, is_intact
-from provisioner.lab import open_lab
+from provisioner.opened_lab import open_lab
 from tests.llama_server_help import ROLE, known_arguments, objections, values_of, variables, written_arguments
 
 LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"

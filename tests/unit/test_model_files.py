@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import desired_fleet
 from provisioner.lockfile import Pin
 from provisioner.model_files import find_models, missing_files
-from provisioner.resolve import desired_fleet
 from provisioner.spec import Model, parse_spec
 from provisioner.spec.sources import ModelPart, part_count, part_names
 from provisioner.state import Artifact

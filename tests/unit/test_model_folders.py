@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import Catalog, load_catalog
+from provisioner.lab import desired_fleet, problems
 from provisioner.loader import Loaded, load
 from provisioner.lockfile import Pin
 from provisioner.model_files import find_models, missing_files
 from provisioner.model_headers import read_headers
 from provisioner.remote_headers import cached_headers, fetch_headers
-from provisioner.resolve import desired_fleet, problems
 from provisioner.spec import Model, Spec, parse_spec
 from provisioner.spec.folders import contradiction, format_by_name
 from provisioner.spec.sources import ModelPart

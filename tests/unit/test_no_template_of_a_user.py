@@ -22,8 +22,8 @@ from provisioner.catalog import ServiceType, load_catalog
 from provisioner.ejected import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
 from provisioner.inventory import render_builders, render_inventory, render_nodes, render_this_machine
-from provisioner.resolve import ModelFile, desired_fleet, hosts_of, problems
-from provisioner.resolve.written import host_variables, role_variables
+from provisioner.lab import ModelFile, desired_fleet, hosts_of, problems
+from provisioner.lab.written import host_variables, role_variables
 from provisioner.runner import ansible_environment
 from provisioner.schema import file_schema
 from provisioner.spec import Spec, parse_spec, parsing

@@ -12,9 +12,9 @@ import pytest
 
 from provisioner import remote_head
 from provisioner.gguf import GgufError, Header, read_head
+from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
 from provisioner.remote_headers import cached_headers, fetch_headers
-from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.state import Secret
 from tests.file_server import FileServer, serving

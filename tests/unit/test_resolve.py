@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.resolve import ModelFile, desired_fleet, problems
-from provisioner.resolve.artifacts import distribution_of
+from provisioner.lab import ModelFile, desired_fleet, problems
+from provisioner.lab.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Artifact, Fleet, Secret
 

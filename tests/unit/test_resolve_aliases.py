@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.resolve import problems
-from provisioner.resolve.aliases import alias_loop, flatten
-from provisioner.resolve.gateways import MOST_ALIASES
-from provisioner.resolve.rules import MOST_OF_A_RULE
+from provisioner.lab import problems
+from provisioner.lab.aliases import alias_loop, flatten
+from provisioner.lab.gateways import MOST_ALIASES
+from provisioner.lab.rules import MOST_OF_A_RULE
 from provisioner.spec import parse_spec
 from provisioner.state import Problem, Secret
 

@@ -10,9 +10,9 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card, Node
-from provisioner.resolve import ModelFile, desired_fleet, problems
-from provisioner.resolve.cards import given
-from provisioner.resolve.engine_cards import card_problems, with_cards
+from provisioner.lab import ModelFile, desired_fleet, problems
+from provisioner.lab.cards import given
+from provisioner.lab.engine_cards import card_problems, with_cards
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Device, Instance, Secret
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.resolve import desired_fleet, problems
-from provisioner.resolve.desktops import needed_bytes
+from provisioner.lab import desired_fleet, problems
+from provisioner.lab.desktops import needed_bytes
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret, Service
 

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import desired_fleet, problems
+from provisioner.lab.engine_cards import card_problems, with_cards
+from provisioner.lab.speech import speakers
+from provisioner.lab.speech_options import COMMIT, VOICE
 from provisioner.report.client import Gateway, Served, Speech, client_text
 from provisioner.report.gateway import Mouth, entrance_of, mouth_of
-from provisioner.resolve import desired_fleet, problems
-from provisioner.resolve.engine_cards import card_problems, with_cards
-from provisioner.resolve.speech import speakers
-from provisioner.resolve.speech_options import COMMIT, VOICE
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret
 from tests.unit.test_resolve_cards import AMD, NVIDIA

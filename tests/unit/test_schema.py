@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import problems
 from provisioner.loader.document import parse_document
-from provisioner.resolve import problems
 from provisioner.schema import file_schema
 from provisioner.spec import Spec, parse_spec
 from provisioner.starter import STARTER

@@ -11,7 +11,7 @@ import yaml
 
 from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.resolve import problems
+from provisioner.lab import problems
 from provisioner.spec import parse_spec
 from provisioner.state import Problem, Secret
 from tests.maximal_labs import LABS, Place, at, steps, with_value

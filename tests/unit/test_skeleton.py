@@ -14,7 +14,7 @@ import yaml
 from provisioner import paths
 from provisioner.catalog import Upkeep
 from provisioner.generate import BEGIN, END
-from provisioner.resolve.upkeep import managed_by
+from provisioner.lab.upkeep import managed_by
 from provisioner.state import Managed
 from tests.checkout import tracked_files
 

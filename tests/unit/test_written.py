@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.resolve.proxmox import settings_of, written_form
-from provisioner.resolve.written import host_variables, written_container
+from provisioner.lab.proxmox import settings_of, written_form
+from provisioner.lab.written import host_variables, written_container
 from provisioner.sizes import parse_size, written_size
 from provisioner.spec import Container, IncusHost, ProxmoxContainer, ProxmoxHost, Spec
 from provisioner.state import Instance, Secret

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from provisioner.cli.session import Session
 from provisioner.errors import PreflightError
-from provisioner.lab import Lab
-from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
+from provisioner.lab.hosts import host_of, hosts_of, is_elsewhere
+from provisioner.opened_lab import Lab
 from provisioner.spec import IncusHost
 
 

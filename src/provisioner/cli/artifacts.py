@@ -15,7 +15,7 @@ from provisioner.cli.effects import providers_of
 from provisioner.cli.pace import Pace
 from provisioner.errors import ProvisionError
 from provisioner.events import Event
-from provisioner.lab import open_lab
+from provisioner.opened_lab import open_lab
 
 
 def main(arguments: list[str]) -> int:

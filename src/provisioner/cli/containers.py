@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provisioner.cli.session import Session
 from provisioner.errors import InputError, PreflightError
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.state import InstanceKind, Status
 from provisioner.workflow.surveying import observe

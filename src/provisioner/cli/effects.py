@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from provisioner import paths
 from provisioner.cluster.reaching import SSH_CONFIG
-from provisioner.lab import Lab
+from provisioner.lab import hosts_of
+from provisioner.lab.proxmox import direct_ways
+from provisioner.opened_lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.resolve import hosts_of
-from provisioner.resolve.proxmox import direct_ways
 from provisioner.spec import IncusHost, ProxmoxHost
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from provisioner.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
-    from provisioner.lab import Lab
+    from provisioner.opened_lab import Lab
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:

@@ -17,9 +17,9 @@ from provisioner.cli.containers import Containers
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError, ProviderError
 from provisioner.events import Diagnostic
-from provisioner.lab import Lab
+from provisioner.lab.engines import services_of
+from provisioner.opened_lab import Lab
 from provisioner.report.style import safe_text
-from provisioner.resolve.engines import services_of
 from provisioner.unit_journals import plain_line
 from provisioner.work_folders import by_age
 

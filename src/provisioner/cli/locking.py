@@ -12,7 +12,7 @@ from provisioner.errors import ExitCode
 from provisioner.events import Diagnostic
 
 if TYPE_CHECKING:
-    from provisioner.resolve.stacks import Use
+    from provisioner.lab.stacks import Use
     from provisioner.stacks.known import Stack
     from provisioner.stacks.locking import Locked
 
@@ -27,7 +27,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
 
     What is noted there stays; to have something found anew, remove its lines.
     """
-    from provisioner.resolve.stacks import stack_uses
+    from provisioner.lab.stacks import stack_uses
     from provisioner.stack_pins import find_stacks
     from provisioner.stacks.known import stacks_of
     from provisioner.stacks.locking import Wish, locked

@@ -15,10 +15,10 @@ import click
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError, ProvisionError
-from provisioner.lab import Lab
+from provisioner.lab.desktops import PROTOCOL
+from provisioner.lab.engines import port_of, services_of
+from provisioner.opened_lab import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
-from provisioner.resolve.desktops import PROTOCOL
-from provisioner.resolve.engines import port_of, services_of
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 CERTIFICATE = "/etc/xrdp/tls/{}.crt"

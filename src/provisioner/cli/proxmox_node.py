@@ -10,7 +10,7 @@ from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.events import Diagnostic
-from provisioner.resolve import hosts_of
+from provisioner.lab import hosts_of
 from provisioner.spec import ProxmoxHost
 
 if TYPE_CHECKING:

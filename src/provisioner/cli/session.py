@@ -11,8 +11,8 @@ from provisioner.cli.console import Console
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
-    from provisioner.lab import Lab
     from provisioner.loader import Needs
+    from provisioner.opened_lab import Lab
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
@@ -30,7 +30,7 @@ class Session:
     def open_lab(self, file: Path, *, with_secrets: bool = False, needs: Needs = "all") -> Lab:
         """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``."""
         from provisioner.events import Diagnostic
-        from provisioner.lab import open_lab
+        from provisioner.opened_lab import open_lab
 
         lab = open_lab(file, run_secret_command=with_secrets, needs=needs)
         self.console.hide(lab.loaded.secrets.values())

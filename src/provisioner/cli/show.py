@@ -8,7 +8,7 @@ from provisioner.cli.addresses import address_of
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import Entrance, Mouth, entrance_of, mouth_of
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.errors import InputError
-from provisioner.lab import open_lab
+from provisioner.lab import hosts_of
+from provisioner.opened_lab import open_lab
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh
-from provisioner.resolve import hosts_of
 from provisioner.spec import ProxmoxHost
 
 SSH_CONFIG = "PROVISION_SSH_CONFIG"

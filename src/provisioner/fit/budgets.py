@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from provisioner.fit.loads import Engine
 from provisioner.fit.terms import MIB, Load, Sum, added_up, total_of
 from provisioner.gpus.cards import Card
-from provisioner.resolve.hosts import host_of
+from provisioner.lab.hosts import host_of
 from provisioner.spec import Spec
 
 RESERVED = 832 * MIB

@@ -13,7 +13,7 @@ from provisioner.fit.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
 from provisioner.fit.vision import image_buffer
 from provisioner.fit.weights import estimated_by_name
 from provisioner.gguf import Header
-from provisioner.resolve.engines import models_of, services_of
+from provisioner.lab.engines import models_of, services_of
 from provisioner.spec import ServiceSpec, Spec
 
 ROLE, CPU = "llama_cpp", "cpu"

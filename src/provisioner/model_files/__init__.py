@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from provisioner import paths
 from provisioner.errors import UnavailableError
+from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
 from provisioner.model_files.folders import folder_file, folder_problem
 from provisioner.model_files.hashes import sha256_of
-from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.spec.folders import FolderError, contradiction
 from provisioner.spec.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names

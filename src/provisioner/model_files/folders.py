@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from provisioner.lab import ModelFile
 from provisioner.model_files.hashes import sha256_of
 from provisioner.regular_files import open_file
-from provisioner.resolve import ModelFile
 from provisioner.spec import Model
 from provisioner.spec.folders import (
     SMALL_BYTES,

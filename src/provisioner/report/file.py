@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
+from provisioner.lab import hosts_of
+from provisioner.lab.lan import implied_users, with_lan
 from provisioner.report.lines import plain_value
-from provisioner.resolve import hosts_of
-from provisioner.resolve.lan import implied_users, with_lan
 from provisioner.sizes import size_text
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Fleet, Instance

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.gguf import Header
+from provisioner.lab.aliases import Aliases, flatten, for_too_long
+from provisioner.lab.engine_options import request_context, takes_images
+from provisioner.lab.engines import Engine, engines_of, find_engines, port_of, served_models, services_of
+from provisioner.lab.speech import PROTOCOL as SPEECH
+from provisioner.lab.speech import speakers
 from provisioner.loader import environment_name
 from provisioner.report.client import Served
-from provisioner.resolve.aliases import Aliases, flatten, for_too_long
-from provisioner.resolve.engine_options import request_context, takes_images
-from provisioner.resolve.engines import Engine, engines_of, find_engines, port_of, served_models, services_of
-from provisioner.resolve.speech import PROTOCOL as SPEECH
-from provisioner.resolve.speech import speakers
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Secret
 

@@ -1,4 +1,4 @@
-"""The file as frozen values: what was written, checked by itself; rules between its parts are in ``resolve``."""
+"""The file as frozen values: what was written, checked by itself; rules between its parts are in ``lab.rules``."""
 
 from __future__ import annotations
 

@@ -15,14 +15,14 @@ from urllib.parse import urlsplit
 
 from provisioner.errors import PreflightError
 from provisioner.events import Diagnostic, Event
-from provisioner.lab import Lab
+from provisioner.lab import host_of, hosts_of
+from provisioner.lab.engines import port_of
+from provisioner.lab.lan import used_over_lan, users_of_addresses
+from provisioner.opened_lab import Lab
 from provisioner.plain_data import json_value
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
 from provisioner.regular_files import text_of
-from provisioner.resolve import host_of, hosts_of
-from provisioner.resolve.engines import port_of
-from provisioner.resolve.lan import used_over_lan, users_of_addresses
 from provisioner.spec import IncusHost
 from provisioner.state import Fleet
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from provisioner.bench import Ask, Bench, Run, Series, run_of
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import ApplyProgress, Event
-from provisioner.lab import Lab
+from provisioner.lab.engines import port_of, services_of
+from provisioner.lab.speech import PROTOCOL
+from provisioner.opened_lab import Lab
 from provisioner.plain_data import answer_value
 from provisioner.providers.base import Provider
-from provisioner.resolve.engines import port_of, services_of
-from provisioner.resolve.speech import PROTOCOL
 
 SPEAKER = "/usr/local/lib/kokoro/speak.py"
 """Where role ``kokoro`` puts the program that its proof uses."""

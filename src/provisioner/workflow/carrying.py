@@ -11,8 +11,8 @@ from provisioner.artifacts import ensure_artifacts
 from provisioner.configure import Configured, configure
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
-from provisioner.lab import Lab
 from provisioner.lock import Lease
+from provisioner.opened_lab import Lab
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather

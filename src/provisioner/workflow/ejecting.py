@@ -12,10 +12,10 @@ from provisioner import paths
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
 from provisioner.errors import PreflightError, ProvisionError
-from provisioner.lab import Lab
+from provisioner.lab import hosts_of
+from provisioner.lab.written import host_variables, role_variables
+from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
-from provisioner.resolve import hosts_of
-from provisioner.resolve.written import host_variables, role_variables
 from provisioner.runner import ansible_version
 from provisioner.state import Instance
 from provisioner.workflow.addressing import look_at_addresses

@@ -14,14 +14,14 @@ from provisioner.errors import ProviderError, ProvisionError
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
-from provisioner.lab import Lab
+from provisioner.lab import images_by_host
+from provisioner.lab.cards import given, lends, wanting
+from provisioner.lab.engine_builds import CUDA, ROLE
+from provisioner.lab.engine_cards import with_cards
+from provisioner.lab.engines import services_of
+from provisioner.lab.hosts import hosts_of, with_images
+from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
-from provisioner.resolve import images_by_host
-from provisioner.resolve.cards import given, lends, wanting
-from provisioner.resolve.engine_builds import CUDA, ROLE
-from provisioner.resolve.engine_cards import with_cards
-from provisioner.resolve.engines import services_of
-from provisioner.resolve.hosts import hosts_of, with_images
 from provisioner.state import Fact, Fleet, InstanceKind, Status
 from provisioner.workflow.surveying import kept_images
 

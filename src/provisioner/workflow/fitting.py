@@ -13,7 +13,7 @@ from provisioner.fit.loads import Known, engines_on_cards
 from provisioner.fit.measured import remember
 from provisioner.fit.refusals import refusals
 from provisioner.gpus.cards import Card
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.state import Fact
 
 DEVICE_MEMORY = "device_memory"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.errors import InputError, PreflightError, ProviderError
-from provisioner.lab import Lab
+from provisioner.lab.rules import RESERVED_PREFIX
+from provisioner.lab.written import wanted_of, written_container
+from provisioner.opened_lab import Lab
 from provisioner.plan import Change, differences
 from provisioner.providers.base import Provider
-from provisioner.resolve.rules import RESERVED_PREFIX
-from provisioner.resolve.written import wanted_of, written_container
 from provisioner.spec.fields import LABEL
 from provisioner.state import Instance, Status
 from provisioner.workflow.surveying import observe

@@ -12,7 +12,7 @@ from typing import TypeVar
 from provisioner.errors import InputError, PreflightError, ProvisionError
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.plan import Change, Plan
 from provisioner.state import ACTIVE, Fact, Instance, Status, is_well
 from provisioner.workflow import unfinished

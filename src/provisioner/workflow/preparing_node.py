@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from provisioner.errors import PreflightError, ProvisionError
-from provisioner.lab import Lab
-from provisioner.resolve import host_of, images_by_host
+from provisioner.lab import host_of, images_by_host
+from provisioner.opened_lab import Lab
 from provisioner.spec import ProxmoxHost
 from provisioner.starter import keep_secret
 from provisioner.state import Secret

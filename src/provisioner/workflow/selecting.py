@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from provisioner.errors import PreflightError
 from provisioner.gpus.cards import Card
-from provisioner.lab import Lab
+from provisioner.lab.cards import wanting
+from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
-from provisioner.resolve.cards import wanting
 
 
 def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:

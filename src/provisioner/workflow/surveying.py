@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
 from provisioner.gpus.cards import Card
-from provisioner.lab import Lab
+from provisioner.lab.engine_builds import wants_device
+from provisioner.lab.hosts import image_of
+from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
-from provisioner.resolve.engine_builds import wants_device
-from provisioner.resolve.hosts import image_of
 from provisioner.screens import gather
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (

@@ -7,7 +7,7 @@ from functools import partial
 
 from provisioner.events import Diagnostic
 from provisioner.journal import interrupted, recording
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Wishes
 from provisioner.state import Fleet
 from provisioner.verify import judge

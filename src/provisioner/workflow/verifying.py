@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from provisioner.errors import ProviderError, VerificationError
 from provisioner.events import Check
-from provisioner.lab import Lab
+from provisioner.opened_lab import Lab
 from provisioner.plan import Change
 from provisioner.screens import gather
 from provisioner.state import Finding, Fleet, Instance, Status

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.resolve.artifacts import MODELS_PATH
+from provisioner.lab.artifacts import MODELS_PATH
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, FILE, INJECTED, MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from provisioner import paths
 from provisioner.cli.effects import providers_of
-from provisioner.lab import open_lab
+from provisioner.opened_lab import open_lab
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Direct
 

@@ -16,7 +16,7 @@ from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY
 
 WAITING = """\
 import sys, time
-from provisioner import lab
+from provisioner import opened_lab
 from provisioner.cli.app import run
 def wait(*_, **__):
     print("begun", flush=True)
@@ -163,7 +163,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
         "import sys\n"
         "from pathlib import Path\n"
         "import provisioner.cli.life, provisioner.providers.incus, provisioner.workflow.up\n"
-        "from provisioner.lab import open_lab\n"
+        "from provisioner.opened_lab import open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
         "lab.look_at_models()\n"
         "assert lab.fleet().instances\n"

@@ -12,7 +12,7 @@ import pytest
 from provisioner.bench import asks
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import Event
-from provisioner.lab import Lab, open_lab
+from provisioner.opened_lab import Lab, open_lab
 from provisioner.providers.base import Provider
 from provisioner.state import Execution
 from provisioner.workflow.benching import Speaker, measure, speakers_of

@@ -10,7 +10,7 @@ from provisioner.errors import ExitCode, PreflightError
 from provisioner.events import Diagnostic, Event
 from provisioner.fit.measured import measured
 from provisioner.gpus.cards import Card
-from provisioner.lab import Lab, open_lab
+from provisioner.opened_lab import Lab, open_lab
 from provisioner.state import Fact
 from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes

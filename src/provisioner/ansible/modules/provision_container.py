@@ -232,7 +232,7 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
         _refuse_block(options)
         return plain
     from provisioner.catalog import Catalog
-    from provisioner.resolve import desired_fleet
+    from provisioner.lab import desired_fleet
 
     return replace(plain, settings=desired_fleet(lab_of(options), Catalog({}, {}), {}).instances[0].settings)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.resolve import host_of, hosts_of
-from provisioner.resolve.aliases import flatten, for_too_long
-from provisioner.resolve.engines import engines_of, find_engines, port_of, served_models
-from provisioner.resolve.hosts import LOCAL_HOST
-from provisioner.resolve.lan import implied_users, with_lan
+from provisioner.lab import host_of, hosts_of
+from provisioner.lab.aliases import flatten, for_too_long
+from provisioner.lab.engines import engines_of, find_engines, port_of, served_models
+from provisioner.lab.hosts import LOCAL_HOST
+from provisioner.lab.lan import implied_users, with_lan
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
 
 LAN = "lan"

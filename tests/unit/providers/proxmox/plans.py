@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from provisioner.lab.proxmox import settings_of
 from provisioner.plan import Action, Change
 from provisioner.providers.proxmox.access import Access
-from provisioner.resolve.proxmox import settings_of
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
 from provisioner.state import Artifact, Device, Instance, Secret, Service, Status
 from tests.lab.pve import Double

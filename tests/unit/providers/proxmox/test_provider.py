@@ -11,12 +11,12 @@ import pytest
 
 from provisioner.apply import apply_instances
 from provisioner.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.lab.proxmox import settings_of
 from provisioner.plan import Change, make_plan
 from provisioner.providers import provider_for
 from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.resolve.proxmox import settings_of
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
 from provisioner.state import Fleet, Instance, Secret, Status
 from tests.lab.pve import Double

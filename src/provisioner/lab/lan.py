@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from provisioner.catalog import Catalog
-from provisioner.resolve.aliases import written_names
-from provisioner.resolve.engines import engines_of, find_engines, services_of
-from provisioner.resolve.hosts import has_fixed_address, host_of, hosts_of
-from provisioner.resolve.speech import speakers
+from provisioner.lab.aliases import written_names
+from provisioner.lab.engines import engines_of, find_engines, services_of
+from provisioner.lab.hosts import has_fixed_address, host_of, hosts_of
+from provisioner.lab.speech import speakers
 from provisioner.spec import IncusHost, ServiceSpec, Spec
 
 LAN = "lan"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.resolve.hosts import host_of, hosts_of
+from provisioner.lab.hosts import host_of, hosts_of
 from provisioner.sizes import written_size
 from provisioner.spec import ProxmoxContainer, ProxmoxHost, Spec
 

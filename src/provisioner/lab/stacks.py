@@ -12,9 +12,9 @@ from packaging.version import Version
 
 from provisioner.catalog import Catalog, Reference, ServiceType
 from provisioner.gpus.cards import Card
-from provisioner.resolve.artifacts import distribution_of
-from provisioner.resolve.engines import services_of
-from provisioner.resolve.hosts import image_of
+from provisioner.lab.artifacts import distribution_of
+from provisioner.lab.engines import services_of
+from provisioner.lab.hosts import image_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.gguf import Header
-from provisioner.resolve.engines import model_options, served_models, services_of
+from provisioner.lab.engines import model_options, served_models, services_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Problem
 

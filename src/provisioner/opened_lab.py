@@ -12,17 +12,17 @@ from provisioner.errors import InputError, PreflightError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
+from provisioner.lab import desired_fleet, host_of, problems
+from provisioner.lab.cards import given
+from provisioner.lab.engine_cards import card_problems, with_cards
+from provisioner.lab.engine_options import option_problems, option_warnings
+from provisioner.lab.engines import has_stacks, models_of, services_of
+from provisioner.lab.hosts import LOCAL_HOST, with_images
 from provisioner.loader import Loaded, Needs, load
 from provisioner.lockfile import lock_file, read_pins, write_pins
 from provisioner.model_files import Found, find_models, missing_files
 from provisioner.model_headers import read_headers
 from provisioner.remote_headers import cached_headers, fetch_headers
-from provisioner.resolve import desired_fleet, host_of, problems
-from provisioner.resolve.cards import given
-from provisioner.resolve.engine_cards import card_problems, with_cards
-from provisioner.resolve.engine_options import option_problems, option_warnings
-from provisioner.resolve.engines import has_stacks, models_of, services_of
-from provisioner.resolve.hosts import LOCAL_HOST, with_images
 from provisioner.spec import Model, Spec
 from provisioner.state import Fleet, Problem
 
@@ -103,7 +103,7 @@ class Lab:
         """Stacks that do not run with these cards (by container), or on hosts of these architectures (by host)."""
         if not has_stacks(self.spec, self.catalog):
             return []
-        from provisioner.resolve.stacks import host_problems, stack_uses
+        from provisioner.lab.stacks import host_problems, stack_uses
         from provisioner.stacks.known import stacks_of
 
         there = {
@@ -204,7 +204,7 @@ def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
 def _stack_problems(spec: Spec, catalog: Catalog, path: Path) -> Iterable[Problem]:
     if not has_stacks(spec, catalog):
         return ()
-    from provisioner.resolve.stacks import stack_problems, stack_uses
+    from provisioner.lab.stacks import stack_problems, stack_uses
     from provisioner.stacks.known import stacks_of
 
     return stack_problems(stack_uses(spec, catalog), stacks_of(path))

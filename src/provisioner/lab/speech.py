@@ -7,9 +7,9 @@ from typing import Any
 
 from provisioner.catalog import Catalog
 from provisioner.gpus.cards import Card
-from provisioner.resolve.cards import described
-from provisioner.resolve.engines import base_url, services_of
-from provisioner.resolve.hosts import host_of, hostname
+from provisioner.lab.cards import described
+from provisioner.lab.engines import base_url, services_of
+from provisioner.lab.hosts import host_of, hostname
 from provisioner.spec import Spec
 from provisioner.state import Problem
 

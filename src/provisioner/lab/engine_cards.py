@@ -7,11 +7,11 @@ from typing import Any
 
 from provisioner.catalog import Catalog
 from provisioner.gpus.cards import Card, Vendor
-from provisioner.resolve.cards import described
-from provisioner.resolve.engine_builds import CPU, CUDA, ROLE, VULKAN, engine_builds
-from provisioner.resolve.speech import ROLE as KOKORO
-from provisioner.resolve.speech import speech_card_problems
-from provisioner.resolve.speech import told as _told_kokoro
+from provisioner.lab.cards import described
+from provisioner.lab.engine_builds import CPU, CUDA, ROLE, VULKAN, engine_builds
+from provisioner.lab.speech import ROLE as KOKORO
+from provisioner.lab.speech import speech_card_problems
+from provisioner.lab.speech import told as _told_kokoro
 from provisioner.spec import Container, ServiceSpec, Spec
 from provisioner.state import Problem
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.resolve.engines import services_of
-from provisioner.resolve.hosts import image_of
+from provisioner.lab.engines import services_of
+from provisioner.lab.hosts import image_of
 from provisioner.sizes import size_text
 from provisioner.spec import Spec
 from provisioner.state import Problem

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from provisioner.catalog import Catalog
-from provisioner.resolve.engines import services_of
-from provisioner.resolve.speech import ROLE
+from provisioner.lab.engines import services_of
+from provisioner.lab.speech import ROLE
 from provisioner.spec import Spec
 from provisioner.state import Problem
 

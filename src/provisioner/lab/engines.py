@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.resolve.hosts import hostname
+from provisioner.lab.hosts import hostname
 from provisioner.spec import ServiceSpec, Spec, Upstream
 
 ENGINE_STAGE = "engine"

@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.cuda.architectures import EXAMPLES, architecture_problem
-from provisioner.resolve.engines import services_of
+from provisioner.lab.engines import services_of
 from provisioner.spec import ServiceSpec, Spec
 from provisioner.state import Problem, Service
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog
-from provisioner.resolve.aliases import TOO_LONG, Aliases, alias_loop, written_names
-from provisioner.resolve.engines import engines_of, services_of
-from provisioner.resolve.speech import speakers
+from provisioner.lab.aliases import TOO_LONG, Aliases, alias_loop, written_names
+from provisioner.lab.engines import engines_of, services_of
+from provisioner.lab.speech import speakers
 from provisioner.spec import Spec
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem, Secret

@@ -8,10 +8,10 @@ from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.gpus.cards import Card
-from provisioner.resolve.aliases import alias_settings, flatten, for_too_long
-from provisioner.resolve.artifacts import MODELS_PATH, ModelFile, given_path
-from provisioner.resolve.engines import base_url, engine_entries, engines_of, find_engines
-from provisioner.resolve.hosts import hostname
+from provisioner.lab.aliases import alias_settings, flatten, for_too_long
+from provisioner.lab.artifacts import MODELS_PATH, ModelFile, given_path
+from provisioner.lab.engines import base_url, engine_entries, engines_of, find_engines
+from provisioner.lab.hosts import hostname
 from provisioner.spec import ServiceSpec, Spec
 
 CONTEXT_OPTION = "context"

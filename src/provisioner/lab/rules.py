@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from provisioner.catalog import Catalog
-from provisioner.resolve.desktops import desktop_problems
-from provisioner.resolve.engine_builds import engine_builds
-from provisioner.resolve.engines import model_options, port_of, services_of
-from provisioner.resolve.gateways import alias_names, gateway_numbers, gateway_paths, words_of_gateways
-from provisioner.resolve.hosts import host_of, hosts_of, is_elsewhere
-from provisioner.resolve.lan import LAN, used_over_lan, with_lan
-from provisioner.resolve.model_sources import model_formats, model_sources
-from provisioner.resolve.proxmox import direct_ways
-from provisioner.resolve.speech_options import speech_options
+from provisioner.lab.desktops import desktop_problems
+from provisioner.lab.engine_builds import engine_builds
+from provisioner.lab.engines import model_options, port_of, services_of
+from provisioner.lab.gateways import alias_names, gateway_numbers, gateway_paths, words_of_gateways
+from provisioner.lab.hosts import host_of, hosts_of, is_elsewhere
+from provisioner.lab.lan import LAN, used_over_lan, with_lan
+from provisioner.lab.model_sources import model_formats, model_sources
+from provisioner.lab.proxmox import direct_ways
+from provisioner.lab.speech_options import speech_options
 from provisioner.spec import ProxmoxHost, Spec
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem

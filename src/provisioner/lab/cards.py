@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.gpus.cards import Card
 from provisioner.gpus.choice import Refusal, Wish, choices
-from provisioner.resolve.hosts import LOCAL_HOST, host_of
+from provisioner.lab.hosts import LOCAL_HOST, host_of
 from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, Spec
 from provisioner.state import Device, Problem
 

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from provisioner.catalog import Catalog
-from provisioner.resolve.fleet import desired_fleet
-from provisioner.resolve.hosts import LOCAL_INCUS, hosts_of
-from provisioner.resolve.proxmox import written_form
+from provisioner.lab.fleet import desired_fleet
+from provisioner.lab.hosts import LOCAL_INCUS, hosts_of
+from provisioner.lab.proxmox import written_form
 from provisioner.sizes import written_size
 from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
 from provisioner.state import Instance

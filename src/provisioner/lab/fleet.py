@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.gpus.cards import Card
-from provisioner.resolve import desktops
-from provisioner.resolve.artifacts import ModelFile, built, stored
-from provisioner.resolve.cards import USERSPACE, devices, lends, userspace, with_device_files
-from provisioner.resolve.engine_builds import VULKAN
-from provisioner.resolve.engine_cards import with_cards
-from provisioner.resolve.engines import models_of, port_of
-from provisioner.resolve.filling import Context, Place, filled_in
-from provisioner.resolve.hosts import LOCAL_HOST, host_of, hosts_of, image_of
-from provisioner.resolve.lan import with_lan
-from provisioner.resolve.proxmox import settings_of
-from provisioner.resolve.speech import speakers
-from provisioner.resolve.upkeep import managed_by
+from provisioner.lab import desktops
+from provisioner.lab.artifacts import ModelFile, built, stored
+from provisioner.lab.cards import USERSPACE, devices, lends, userspace, with_device_files
+from provisioner.lab.engine_builds import VULKAN
+from provisioner.lab.engine_cards import with_cards
+from provisioner.lab.engines import models_of, port_of
+from provisioner.lab.filling import Context, Place, filled_in
+from provisioner.lab.hosts import LOCAL_HOST, host_of, hosts_of, image_of
+from provisioner.lab.lan import with_lan
+from provisioner.lab.proxmox import settings_of
+from provisioner.lab.speech import speakers
+from provisioner.lab.upkeep import managed_by
 from provisioner.spec import Container, Gpu, ProxmoxHost, ServiceSpec, Spec
 from provisioner.state import Artifact, Device, Fleet, Instance, Service
 
