@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -27,8 +27,12 @@ class ListError(ValueError):
 def parts_of_requirements(text: str, python: str = "") -> tuple[Part, ...]:
     """The packages of a ``requirements.txt`` for that Python; ``ListError`` names the line that is none."""
     joined = text.replace("\\\n", " ")
-    found = [_required(number, line, python) for number, line in enumerate(joined.splitlines(), 1)]
-    return merged(part for part in found if part is not None)
+    parts = []
+    for number, line in enumerate(joined.splitlines(), 1):
+        part = _required(number, line, python)
+        if part is not None:
+            parts.append(part)
+    return merged(parts)
 
 
 def parts_of_pylock(content: bytes) -> tuple[Part, ...]:
@@ -43,54 +47,83 @@ def parts_of_pylock(content: bytes) -> tuple[Part, ...]:
         raise ListError("it is no pylock.toml: that has [[packages]], each with its name") from error
 
 
-def merged(parts: Iterator[Part]) -> tuple[Part, ...]:
+def merged(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The parts with each package once; ``ListError`` when one is there in two versions."""
     by_package: dict[str, Part] = {}
     for part in parts:
         known = by_package.get(part.package)
-        versions = {build.version for one in (known, part) if one for build in one.builds}
-        if len(versions) > 1:
-            said = " and ".join(str(one) for one in sorted(versions))
-            raise ListError(f"two versions of {part.package} are named: {said}")
-        by_package[part.package] = _joined(known, part) if known else part
+        by_package[part.package] = _joined(known, part) if known else _checked(part)
     return tuple(sorted(by_package.values(), key=lambda part: (part.package != TORCH, part.package)))
 
 
-def _joined(one: Part, other: Part) -> Part:
-    builds = tuple(dict.fromkeys((*one.builds, *other.builds)))
-    requires = one.requires if other.requires is None else other.requires
-    return Part(one.package, builds, requires, one.trouble or other.trouble)
+def _joined(known: Part, part: Part) -> Part:
+    builds = tuple(dict.fromkeys((*known.builds, *part.builds)))
+    requires = known.requires if part.requires is None else part.requires
+    return _checked(Part(known.package, builds, requires, known.trouble or part.trouble))
+
+
+def _checked(part: Part) -> Part:
+    """The part itself; ``ListError`` when its wheels are of two versions."""
+    versions = {build.version for build in part.builds}
+    if len(versions) > 1:
+        names = " and ".join(map(str, sorted(versions)))
+        raise ListError(f"two versions of {part.package} are named: {names}")
+    return part
 
 
 def _required(number: int, written: str, python: str) -> Part | None:
+    """What a line asks for, None where it asks for nothing to be installed (an index, a switch)."""
     line = _HASH.sub("", _COMMENT.sub("", written)).strip()
-    if not line or (line.startswith("-") and not line.startswith(_OPTION_OF_OTHERS)):
-        return None  # an index, a switch: nothing that is installed
+    if line.startswith(_OPTION_OF_OTHERS):
+        raise ListError(f"line {number} names another file: name that one, too, or make one list of both")
+    if not line or line.startswith("-"):
+        return None
     try:
-        if line.startswith(_OPTION_OF_OTHERS):
-            raise ListError(f"line {number} names another file: name that one, too, or make one list of both")
-        if line.partition(" ")[0].endswith(".whl"):
-            return _part_of(build_of(line.partition(" ")[0]))
+        first_word = line.partition(" ")[0]
+        if first_word.endswith(".whl"):
+            return _part_of(build_of(first_word))
         return _pinned(Requirement(line), python)
     except (InvalidRequirement, WheelNameError) as error:
-        # An address may hold a password: neither the line nor what quotes it is said.
-        has_address = "://" in line
-        why = "it names an address, and not as NAME @ URL" if has_address else str(error).partition("\n")[0]
-        raise ListError(f"line {number} is no requirement: {why}") from error
+        raise ListError(f"line {number} is no requirement: {_why_unreadable(line, error)}") from error
 
 
-def _pinned(one: Requirement, python: str) -> Part | None:
-    name = canonicalize_name(one.name)
-    version = python.removesuffix("t")
-    values = {"python_version": version, "python_full_version": f"{version}.0"} if version else {}
-    if one.marker is not None and not one.marker.evaluate({"extra": "", **values}):
+def _why_unreadable(line: str, error: Exception) -> str:
+    """The reason in one line. An address may hold a password: neither the line nor what quotes it is said."""
+    if "://" in line:
+        return "it names an address, and not as NAME @ URL"
+    return str(error).partition("\n")[0]
+
+
+def _pinned(requirement: Requirement, python: str) -> Part | None:
+    name = canonicalize_name(requirement.name)
+    if not _counts_for(requirement, python):
         return None
-    if one.url:
-        return _part_of(build_of(one.url)) if ".whl" in one.url else Part(name, trouble=_SOURCE)
-    exact = [clause.version for clause in one.specifier if clause.operator in ("==", "===")]
-    if len(exact) == 1 and not exact[0].endswith("*"):
-        return _part_of(pinned_build(name, exact[0]))
-    return Part(name, trouble=_NOT_PINNED)
+    if requirement.url:
+        is_wheel = ".whl" in requirement.url
+        return _part_of(build_of(requirement.url)) if is_wheel else Part(name, trouble=_SOURCE)
+    version = _exact_version(requirement)
+    if not version:
+        return Part(name, trouble=_NOT_PINNED)
+    return _part_of(pinned_build(name, version))
+
+
+def _counts_for(requirement: Requirement, python: str) -> bool:
+    """Whether its marker, if it has one, is true for that Python, else for the one that runs here."""
+    if requirement.marker is None:
+        return True
+    environment = {"extra": ""}
+    if python:
+        version = python.removesuffix("t")
+        environment.update(python_version=version, python_full_version=f"{version}.0")
+    return requirement.marker.evaluate(environment)
+
+
+def _exact_version(requirement: Requirement) -> str:
+    """The version that it pins, empty without one; ``==2.9.*`` pins none."""
+    versions = [clause.version for clause in requirement.specifier if clause.operator in ("==", "===")]
+    if len(versions) != 1 or versions[0].endswith("*"):
+        return ""
+    return versions[0]
 
 
 def _part_of(build: Build) -> Part:
@@ -103,7 +136,8 @@ def _locked(package: Mapping[str, Any]) -> Part:
     if builds:
         return Part(name, builds)
     archive = package.get("archive") or {}
-    if ".whl" in (archive.get("url") or archive.get("path") or ""):
+    address = archive.get("url") or archive.get("path") or ""
+    if ".whl" in address:
         return Part(name, (_locked_build(archive),))
     return Part(name, trouble=_SOURCE)
 
