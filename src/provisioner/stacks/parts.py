@@ -33,14 +33,25 @@ class Part:
         """Whether it is torch, is compiled against it, or asks for it."""
         if self.package == TORCH or any(build.is_linked for build in self.builds):
             return True
-        return any(one.name == TORCH for one in requirements(self.requires or ()))
+        return self.asks_for_torch
+
+    @property
+    def asks_for_torch(self) -> bool:
+        """Whether its metadata, as far as it was read, asks for torch."""
+        return any(requirement.name == TORCH for requirement in requirements(self.requires or ()))
 
 
 def requirements(texts: Iterable[str], python: str = "") -> tuple[Requirement, ...]:
     """The requirements that count without extras, for that Python if one is named; unreadable ones are left out."""
-    read = (_requirement(text) for text in texts)
-    values = _environment(python)
-    return tuple(one for one in read if one and (one.marker is None or one.marker.evaluate(values)))
+    environment = _environment(python)
+    counting = []
+    for text in texts:
+        requirement = _requirement(text)
+        if requirement is None:
+            continue
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            counting.append(requirement)
+    return tuple(counting)
 
 
 def unreadable(texts: Iterable[str]) -> tuple[str, ...]:
@@ -50,26 +61,29 @@ def unreadable(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _requirement(text: str) -> Requirement | None:
     try:
-        one = Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement:
         return None
-    one.name = canonicalize_name(one.name)
-    return one
+    requirement.name = canonicalize_name(requirement.name)
+    return requirement
 
 
 def _environment(python: str) -> dict[str, str]:
-    linux = {"extra": "", "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-    version = python.removesuffix("t")
-    return {**linux, "python_version": version, "python_full_version": f"{version}.0"} if version else linux
+    environment = {"extra": "", "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+    if python:
+        version = python.removesuffix("t")
+        environment.update(python_version=version, python_full_version=f"{version}.0")
+    return environment
 
 
 def cuda_major_of(part: Part) -> int | None:
     """The CUDA that a torch without a label was built for, by the runtime that its metadata asks for."""
-    for one in requirements(part.requires or ()):
-        if one.name == _TOOLKIT:
-            pinned = next((clause.version for clause in one.specifier if clause.operator == "=="), "")
-            if pinned:
-                return Version(pinned.removesuffix(".*")).major
-        if found := _CUDA_PACKAGE.fullmatch(one.name):
-            return int(found[1])
+    for requirement in requirements(part.requires or ()):
+        if requirement.name == _TOOLKIT:
+            for clause in requirement.specifier:
+                if clause.operator == "==":
+                    return Version(clause.version.removesuffix(".*")).major
+        library = _CUDA_PACKAGE.fullmatch(requirement.name)
+        if library is not None:
+            return int(library[1])
     return None
