@@ -45,6 +45,7 @@ _ROCM = re.compile(r"(?:^|\.)rocm(?:(\d{1,2})\.|(\d))")
 _TORCH = re.compile(r"(?:^|\d|\.)torch(\d+)\.(\d+)(?:\.\d+)?(\.?(?:andhigher|orhigher|andlater|orlater))?")
 _NVIDIAS = re.compile(r"(?:^|\.)nv\d+(?:\.|$)")
 _ABI = re.compile(r"cxx11abi(true|false)")
+_BACKENDS: dict[str, Backend] = {"cpu": "cpu", "rocm": "rocm", "xpu": "xpu"}
 
 
 class WheelNameError(ValueError):
@@ -106,22 +107,51 @@ def pinned_build(name: str, version: str) -> Build:
 
 
 def _labelled(package: str, version: Version, tags: frozenset[Tag], file: str) -> Build:
+    """The wheel with all that its local label says ("+cu128torch2.9cxx11abiTRUE")."""
     label = version.local or ""
-    cuda, other, torch, abi, rocm = (one.search(label) for one in (_CUDA, _OTHER, _TORCH, _ABI, _ROCM))
+    torch, and_higher = _torch_in(label)
     return Build(
         package,
         version,
         tags,
-        cuda=(int(cuda[1]), int(cuda[2]) if cuda[2] else None) if cuda else None,
-        backend="cuda" if cuda else _backend(other),
-        torch=(int(torch[1]), int(torch[2])) if torch else None,
-        cxx11abi=abi[1] == "true" if abi else None,
+        cuda=_cuda_in(label),
+        backend=_backend_in(label),
+        torch=torch,
+        cxx11abi=_abi_in(label),
         file=file,
-        rocm=int(rocm[1] or rocm[2]) if rocm else None,
-        and_higher=bool(torch and torch[3]),
+        rocm=_rocm_in(label),
+        and_higher=and_higher,
     )
 
 
-def _backend(found: re.Match[str] | None) -> Backend:
-    names: dict[str, Backend] = {"cpu": "cpu", "rocm": "rocm", "xpu": "xpu"}
-    return names[found[1]] if found else ""
+def _cuda_in(label: str) -> tuple[int, int | None] | None:
+    match = _CUDA.search(label)
+    if match is None:
+        return None
+    major, minor = match[1], match[2]
+    return int(major), int(minor) if minor else None
+
+
+def _backend_in(label: str) -> Backend:
+    if _CUDA.search(label):
+        return "cuda"
+    match = _OTHER.search(label)
+    return _BACKENDS[match[1]] if match else ""
+
+
+def _torch_in(label: str) -> tuple[tuple[int, int] | None, bool]:
+    """The release of torch, and whether later ones will do."""
+    match = _TORCH.search(label)
+    if match is None:
+        return None, False
+    return (int(match[1]), int(match[2])), match[3] is not None
+
+
+def _abi_in(label: str) -> bool | None:
+    match = _ABI.search(label)
+    return match[1] == "true" if match else None
+
+
+def _rocm_in(label: str) -> int | None:
+    match = _ROCM.search(label)
+    return int(match[1] or match[2]) if match else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from email.parser import BytesParser
 from pathlib import Path
 
@@ -23,43 +23,55 @@ def parts_given(names: Sequence[str], python: str = "") -> tuple[Part, ...]:
 
     Raises ``InputError`` for what cannot be read, and for a package in two versions.
     """
+    parts: list[Part] = []
+    for name in names:
+        parts.extend(_parts(name, python))
     try:
-        return merged(part for name in names for part in _parts(name, python))
+        return merged(parts)
     except ListError as error:
         raise InputError(f"Unable to judge {', '.join(names)}", details=str(error), resolution=_HINT) from error
 
 
-def _parts(name: str, python: str) -> Iterator[Part]:
+def _parts(name: str, python: str) -> tuple[Part, ...]:
     if name.partition("#")[0].endswith(".whl"):
-        yield _wheel(name)
-        return
-    path = Path(name)
+        return (_wheel(name),)
     try:
-        content = content_of(path)
-        is_lock = path.suffix == ".toml"
-        listed = parts_of_pylock(content) if is_lock else parts_of_requirements(content.decode(), python)
+        listed = _listed(Path(name), python)
     except (OSError, UnicodeDecodeError, ListError) as error:
         raise InputError(f"Unable to read {name}", details=_words(error), resolution=_HINT) from error
-    yield from of_torch(listed)
+    return of_torch(listed)
+
+
+def _listed(path: Path, python: str) -> tuple[Part, ...]:
+    content = content_of(path)
+    if path.suffix == ".toml":
+        return parts_of_pylock(content)
+    return parts_of_requirements(content.decode(), python)
 
 
 def _wheel(name: str) -> Part:
+    """The wheel of that name, with its metadata where the file is there."""
+    file = Path(name)
     try:
         build = build_of(name)
-        return Part(build.package, (build,), _requires(Path(name)) if Path(name).exists() else None)
+        requires = _requires(file) if file.exists() else None
     except (OSError, zipfile.BadZipFile, WheelNameError, LookupError) as error:
         raise InputError(f"Unable to read {name}: it is no wheel", details=_words(error), resolution=_HINT) from error
+    return Part(build.package, (build,), requires)
 
 
 def _requires(file: Path) -> tuple[str, ...]:
     """``Requires-Dist`` of a wheel that is there; nothing of it is run or unpacked."""
-    with open_file(file) as opened, zipfile.ZipFile(opened) as wheel:
-        entry = next((one for one in wheel.infolist() if _is_metadata(one.filename)), None)
-        if entry is None:
-            raise LookupError("there is no METADATA in it")
-        with wheel.open(entry) as stream:
-            message = BytesParser().parsebytes(stream.read(METADATA_LIMIT), headersonly=True)
-    return tuple(str(one) for one in message.get_all("Requires-Dist", ()))
+    with open_file(file) as opened, zipfile.ZipFile(opened) as wheel, wheel.open(_metadata_entry(wheel)) as stream:
+        message = BytesParser().parsebytes(stream.read(METADATA_LIMIT), headersonly=True)
+    return tuple(map(str, message.get_all("Requires-Dist", ())))
+
+
+def _metadata_entry(wheel: zipfile.ZipFile) -> zipfile.ZipInfo:
+    for entry in wheel.infolist():
+        if _is_metadata(entry.filename):
+            return entry
+    raise LookupError("there is no METADATA in it")
 
 
 def _is_metadata(name: str) -> bool:
@@ -68,4 +80,6 @@ def _is_metadata(name: str) -> bool:
 
 
 def _words(error: Exception) -> str:
-    return (error.strerror or "") if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError):
+        return error.strerror or ""
+    return str(error)

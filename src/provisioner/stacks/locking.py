@@ -62,38 +62,46 @@ def locked(stack: Stack, wish: Wish) -> tuple[Locked, ...]:
             details="\n".join(unknown),
             resolution="With --accept-unverified they are downloaded once, and what comes is frozen.",
         )
-    found = {one.name: one for one in _wheels(_resolved(stack, chosen, wish), wish)}
+    solution = {found.name: found for found in _wheels(_resolved(stack, chosen, wish), wish)}
     for name, wheel in chosen.items():
-        one = found.get(name)
-        if one is None or wheel.sha256 not in (UNVERIFIED, one.sha256):
-            what = f"it hashes to {one.sha256}, its page says {wheel.sha256}" if one else "the solution is without it"
-            raise ProvisionError(
-                f"Unable to lock {stack.id}: {wheel.build.file} is not what it should be",
-                details=what,
-                resolution="Somebody replaced the file: do not use it before you know who, and why.",
-            )
-        found[name] = one if wheel.is_on_index else replace(one, url=wheel.url)
-    return tuple(found[name] for name in sorted(found))
+        solution[name] = _as_page_says(stack, wheel, solution.get(name))
+    return tuple(solution[name] for name in sorted(solution))
+
+
+def _as_page_says(stack: Stack, wheel: Wheel, found: Locked | None) -> Locked:
+    """What the solution has of a wheel of the stack, from the address on its page; ``ProvisionError`` for another."""
+    if found is not None and wheel.sha256 in (UNVERIFIED, found.sha256):
+        return found if wheel.is_on_index else replace(found, url=wheel.url)
+    if found is None:
+        difference = "the solution is without it"
+    else:
+        difference = f"it hashes to {found.sha256}, its page says {wheel.sha256}"
+    raise ProvisionError(
+        f"Unable to lock {stack.id}: {wheel.build.file} is not what it should be",
+        details=difference,
+        resolution="Somebody replaced the file: do not use it before you know who, and why.",
+    )
 
 
 def _chosen(stack: Stack, name: str, wish: Wish) -> Wheel:
-    wheels = stack.packages[name].wheels
-    wheel = next((one for one in wheels if takes(wish.python, wish.machine, one.build)), None)
-    if wheel is None:
-        raise PreflightError(
-            f"Unable to lock {stack.id}: {name} has no wheel for Python {wish.python}",
-            details=f"There are wheels for Python {', '.join(stack.python)}.",
-            resolution="Take one of these, or another stack: provision stacks",
-        )
-    return wheel
+    for wheel in stack.packages[name].wheels:
+        if takes(wish.python, wish.machine, wheel.build):
+            return wheel
+    raise PreflightError(
+        f"Unable to lock {stack.id}: {name} has no wheel for Python {wish.python}",
+        details=f"There are wheels for Python {', '.join(stack.python)}.",
+        resolution="Take one of these, or another stack: provision stacks",
+    )
 
 
 def _lines(chosen: Mapping[str, Wheel], wish: Wish) -> Iterator[str]:
     for name, wheel in chosen.items():
         if wish.source or wheel.is_on_index:
             yield f"{name}=={wheel.build.version}"
+        elif wheel.sha256 == UNVERIFIED:
+            yield f"{name} @ {wheel.url}"
         else:
-            yield f"{name} @ {wheel.url}" + (f"#sha256={wheel.sha256}" if wheel.sha256 != UNVERIFIED else "")
+            yield f"{name} @ {wheel.url}#sha256={wheel.sha256}"
     yield from wish.extra
 
 
@@ -127,7 +135,9 @@ def _resolved(stack: Stack, chosen: Mapping[str, Wheel], wish: Wish) -> list[dic
 def _place(source: str) -> Sequence[str]:
     if not source:
         return ()
-    return ("--index-url", source) if "://" in source else ("--no-index", "--find-links", source)
+    if "://" in source:
+        return ("--index-url", source)
+    return ("--no-index", "--find-links", source)
 
 
 def _wheels(packages: Iterable[Mapping[str, Any]], wish: Wish) -> Iterator[Locked]:
