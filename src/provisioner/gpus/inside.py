@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from provisioner.gpus.health import version_in
+
+_Fact = TypeVar("_Fact")
 
 SCRIPT = r"""
 say() { printf '%s\t%s\n' "$1" "$2"; }
@@ -47,8 +50,11 @@ UNMAPPED = 65534
 """The owner that a container sees on what its host did not give it."""
 _ROOT = 0
 _RW = 6
+_OWNER_SHIFT, _GROUP_SHIFT, _OTHERS_SHIFT = 6, 3, 0
 _NODE_FIELDS = 4
 _TOOLKIT_FIELDS = 3
+_TORCH_FIELDS = 2
+"""Of a torch without CUDA; with CUDA there is one more."""
 _LIBRARY = re.compile(r"/(lib(?:cuda|nvidia-ml))\.so\.(\d+(?:\.\d+)+)$")
 _STUB = re.compile(r"/(lib(?:cuda|nvidia-ml))\.so(?:\.1)?$")
 
@@ -75,8 +81,14 @@ class User:
         """Whether it can read and write the node; root can what has an owner here."""
         if self.uid == _ROOT and UNMAPPED not in (node.uid, node.gid):
             return True
-        shift = 6 if node.uid == self.uid else 3 if node.gid in self.gids else 0
-        return node.mode >> shift & _RW == _RW
+        permissions = node.mode >> self._permission_shift(node)
+        return permissions & _RW == _RW
+
+    def _permission_shift(self, node: Access) -> int:
+        """Where in the node's mode the bits stand that count for this user."""
+        if node.uid == self.uid:
+            return _OWNER_SHIFT
+        return _GROUP_SHIFT if node.gid in self.gids else _OTHERS_SHIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +125,48 @@ class Inside:
 
     def versions(self, library: str) -> tuple[str, ...]:
         """The versions of one library that are there, each once."""
-        return tuple(sorted({version for name, version in self.libraries if name == library}))
+        versions = {version for name, version in self.libraries if name == library}
+        return tuple(sorted(versions))
 
 
 def inside_in(answer: str) -> Inside:
     """What a container said that gave this answer to ``SCRIPT``."""
-    said: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in answer.splitlines():
         name, _, value = line.partition("\t")
-        said.setdefault(name, []).append(value.strip())
-    files = said.get("library", [])
+        values.setdefault(name, []).append(value.strip())
+    files = values.get("library", [])
     return Inside(
-        nodes=tuple(node for node in map(_access, said.get("node", ())) if node),
-        module=version_in(_first(said.get("module", ()))),
-        libraries=tuple(sorted({(found[1], found[2]) for found in map(_LIBRARY.search, files) if found})),
-        stubs=tuple(sorted({file for file in files if _STUB.search(file)})),
-        glibc=version_in(_first(said.get("glibc", ()))),
-        gcc=_first(said.get("gcc", ())),
-        toolkits=tuple(one for one in map(_toolkit, said.get("toolkit", ())) if one),
-        users=tuple(one for one in map(_user, said.get("user", ())) if one),
-        torches=tuple(one for one in map(_torch, said.get("torch", ())) if one),
+        nodes=_each(_access, values.get("node", ())),
+        module=version_in(_first(values.get("module", ()))),
+        libraries=tuple(sorted(set(_each(_library, files)))),
+        stubs=tuple(sorted(set(filter(_STUB.search, files)))),
+        glibc=version_in(_first(values.get("glibc", ()))),
+        gcc=_first(values.get("gcc", ())),
+        toolkits=_each(_toolkit, values.get("toolkit", ())),
+        users=_each(_user, values.get("user", ())),
+        torches=_each(_torch, values.get("torch", ())),
     )
 
 
 def _first(values: Sequence[str]) -> str:
     return next(iter(values), "")
+
+
+def _each(read: Callable[[str], _Fact | None], lines: Iterable[str]) -> tuple[_Fact, ...]:
+    """What is read of each line, without the lines that nobody can read."""
+    facts = []
+    for line in lines:
+        fact = read(line)
+        if fact is not None:
+            facts.append(fact)
+    return tuple(facts)
+
+
+def _library(file: str) -> tuple[str, str] | None:
+    """The library's name and version, by the name of its file."""
+    match = _LIBRARY.search(file)
+    return (match[1], match[2]) if match else None
 
 
 def _access(line: str) -> Access | None:
@@ -149,8 +178,10 @@ def _access(line: str) -> Access | None:
 
 def _user(line: str) -> User | None:
     unit, uid, *gids = [*line.split(), "", ""]
-    numbers = frozenset(int(one) for one in gids if one.isdigit())
-    return User(unit, int(uid), numbers) if uid.isdigit() else None
+    if not uid.isdigit():
+        return None
+    numbers = frozenset(int(gid) for gid in gids if gid.isdigit())
+    return User(unit, int(uid), numbers)
 
 
 def _toolkit(line: str) -> Toolkit | None:
@@ -158,10 +189,14 @@ def _toolkit(line: str) -> Toolkit | None:
     if not parts or not parts[0].isdigit():
         return None
     number = int(parts[0])
-    limit = int(parts[1]) if len(parts) == _TOOLKIT_FIELDS and parts[1].isdigit() else None
-    return Toolkit(f"{number // 1000}.{number % 1000 // 10}", limit, parts[-1])
+    release = f"{number // 1000}.{number % 1000 // 10}"
+    has_limit = len(parts) == _TOOLKIT_FIELDS and parts[1].isdigit()
+    return Toolkit(release, int(parts[1]) if has_limit else None, parts[-1])
 
 
 def _torch(line: str) -> Torch | None:
-    version, *cuda, folder = line.split() if len(line.split()) > 1 else ("", "")
-    return Torch(version, "".join(cuda), folder) if version else None
+    parts = line.split()
+    if len(parts) < _TORCH_FIELDS:
+        return None
+    version, *cuda, folder = parts
+    return Torch(version, "".join(cuda), folder)
