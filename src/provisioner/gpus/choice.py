@@ -19,6 +19,11 @@ class Wish:
     vram: int | None = None
     exclusive: bool = False
 
+    @property
+    def names_one(self) -> bool:
+        """Whether it names one certain card."""
+        return self.pci is not None or self.uuid is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -36,53 +41,71 @@ def chosen(wish: Wish, cards: Sequence[Card]) -> Card | Refusal:
         return _nothing(wish, cards, fitting)
     kinds = {(card.vendor, card.name, card.memory) for card in usable}
     if len(kinds) > 1 and wish.vram is None:
-        names = ", ".join(card.title for card in usable)
-        return Refusal(
-            f"there are several different cards: {names}", f'Write which one: gpu: {{ pci: "{usable[0].pci}" }}'
-        )
+        hint = f'Write which one: gpu: {{ pci: "{usable[0].pci}" }}'
+        return Refusal(f"there are several different cards: {_titles(usable)}", hint)
     return min(usable, key=lambda card: (card.memory, card.pci))
 
 
 def choices(wishes: Mapping[str, Wish], cards: Sequence[Card]) -> dict[str, Card | Refusal]:
     """The card of each container of one host. One that is wanted exclusively is nobody else's."""
-    found: dict[str, Card | Refusal] = {}
-    taken: dict[str, str] = {}
-    order = sorted(wishes, key=lambda name: (wishes[name].pci is None and wishes[name].uuid is None, name))
-    for name in order:
-        wish = wishes[name]
-        users = {pci for pci in taken if wish.exclusive or wishes[taken[pci]].exclusive}
-        card = chosen(wish, [one for one in cards if one.pci not in users])
-        blocked = chosen(wish, cards) if users else card
-        if isinstance(card, Refusal) and isinstance(blocked, Card):
-            other = taken[blocked.pci]
-            message = f"{blocked.title} is given to container {other}, and one of the two wants it alone"
-            card = Refusal(message, "Leave `exclusive` out, or name another card.")
+    given: dict[str, Card | Refusal] = {}
+    users: dict[str, str] = {}
+    those_that_name_one_first = sorted(wishes, key=lambda name: (not wishes[name].names_one, name))
+    for name in those_that_name_one_first:
+        card = _choice(name, wishes, cards, users)
         if isinstance(card, Card):
-            taken.setdefault(card.pci, name)
-        found[name] = card
-    return found
+            users.setdefault(card.pci, name)
+        given[name] = card
+    return given
+
+
+def _choice(name: str, wishes: Mapping[str, Wish], cards: Sequence[Card], users: Mapping[str, str]) -> Card | Refusal:
+    """The card of one container; ``users`` are the containers that have one already, by its address."""
+    wish = wishes[name]
+    free = [card for card in cards if _can_share(wish, wishes, users.get(card.pci))]
+    card = chosen(wish, free)
+    if isinstance(card, Card) or len(free) == len(cards):
+        return card
+    wanted = chosen(wish, cards)
+    if isinstance(wanted, Refusal):
+        return card
+    message = f"{wanted.title} is given to container {users[wanted.pci]}, and one of the two wants it alone"
+    return Refusal(message, "Leave `exclusive` out, or name another card.")
+
+
+def _can_share(wish: Wish, wishes: Mapping[str, Wish], user: str | None) -> bool:
+    """Whether the wish agrees with the container that has the card, None for nobody."""
+    if user is None:
+        return True
+    return not wish.exclusive and not wishes[user].exclusive
 
 
 def _fits(wish: Wish, card: Card) -> bool:
-    return (
-        wish.vendor in {None, card.vendor}
-        and wish.pci in {None, card.pci}
-        and wish.uuid in {None, card.uuid}
-        and (wish.vram is None or max(card.memory, card.shared_memory) >= wish.vram)
-    )
+    is_meant = wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci} and wish.uuid in {None, card.uuid}
+    if not is_meant or wish.vram is None:
+        return is_meant
+    return max(card.memory, card.shared_memory) >= wish.vram
+
+
+def _titles(cards: Sequence[Card]) -> str:
+    return ", ".join(card.title for card in cards)
 
 
 def _nothing(wish: Wish, cards: Sequence[Card], fitting: Sequence[Card]) -> Refusal:
-    there = ", ".join(card.title for card in cards)
+    """Why no card can be used: the first obstacle of those that fit, too little memory, or no such card."""
     if fitting:
         card = fitting[0]
         return Refusal(f"{card.title} cannot be given to a container: {card.obstacle()}", "See: provision doctor")
-    if wish.vram is not None and cards:
-        largest = max(cards, key=lambda card: card.memory)
-        has = size_text(largest.memory) if largest.memory else "memory that nobody tells"
-        return Refusal(
-            f"no card has {size_text(wish.vram)}: {largest.title} has {has}", "Ask for less, or leave it out."
-        )
     if not cards:
         return Refusal("it has no graphics card that can be given to a container", "See: lspci -nn")
-    return Refusal(f"there is no such card on the host; there are: {there}", "Write one of these, or gpu: any.")
+    if wish.vram is not None:
+        return _too_small(wish.vram, cards)
+    message = f"there is no such card on the host; there are: {_titles(cards)}"
+    return Refusal(message, "Write one of these, or gpu: any.")
+
+
+def _too_small(vram: int, cards: Sequence[Card]) -> Refusal:
+    largest = max(cards, key=lambda card: card.memory)
+    memory = size_text(largest.memory) if largest.memory else "memory that nobody tells"
+    message = f"no card has {size_text(vram)}: {largest.title} has {memory}"
+    return Refusal(message, "Ask for less, or leave it out.")
