@@ -79,43 +79,66 @@ class HostDriver:
             return None
         worst = min(links, key=lambda link: (link.width * link.speed, link.width))
         best = min(links, key=lambda link: (link.best_width * link.best_speed, link.best_width))
-        return Link(worst.speed, min(link.width for link in links), best.best_speed, best.best_width)
+        narrowest = min(link.width for link in links)
+        return Link(worst.speed, narrowest, best.best_speed, best.best_width)
 
 
 def driver_in(answer: str) -> HostDriver:
     """What a host said that gave this answer to ``SCRIPT``."""
-    lines = [[*line.split("\t", 2), "", ""][:3] for line in answer.splitlines()]
-    host = [(name, value.strip()) for where, name, value in lines if where == "-"]
-    every = {name: [value for other, value in host if other == name] for name, _ in host}
-    enabled = [unit for unit, _, state in (one.partition(" ") for one in every.get("unit", ())) if state == "enabled"]
-    links = ((where, _link(value.split(","))) for where, name, value in lines if name == "path")
+    about_host: dict[str, list[str]] = {}
+    paths = []
+    for line in answer.splitlines():
+        where, name, value = [*line.split("\t", 2), "", ""][:3]
+        link = _link(value) if name == "path" else None
+        if link is not None:
+            paths.append((where, link))
+        if where == "-":
+            about_host.setdefault(name, []).append(value.strip())
+    enabled = _enabled(about_host.get("unit", ()))
+    own_unit = [UNIT] if UNIT in enabled else []
     return HostDriver(
-        module=version_in(_first(every.get("module", ()))),
-        next_module=version_in(_first(every.get("next", ()))),
-        complaint=_first(every.get("complaint", ())),
-        has_modprobe="tool" in every,
-        makers=(*(unit for unit in enabled if unit == UNIT), *every.get("rule", ())),
+        module=version_in(_first(about_host.get("module", ()))),
+        next_module=version_in(_first(about_host.get("next", ()))),
+        complaint=_first(about_host.get("complaint", ())),
+        has_modprobe="tool" in about_host,
+        makers=(*own_unit, *about_host.get("rule", ())),
         has_persistence=PERSISTENCE in enabled,
-        paths=tuple((where, link) for where, link in links if link),
+        paths=tuple(paths),
     )
 
 
 def version_in(text: str) -> str:
     """The version in "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep …", empty without one."""
-    found = _VERSION.search(text)
-    return found[0] if found else ""
+    match = _VERSION.search(text)
+    return match[0] if match else ""
 
 
 def _first(values: Sequence[str]) -> str:
     return next(iter(values), "")
 
 
-def _link(fields: Sequence[str]) -> Link | None:
-    speeds, widths = fields[0::2], fields[1::2]
-    try:
-        numbers = [float(one.partition(" ")[0]) for one in speeds], [int(one) for one in widths]
-    except ValueError:  # "Unknown": nothing is plugged in there
-        return None
+def _enabled(lines: Sequence[str]) -> set[str]:
+    """The units that systemd starts, of lines such as "nvidia-persistenced.service enabled"."""
+    units = set()
+    for line in lines:
+        unit, _, state = line.partition(" ")
+        if state == "enabled":
+            units.add(unit)
+    return units
+
+
+def _link(value: str) -> Link | None:
+    """The link in "16.0 GT/s PCIe,8,16.0 GT/s PCIe,16"; None for "Unknown", where nothing is plugged in."""
+    fields = value.split(",")
     if len(fields) != _LINK_FIELDS:
         return None
-    return Link(numbers[0][0], numbers[1][0], numbers[0][1], numbers[1][1])
+    speed, width, best_speed, best_width = fields
+    try:
+        return Link(transfers_in(speed), int(width), transfers_in(best_speed), int(best_width))
+    except ValueError:
+        return None
+
+
+def transfers_in(speed: str) -> float:
+    """The number in "16.0 GT/s PCIe"; ``ValueError`` where there is none."""
+    return float(speed.partition(" ")[0])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.gpus.cards import VENDORS, Card, Link, Node, Vendor
-from provisioner.gpus.health import version_in
+from provisioner.gpus.health import transfers_in, version_in
 
 SCRIPT = r"""
 say() { printf '%s\t%s\t%s\n' "$1" "$2" "$3"; }
@@ -74,23 +74,22 @@ def cards_in(answer: str) -> tuple[Card, ...]:
         where, name, value = [*line.split("\t", 2), "", ""][:3]
         facts.setdefault(where, _Facts()).values.setdefault(name, []).append(value)
     host = facts.pop("-", _Facts())
-    nodes = {one.path: one for one in map(_node, host.each("node")) if one}
-    smi = {
-        _pci(line[0]): line for line in csv.reader(host.each("smi"), skipinitialspace=True) if len(line) == SMI_FIELDS
-    }
-    return tuple(
-        _card(pci, one, host, nodes, smi.get(pci, ()))
-        for pci, one in sorted(facts.items())
-        if one.one("vendor") in VENDORS
-    )
+    nodes = _nodes(host.each("node"))
+    smi = _smi_lines(host.each("smi"))
+    cards = []
+    for pci, about_card in sorted(facts.items()):
+        if about_card.one("vendor") in VENDORS:
+            cards.append(_card(pci, about_card, host, nodes, smi.get(pci, ())))
+    return tuple(cards)
 
 
 def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi: Sequence[str]) -> Card:
+    """One card; ``smi`` is what nvidia-smi said of it, if it did."""
     vendor = VENDORS[facts.one("vendor")]
-    about = {key.strip(): value.strip() for key, _, value in (one.partition(":") for one in facts.each("nvidia"))}
+    about = _information(facts.each("nvidia"))
     wanted = list(_wanted(vendor, facts, about, nodes))
     _, name, uuid, memory, capability, version = smi or ("", "", "", "", "", "")
-    return Card(
+    card = Card(
         pci,
         vendor,
         name or about.get("Model") or f"{vendor.upper()} {facts.one('device')}",
@@ -99,13 +98,39 @@ def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi:
         int(memory) * MIB if memory.isdigit() else facts.number("mem_info_vram_total"),
         facts.number("mem_info_gtt_total"),
         capability if capability.replace(".", "").isdigit() else "",
-        version or version_in(host.one("nvidia_version")) if vendor == "nvidia" else "",
-        _newest_cuda(host.each("banner")) if vendor == "nvidia" else "",
-        vendor == "nvidia" and bool(host.one("runtime")),
-        tuple(nodes[path] for path in wanted if path in nodes),
-        tuple(path for path in wanted if path not in nodes),
-        _link(facts),
+        nodes=tuple(nodes[path] for path in wanted if path in nodes),
+        missing=tuple(path for path in wanted if path not in nodes),
+        link=_link(facts),
     )
+    return _with_driver(card, version, host) if vendor == "nvidia" else card
+
+
+def _with_driver(card: Card, version: str, host: _Facts) -> Card:
+    """A card of NVIDIA's with what its host says of the driver; ``version`` is empty where nvidia-smi said nothing."""
+    return replace(
+        card,
+        driver_version=version or version_in(host.one("nvidia_version")),
+        cuda=_newest_cuda(host.each("banner")),
+        runtime=bool(host.one("runtime")),
+    )
+
+
+def _information(lines: Sequence[str]) -> dict[str, str]:
+    """What the driver's file about a card says, in lines such as "Model: NVIDIA GeForce RTX 3060"."""
+    values = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def _smi_lines(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The fields that nvidia-smi said of each card, by the card's address."""
+    by_address = {}
+    for fields in csv.reader(lines, skipinitialspace=True):
+        if len(fields) == SMI_FIELDS:
+            by_address[_pci(fields[0])] = fields
+    return by_address
 
 
 def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapping[str, Node]) -> Iterator[str]:
@@ -117,13 +142,20 @@ def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapp
         return
     if vendor == "amd":
         yield "/dev/kfd"
-    renderers = [one for one in facts.each("drm") if one.startswith("renderD")]
-    yield from (f"/dev/dri/{one}" for one in renderers or ["renderD128"])
+    renderers = [name for name in facts.each("drm") if name.startswith("renderD")]
+    for name in renderers or ["renderD128"]:
+        yield f"/dev/dri/{name}"
 
 
-def _node(line: str) -> Node | None:
-    parts = line.split()
-    return Node(parts[0], int(parts[1], 16), int(parts[2], 16)) if len(parts) == NODE_FIELDS else None
+def _nodes(lines: Sequence[str]) -> dict[str, Node]:
+    """The device nodes by their paths, of lines such as "/dev/nvidia0 c3 0", whose numbers are hexadecimal."""
+    nodes = {}
+    for line in lines:
+        fields = line.split()
+        if len(fields) == NODE_FIELDS:
+            path, major, minor = fields
+            nodes[path] = Node(path, int(major, 16), int(minor, 16))
+    return nodes
 
 
 def _pci(text: str) -> str:
@@ -134,14 +166,17 @@ def _pci(text: str) -> str:
 
 def _newest_cuda(banner: Sequence[str]) -> str:
     """The release in "CUDA Version: 13.0", which newer ones call "CUDA UMD Version"."""
-    found = (_CUDA.search(line) for line in banner)
-    return next((one[1] for one in found if one), "")
+    for line in banner:
+        match = _CUDA.search(line)
+        if match is not None:
+            return match[1]
+    return ""
 
 
 def _link(facts: _Facts) -> Link | None:
-    speeds = [facts.one(f"{when}_link_speed").partition(" ")[0] for when in ("current", "max")]
-    widths = [facts.number(f"{when}_link_width") for when in ("current", "max")]
+    speed, best_speed = facts.one("current_link_speed"), facts.one("max_link_speed")
+    width, best_width = facts.number("current_link_width"), facts.number("max_link_width")
     try:
-        return Link(float(speeds[0]), widths[0], float(speeds[1]), widths[1])
+        return Link(transfers_in(speed), width, transfers_in(best_speed), best_width)
     except ValueError:  # "Unknown", or nothing: an APU has no slot
         return None
