@@ -11,6 +11,7 @@ import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -37,9 +38,10 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
     files: dict[Path, str] = {}
     for page in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
         role = page.parents[1]
-        options = _options(page)
+        options, service = _options(page), _service_page(role)
+        table = options_table(role.name, options, frozenset(service.get("internal", ())), service.get("limits", {}))
         files[role / "defaults/main.yml"] = defaults_text(options)
-        files[role / "README.md"] = readme_text(role / "README.md", options_table(role.name, options, _internal(role)))
+        files[role / "README.md"] = readme_text(role / "README.md", table)
     ordered = sorted(services, key=lambda service: (STAGES.index(service.stage), service.role))
     files[root / "playbooks/site.yml"] = site_text(ordered)
     files[root / "playbooks/verify.yml"] = verify_text(ordered)
@@ -52,7 +54,12 @@ def defaults_text(options: Mapping[str, Any]) -> str:
     return DEFAULTS_HEADER + (_yaml(values) if values else "{}\n")
 
 
-def options_table(role: str, options: Mapping[str, Any], internal: frozenset[str] = frozenset()) -> str:
+def options_table(
+    role: str,
+    options: Mapping[str, Any],
+    internal: frozenset[str] = frozenset(),
+    limits: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> str:
     """A Markdown table of the options as the file writes them: without the role's prefix, nested ones with dots."""
     if not options:
         return "It has no options.\n"
@@ -60,7 +67,8 @@ def options_table(role: str, options: Mapping[str, Any], internal: frozenset[str
     for name, option in _rows(options):
         short = name.removeprefix(f"{role}_")
         default = "(filled in)" if short.partition(".")[0].partition("[")[0] in internal else _default(option)
-        lines.append(f"| `{short}` | {_type(option)} | {default} | {_meaning(option)} |")
+        kind = _type(option) + _range(limits.get(short, {}))
+        lines.append(f"| `{short}` | {kind} | {default} | {_meaning(option)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -138,10 +146,9 @@ def _options(page: Path) -> dict[str, Any]:
         ) from error
 
 
-def _internal(role: Path) -> frozenset[str]:
+def _service_page(role: Path) -> dict[str, Any]:
     page = role / "meta/service.yml"
-    content = yaml.safe_load(page.read_text(encoding="utf-8")) if page.is_file() else {}
-    return frozenset(content.get("internal", ()))
+    return dict(yaml.safe_load(page.read_text(encoding="utf-8"))) if page.is_file() else {}
 
 
 def _rows(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -158,6 +165,14 @@ def _type(option: Mapping[str, Any]) -> str:
     if "elements" in option:
         name = f"{name} of {option['elements']}"
     return f"{name}: {', '.join(f'`{choice}`' for choice in option['choices'])}" if "choices" in option else name
+
+
+def _range(limit: Mapping[str, Any]) -> str:
+    if "min" in limit and "max" in limit:
+        return f", {limit['min']} to {limit['max']}"
+    if "min" in limit:
+        return f", {limit['min']} or more"
+    return f", {limit['max']} or less" if "max" in limit else ""
 
 
 def _default(option: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from provisioner.catalog import Catalog, Option, Reference, ServiceType
+from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
 from provisioner.spec import Spec
 from provisioner.spec.aliases import AliasOptions
 from provisioner.spec.fields import ALIAS, VARIABLE
@@ -109,4 +109,11 @@ def _single(option: Option, kind: str) -> dict[str, Any]:
     if kind == "list":
         return {"type": "array"}
     schema: dict[str, Any] = {"type": _TYPES[kind]} if kind in _TYPES else {}
+    if option.limit:
+        schema |= _limit(option.limit)
     return {**schema, "enum": list(option.choices)} if option.choices else schema
+
+
+def _limit(limit: Limit) -> dict[str, Any]:
+    words = {"minimum": limit.min, "maximum": limit.max, "pattern": f"^({limit.pattern})$" if limit.pattern else None}
+    return {word: value for word, value in words.items() if value is not None}

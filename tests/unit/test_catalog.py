@@ -18,6 +18,7 @@ from provisioner.catalog import (
     STAGES,
     ArtifactType,
     Defaults,
+    Limit,
     Reference,
     SecretForm,
     catalog_from,
@@ -71,6 +72,9 @@ def test_options_lose_their_prefix_and_keep_everything_else() -> None:
     assert options["flash_attention"].choices == ("auto", "on", "off")
     assert options["kv_cache"].options["k"].choices == ("f16", "q8_0", "q4_0")
     assert options["extra_arguments"].elements == "str"
+    assert options["port"].limit == Limit(min=1, max=65535)
+    assert options["extra_arguments"].limit == Limit(pattern="-.+", says="begin with a dash")
+    assert options["context"].limit is None
 
 
 def test_a_role_without_a_stage_is_no_service() -> None:
@@ -163,6 +167,22 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
         ("service", lambda page: page["artifact"].update(log=["/build.log"]), "is no absolute path"),
         ("service", lambda page: page["defaults"].update(memory="2 GB"), 'write "2GiB"'),
         ("service", lambda page: page["defaults"].update(cpus=2), "cpus"),
+        ("service", lambda page: page["limits"].update(prot={"min": 1}), "'prot' is no option"),
+        ("service", lambda page: page["limits"].update(port={"least": 1}), "least"),
+        ("service", lambda page: page["limits"].update(port={}), "one of them has to be there"),
+        ("service", lambda page: page["limits"].update(port={"min": "1"}), "numbers of its type"),
+        ("service", lambda page: page["limits"].update(port={"min": True}), "numbers of its type"),
+        ("service", lambda page: page["limits"].update(port={"min": 0.5}), "numbers of its type"),
+        ("service", lambda page: page["limits"].update(port={"min": 9000, "max": 80}), "min of port is larger"),
+        ("service", lambda page: page["limits"].update(port={"min": 1, "pattern": ".", "says": "x"}), "no pattern"),
+        ("service", lambda page: page["limits"].update(port={"min": 9000}), "default of port: 8080 is too small"),
+        ("service", lambda page: page["limits"].update(source={"min": 1}), "source is a text"),
+        ("service", lambda page: page["limits"].update(source={"pattern": "a+"}), "needs a pattern, and in says"),
+        ("service", lambda page: page["limits"].update(source={"pattern": "(", "says": "be"}), "cannot be read"),
+        ("service", lambda page: page["limits"].update(metrics={"min": 1}), "metrics is neither a number, a text"),
+        ("service", lambda page: page["limits"].update(model={"pattern": "a", "says": "be a"}), "model is a reference"),
+        ("service", lambda page: page["limits"].update(api_key={"pattern": "a", "says": "be a"}), "a secret"),
+        ("service", lambda page: page["limits"].update(flash_attention={"pattern": "a", "says": "be a"}), "choices"),
         ("argument_specs", lambda page: page.update(port={}), "option port does not begin with llama_cpp_"),
         ("argument_specs", lambda page: page["llama_cpp_port"].update(type="integer"), "type 'integer'"),
         (

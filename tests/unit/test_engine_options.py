@@ -77,8 +77,6 @@ def test_what_goes_together_is_taken(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "where", "words"),
     [
-        ({"context": -1}, "context", "too small"),
-        ({"parallel": 0}, "parallel", "too small"),
         ({"batch": 256, "ubatch": 512}, "ubatch", "512 is larger than batch, 256"),
         ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "kv_cache.v", "need flash attention"),
         ({"cpu_moe": True, "n_cpu_moe": 2}, "n_cpu_moe", "already"),
@@ -232,7 +230,6 @@ def several(**options: Any) -> Spec:
             {"mmproj": "eye"},
             [("mmproj", "a projector belongs to one model, and this server has several")],
         ),
-        ({}, {"models_max": -1}, [("models_max", "-1 is too small")]),
     ],
 )
 def test_each_of_several_models_is_looked_at(headers: Any, options: Any, problems: Any) -> None:

@@ -51,8 +51,12 @@ def test_defaults_without_any_are_an_empty_mapping() -> None:
 
 
 def test_the_table_shows_options_as_the_file_writes_them() -> None:
-    assert options_table("engine", OPTIONS, frozenset({"listen"})).splitlines()[2:] == [
-        "| `port` | int | `8080` | Port. |",
+    limits: dict[str, Any] = {
+        "port": {"min": 1, "max": 65535},
+        "model": {"pattern": "/.+", "says": "be an absolute path"},
+    }
+    assert options_table("engine", OPTIONS, frozenset({"listen"}), limits).splitlines()[2:] == [
+        "| `port` | int, 1 to 65535 | `8080` | Port. |",
         "| `model` | path | **required** | A file. Or \\| none. |",
         "| `api_key` | secret |  | Key. |",
         "| `cache` | dict | `{k: f16}` | Cache. |",
@@ -61,6 +65,15 @@ def test_the_table_shows_options_as_the_file_writes_them() -> None:
         "| `peers[].name` | str | **required** | Name. |",
         "| `listen` | str | (filled in) | Address. |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [({"min": 0}, "int, 0 or more"), ({"max": 9}, "int, 9 or less"), ({}, "int")]
+)
+def test_the_table_says_in_which_range_a_number_is(limit: dict[str, int], words: str) -> None:
+    options = {"engine_port": OPTIONS["engine_port"]}
+    row = options_table("engine", options, limits={"port": limit}).splitlines()[-1]
+    assert row == f"| `port` | {words} | `8080` | Port. |"
 
 
 def test_a_role_without_options_says_so() -> None:

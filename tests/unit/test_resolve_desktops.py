@@ -80,9 +80,9 @@ def test_the_password_has_to_be_there() -> None:
         ("timezone", "Europe/Berln", 'there is no timezone "Europe/Berln"; Did you mean Europe/Berlin'),
         ("timezone", "../../etc/passwd", "there is no timezone"),
         ("timezone", "", "there is no timezone"),
-        ("locale", "de_DE", '"de_DE" is no locale; Write one such as de_DE.UTF-8.'),
-        ("locale", "de_DE.ISO-8859-1", "is no locale"),
-        ("locale", "de_DE.UTF-8\n", "is no locale"),
+        ("locale", "de_DE", '"de_DE" must be a locale such as de_DE.UTF-8'),
+        ("locale", "de_DE.ISO-8859-1", "must be a locale"),
+        ("locale", "de_DE.UTF-8\n", "must be a locale"),
     ],
 )
 def test_a_name_of_zone_or_locale_that_is_none_is_refused_at_its_place(option: str, value: str, words: str) -> None:

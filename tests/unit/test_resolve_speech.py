@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems
 from provisioner.lab.engine_cards import card_problems, with_cards
 from provisioner.lab.speech import speakers
-from provisioner.lab.speech_options import COMMIT, VOICE
 from provisioner.report.client import Gateway, Served, Speech, client_text
 from provisioner.report.gateway import Mouth, entrance_of, mouth_of
 from provisioner.spec import Spec, parse_spec
@@ -20,7 +17,6 @@ from provisioner.state import Secret
 from tests.unit.test_resolve_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()
-ROLE = Path(__file__).resolve().parents[2] / "roles/kokoro"
 UPSTREAM = {"far": {"model": "openai/far", "base_url": "http://far.example/v1"}}
 
 
@@ -141,10 +137,3 @@ def test_open_webui_is_told_where_speech_is() -> None:
     ]
     alone = Gateway("lab", SPEECH.url, "", {}, SPEECH)
     assert client_text("openwebui", alone).splitlines()[0] == "AUDIO_TTS_ENGINE=openai"
-
-
-def test_the_file_is_held_against_what_the_role_asks() -> None:
-    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-    assert variables["__kokoro_voice_pattern"] == VOICE
-    asked = (ROLE / "tasks/preflight.yml").read_text(encoding="utf-8")
-    assert COMMIT.replace("\\", "\\\\") in asked

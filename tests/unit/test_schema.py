@@ -81,7 +81,10 @@ def test_the_starter_is_valid(validator: jsonschema.Draft7Validator) -> None:
 def test_an_editor_learns_an_option(validator: jsonschema.Draft7Validator) -> None:
     services = validator.schema["$defs"]["Container"]["properties"]["services"]["properties"]
     options = services["llama_cpp"]["properties"]
-    assert options["port"] == {"type": "integer", "default": 8080, "description": "TCP port."}
+    port = {"type": "integer", "minimum": 1, "maximum": 65535, "default": 8080, "description": "TCP port."}
+    assert options["port"] == port
+    assert (options["temperature"]["maximum"], "minimum" in options["temperature"]) == (2, False)
+    assert options["extra_arguments"]["items"] == {"type": "string", "pattern": "^(-.+)$"}
     assert options["kv_cache"]["properties"]["k"]["enum"] == ["f16", "q8_0", "q4_0"]
     assert options["api_key"]["description"].endswith("write `!secret NAME`.")
     assert "listen" not in options

@@ -42,6 +42,14 @@ ROUTER_LINES = 40
 MANAGED_KINDS = tuple(field.name for field in fields(Managed))
 WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
+UNLIMITED = {
+    "container.cpu": "a container's number, which the page of containers limits (`spec.models.Container`)",
+    "litellm.alias_settings.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
+    "litellm.alias_settings.stream_timeout": "ditto",
+    "litellm.alias_settings.retries": "ditto",
+    "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
+}
+"""Numbers without a limit on their role's page, each with the reason."""
 KEYWORDS = {
     *("action", "always", "any_errors_fatal", "args", "async", "become", "become_user", "block", "changed_when"),
     *("check_mode", "delay", "delegate_facts", "delegate_to", "diff", "environment", "failed_when", "ignore_errors"),
@@ -142,6 +150,21 @@ def test_options_are_prefixed_typed_described_and_used(role: str) -> None:
         assert option.get("description"), f"{name} has no description"
         assert not (option.get("required") and "default" in option), f"{name} is required and has a default"
         assert re.search(rf"\b{name}\b", code), f"nothing in the role uses {name}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_number_has_a_limit_or_a_reason_why_not(role: str) -> None:
+    limits = (load(PAGES[role]).get("limits") or {}) if role in PAGES else {}
+    numbers = set(_numbers(options_of(role), f"{role}_"))
+    assert numbers - set(limits) == {name.removeprefix(f"{role}.") for name in UNLIMITED if name.startswith(f"{role}.")}
+
+
+def _numbers(options: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The options whose values are numbers or lists of numbers, those in mappings with a dot between."""
+    for name, option in options.items():
+        if {"int", "float"} & {option.get("type"), option.get("elements")}:
+            yield name.removeprefix(prefix)
+        yield from (f"{name.removeprefix(prefix)}.{inner}" for inner in _numbers(option.get("options") or {}))
 
 
 @pytest.mark.parametrize("role", SERVICES)

@@ -14,6 +14,8 @@ from testinfra.host import Host
 
 SCENARIO = Path(__file__).resolve().parents[1]
 TOLD = "/root/told.json"
+SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
+"""What failed, of a loop what its items said."""
 
 
 def pair(folder: Path, *words: str) -> tuple[str, str]:
@@ -41,7 +43,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "twice": ({"user": "ann"}, "every user is another one"),
     "chrome": ({"browser": "chrome"}, "the browser is Firefox"),
     "sound": ({"sound": True, "image": "debian/12"}, "sound needs debian/13"),
-    "port 0": ({"port": 0}, "`port` is from 1 to 65535"),
+    "port 0": ({"port": 0}, "`port` (0) must be 1 or more and 65535 or less"),
     "port of another": ({"port": 8899}, "listens there. Stop it, or set another `port`"),
     "another image": ({"image": "debian/12"}, "Unable to install a desktop for debian/12 on debian/13"),
     "no PEM": ({"certificate": "/etc/cert.pem", "certificate_key": "/etc/key.pem"}, "the certificate is no PEM text"),
@@ -78,7 +80,7 @@ def tasks(folder: Path) -> Iterator[dict[str, Any]]:
             if given.get(option) in pairs:
                 given[option] = pairs[given[option]][place]
         variables = {f"desktop_{key}": value for key, value in given.items()}
-        said = {"told": "{{ told | combine({case: ansible_failed_result.msg}) }}"}
+        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
         yield {
             "block": [{"include_role": {"name": "desktop", "tasks_from": "preflight"}, "vars": variables}],
             "rescue": [{"set_fact": said, "vars": {"case": name}}],

@@ -15,13 +15,15 @@ SCENARIO = Path(__file__).resolve().parents[1]
 ROLE = SCENARIO.parents[1] / "roles/kokoro"
 MIX = "such as af_bella(2)+af_sky(1)"
 TOLD = "/root/told.json"
+SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
+"""What failed, of a loop what its items said."""
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "as it is": ({}, ""),
     "a mix of three": ({"default_voice": "af_bella(0.5)+af_sky-bm_fable(10)"}, ""),
     "a sign at the end": ({"default_voice": "af_bella+"}, MIX),
     "two signs": ({"default_voice": "af_bella++af_sky"}, MIX),
     "weight 0": ({"default_voice": "af_bella(0)+af_sky"}, MIX),
-    "weight below 0": ({"voices": ["af_bella(-1)"]}, "Unable to use the voice af_bella(-1)"),
+    "weight below 0": ({"voices": ["af_bella(-1)"]}, "`voices` (af_bella(-1)) must be a voice"),
     "no number": ({"voices": ["af_bella(two)"]}, MIX),
     "an open bracket": ({"default_voice": "af_bella(2+af_sky"}, MIX),
     "a blank": ({"default_voice": "af_bella + af_sky"}, MIX),
@@ -29,9 +31,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "Japanese": ({"voices": ["jf_alpha"]}, "Unable to use jf_alpha: the role does not install what Japanese"),
     "no card": ({"device": "nvidia"}, "this container has none (/dev/nvidiactl is missing)"),
     "CUDA without a card": ({"torch": "cuda"}, "Unable to compute on a card of nvidia"),
-    "short commit": ({"commit": "bfdc735"}, "`commit` all 40 digits"),
-    "source that is an option": ({"source": "--upload-pack=x"}, "`source` is to be a https, ssh or file address"),
-    "port 0": ({"port": 0}, "a number from 1 to 65535"),
+    "short commit": ({"commit": "bfdc735"}, "`commit` (bfdc735) must be 40 hexadecimal digits"),
+    "source that is an option": ({"source": "--upload-pack=x"}, "must be a https, ssh or file address"),
+    "port 0": ({"port": 0}, "`port` (0) must be 1 or more and 65535 or less"),
     "port of another": ({"port": 8899}, "listens there. Stop it, or set another `port`"),
 }
 
@@ -63,7 +65,7 @@ def tasks() -> Any:
     for name, (options, _) in CASES.items():
         include = {"name": "kokoro", "tasks_from": "preflight"}
         variables = {f"kokoro_{key}": value for key, value in options.items()}
-        said = {"told": "{{ told | combine({case: ansible_failed_result.msg}) }}"}
+        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
         yield {
             "block": [{"include_role": include, "vars": variables}],
             "rescue": [{"set_fact": said, "vars": {"case": name}}],

@@ -15,19 +15,22 @@ SCENARIO = Path(__file__).resolve().parents[1]
 GGUF = "tabbyAPI reads EXL3/EXL2 folders; GGUF is for llama_cpp"
 SAME = "canary-same-key-0123"
 TOLD = "/root/told.json"
+SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
+"""What failed, of a loop what its items said."""
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "as it is": ({}, ""),
     "all cards": ({"tensor_parallel": True, "gpu_split": [20.5, 24], "vision": True, "cache_mode": "2,8"}, ""),
     "a draft model": ({"draft_mode": "model", "draft_model": "tiny-exl3", "max_seq_len": 2048}, ""),
     "cache 1000": ({"cache_size": 1000}, "has to be a multiple of 256. Write 768 or 1024, or 0"),
     "cache 100": ({"cache_size": 100}, "Write 256, or 0"),
-    "cache below 0": ({"cache_size": -256}, "Write 256, or 0"),
+    "cache below 0": ({"cache_size": -256}, "`cache_size` (-256) must be 0 or more"),
     "mode 9,4": ({"cache_mode": "9,4"}, "with exllamav3 write FP16, Q8, Q6 or Q4, or the bits of keys and values"),
     "mode 8,8 of exllamav2": ({"cache_mode": "8,8", "backend": "exllamav2"}, "write FP16, Q8, Q6 or Q4."),
     "length 0": ({"max_seq_len": 0}, "Unable to use a `max_seq_len` of 0"),
     "length of more than the cache": ({"max_seq_len": 4096}, "`max_seq_len` of 4096 with a `cache_size` of 2048"),
-    "chunk 100": ({"chunk_size": 100}, "`chunk_size` (100)"),
-    "split below 0": ({"gpu_split": [-1]}, "no other number below 0"),
+    "chunk 100": ({"chunk_size": 100}, "`chunk_size` (100) must be 256 or more"),
+    "chunk 300": ({"chunk_size": 300}, "`chunk_size` (300) has to be a multiple of 256"),
+    "split below 0": ({"gpu_split": [-1]}, "`gpu_split` (-1) must be 0 or more"),
     "no draft model": ({"draft_mode": "model"}, "needs the folder of a draft model"),
     "draft model without its mode": ({"draft_model": "tiny-exl3"}, "`draft_mode` disabled, `draft_model` tiny-exl3"),
     "ngrams of exllamav2": ({"draft_mode": "ngram", "backend": "exllamav2", "cache_mode": "Q8"}, "need exllamav3"),
@@ -46,8 +49,8 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "same keys": ({"api_key": SAME, "admin_key": SAME}, "must differ"),
     "variable of upstream": ({"environment": {"TABBY_NETWORK_PORT": "1"}}, "one of tabbyAPI's own"),
     "variable of two lines": ({"environment": {"A": "1\n2"}}, "a control character"),
-    "short commit": ({"commit": "e632af4"}, "`commit` all 40 digits"),
-    "source that is an option": ({"source": "--upload-pack=x"}, "`source` is to be a https, ssh or file address"),
+    "short commit": ({"commit": "e632af4"}, "`commit` (e632af4) must be 40 hexadecimal digits"),
+    "source that is an option": ({"source": "--upload-pack=x"}, "must be a https, ssh or file address"),
     "no interpreter": ({"python": "/srv/none/bin/python"}, "Role torch_stack makes it"),
 }
 
@@ -72,7 +75,7 @@ def tasks() -> Any:
     for name, (options, _) in CASES.items():
         include = {"name": "tabbyapi", "tasks_from": "preflight"}
         variables = {f"tabbyapi_{key}": value for key, value in options.items()}
-        said = {"told": "{{ told | combine({case: ansible_failed_result.msg}) }}"}
+        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
         yield {
             "block": [{"include_role": include, "vars": variables}],
             "rescue": [{"set_fact": said, "vars": {"case": name}}],

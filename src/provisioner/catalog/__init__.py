@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner import paths
+from provisioner.catalog.option_limits import beyond_limit
 from provisioner.catalog.pages import digest_of, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
@@ -18,6 +19,7 @@ from provisioner.catalog.types import (
     ArtifactType,
     Catalog,
     Defaults,
+    Limit,
     Option,
     Reference,
     SecretForm,
@@ -32,11 +34,13 @@ __all__ = [
     "ArtifactType",
     "Catalog",
     "Defaults",
+    "Limit",
     "Option",
     "Reference",
     "SecretForm",
     "ServiceType",
     "Upkeep",
+    "beyond_limit",
     "catalog_from",
     "compile_catalog",
     "load_catalog",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from provisioner.catalog.option_limits import limited_options
 from provisioner.catalog.pages import page_error
 from provisioner.catalog.types import (
     STAGES,
@@ -37,9 +38,9 @@ def catalog_from(compiled: Mapping[str, Any]) -> Catalog:
     artifact_roles: dict[str, ArtifactType] = {}
     for role, pages in compiled["roles"].items():
         try:
-            artifact = _artifact(pages)
+            artifact, options = _artifact(pages), _role_options(role, pages)
             if "stage" in pages["service"]:
-                services[role] = _service(role, pages, artifact)
+                services[role] = _service(role, pages, artifact, options)
             elif artifact:
                 artifact_roles[role] = artifact
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -65,7 +66,16 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
     return ArtifactType(page["name"], page["path"], options, pages["source_digest"], includes=includes, log=log)
 
 
-def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None) -> ServiceType:
+def _role_options(role: str, pages: Mapping[str, Any]) -> dict[str, Option]:
+    page = pages["service"]
+    return limited_options(
+        _options(pages["options"], f"{role}_"), page.get("limits") or {}, page.get("references") or {}
+    )
+
+
+def _service(
+    role: str, pages: Mapping[str, Any], artifact: ArtifactType | None, options: Mapping[str, Option]
+) -> ServiceType:
     page = pages["service"]
     references = {name: _reference(one) for name, one in (page.get("references") or {}).items()}
     filled = {name for one in references.values() for name in (one.engines_to, one.settings_to) if name}
@@ -77,7 +87,7 @@ def _service(role: str, pages: Mapping[str, Any], artifact: ArtifactType | None)
         port=page.get("port"),
         health=page["health"],
         protocol=page.get("protocol"),
-        options=_options(pages["options"], f"{role}_"),
+        options=options,
         references=references,
         internal=frozenset(page.get("internal", ())) | filled,
         artifact=artifact,

@@ -11,6 +11,19 @@ TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What a value of an option keeps to, or each item of a list: a range of numbers, or the form of a text.
+
+    ``pattern`` is what the whole text matches; ``says`` completes "it must …". The role's preflight refuses the same.
+    """
+
+    min: float | None = None
+    max: float | None = None
+    pattern: str = ""
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option of a service, in the words of Ansible's argument_specs; ``name`` is without the role's prefix."""
 
@@ -23,6 +36,7 @@ class Option:
     elements: str | None = None
     secret: bool = False
     options: Mapping[str, Option] = field(default_factory=dict)
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)

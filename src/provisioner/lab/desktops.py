@@ -15,7 +15,6 @@ from provisioner.state import Problem
 
 PROTOCOL = "rdp"
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
-LOCALE = re.compile(r"C|POSIX|C\.UTF-8|[a-z]{2,3}_[A-Z]{2}\.(UTF-8|utf8)", re.ASCII)
 MIB = 2**20
 SYSTEM_BYTES = 256 * MIB
 SESSION_BYTES = {"small": 192 * MIB, "core": 240 * MIB, "full": 272 * MIB}
@@ -46,7 +45,7 @@ def desktop_problems(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
         options = {option: one.default for option, one in page.options.items()} | dict(service.options)
         image = image_of(spec.containers[name], catalog)
         yield from _accounts(options, path)
-        yield from _names(options, path)
+        yield from _timezone(options["timezone"], path)
         yield from _extras(options, image, path)
         choices = page.options["image"].choices
         if image not in choices:
@@ -96,12 +95,11 @@ def _accounts(options: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         seen.add(user)
 
 
-def _names(options: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    if (near := _nearest_zones(options["timezone"])) is not None:
+def _timezone(zone: str, path: Path) -> Iterator[Problem]:
+    near = _nearest_zones(zone)
+    if near is not None:
         hint = f"Did you mean {' or '.join(near)}?" if near else "Write one such as Europe/Berlin."
-        yield Problem((*path, "timezone"), f'there is no timezone "{options["timezone"]}"', hint)
-    if not LOCALE.fullmatch(options["locale"]):
-        yield Problem((*path, "locale"), f'"{options["locale"]}" is no locale', "Write one such as de_DE.UTF-8.")
+        yield Problem((*path, "timezone"), f'there is no timezone "{zone}"', hint)
 
 
 def _nearest_zones(zone: str) -> Sequence[str] | None:

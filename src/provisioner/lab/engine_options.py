@@ -17,7 +17,6 @@ PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32
 """Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
 BLURRED_KEYS = "q4_0"
-LEAST = {"context": 0, "models_max": 0, "parallel": 1, "threads": 0, "batch": 0, "ubatch": 0, "n_cpu_moe": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +122,6 @@ def _too_much_context(server: _Server) -> Iterator[Problem]:
 
 
 def _numbers(server: _Server) -> Iterator[Problem]:
-    for name, least in LEAST.items():
-        value = server.option(name)
-        if value is not None and value < least:
-            yield server.problem(name, f"{value} is too small", f"Write {least} or more.")
     batch, ubatch = server.option("batch"), server.option("ubatch")
     if batch and ubatch and ubatch > batch:
         yield server.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,26 +13,9 @@ from provisioner.spec import Spec
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.state import Problem, Secret
 
-ROLE = "litellm"
-LEAST = {
-    "request_timeout": 1,
-    "stream_timeout": 1,
-    "num_retries": 0,
-    "allowed_fails": 0,
-    "cooldown_time": 1,
-    "max_body": 1024,
-    "max_headers": 1024,
-    "headers_timeout": 1,
-    "body_timeout": 1,
-}
-"""LiteLLM takes 0 for "not said" where 1 is the least, and its own default then: 6000 s, 5 s."""
-
 MOST_SHOWN = 12
 MOST_ALIASES = 1000
 """Each is held against all others, and offered with all of its engines."""
-PLAIN_PATH = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+(/\*)?")
-"""A path as the guard in front of a gateway reads it."""
-
 VARIABLE_MARK = "os.environ/"
 """LiteLLM puts the value of the variable, such as its own key, in the place of os.environ/NAME."""
 TOLD_STAGES = ("engine", "gateway")
@@ -60,27 +42,6 @@ def alias_names(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                     yield Problem((*path, alias, *place), f"{name} serves several models", hint)
                 if name not in known and name not in aliases:
                     yield _unknown(spec, name, known | set(aliases), (*path, alias, *place))
-
-
-def gateway_numbers(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """No time limit of nothing, and no negative number, which LiteLLM would take for none."""
-    for container, service, _ in services_of(spec, catalog):
-        for option, least in LEAST.items() if service.role == ROLE else ():
-            value = service.options.get(option)
-            if value is not None and value < least:
-                path = ("containers", container, "services", service.role, option)
-                yield Problem(path, f"{value} is too small", f"Write {least} or more.")
-
-
-def gateway_paths(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Paths that are to be served beside the usual ones are plain: what else is asked for is refused unread."""
-    for container, service, _ in services_of(spec, catalog):
-        written = service.options.get("paths") or () if service.role == ROLE else ()
-        for number, path in enumerate(written):
-            if not PLAIN_PATH.fullmatch(path):
-                place = ("containers", container, "services", service.role, "paths", number)
-                hint = 'Write it as /v1/batches; only its end may be "/*", for any one segment.'
-                yield Problem(place, f'"{path}" is not a plain path', hint)
 
 
 def words_of_gateways(spec: Spec, catalog: Catalog) -> Iterator[Problem]:

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from provisioner.catalog import Catalog
+from provisioner.catalog import Catalog, beyond_limit
 from provisioner.lab.desktops import desktop_problems
 from provisioner.lab.engine_builds import engine_builds
 from provisioner.lab.engines import model_options, port_of, services_of
-from provisioner.lab.gateways import alias_names, gateway_numbers, gateway_paths, words_of_gateways
+from provisioner.lab.gateways import alias_names, words_of_gateways
 from provisioner.lab.hosts import host_of, hosts_of, is_elsewhere
 from provisioner.lab.lan import LAN, used_over_lan, with_lan
 from provisioner.lab.model_sources import model_formats, model_sources
@@ -138,6 +138,15 @@ def service_references(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
                 yield Problem(path, f'no service "{name}" in this file', _suggest(name, addresses))
 
 
+def option_limits(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
+    """Every number is in the range, and every text has the form, that the page of the service's role asks for."""
+    for container, service, page in services_of(spec, catalog):
+        for name, value in service.options.items():
+            for place, message, hint in beyond_limit(page.options[name], value):
+                path = _service_path(container, service.role, name, *(() if place is None else (place,)))
+                yield Problem(path, message, hint)
+
+
 def ports(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
     """Two services of one container, or two that one host shows to the LAN, never share a port."""
     spec = with_lan(spec, catalog)
@@ -200,8 +209,7 @@ RULES: tuple[Rule, ...] = (
     engine_builds,
     service_references,
     alias_names,
-    gateway_numbers,
-    gateway_paths,
+    option_limits,
     speech_options,
     ports,
     lan_needs_key,

@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = {"config.yaml": "config", "secrets.env": "env", "guard.json": "guard"}
 CASES = {file.stem: file for file in sorted((ROOT / "tests" / "cases" / "litellm").glob("*.yml"))}
 KEY = "canary-key"
+SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
+"""What failed, of a loop what its items said."""
 WITHOUT_VENV = "Unable to find litellm's venv"
 """What preflight says next on this machine when it takes the options."""
 
@@ -37,7 +39,7 @@ def _tasks() -> Any:
         options = _case(name)["options"]
         given = {"litellm_master_key": f"sk-{KEY}", **{f"litellm_{key}": one for key, one in options.items()}}
         variables = {**inner, **defaults, **given}
-        said = {"content": "{{ ansible_failed_result.msg }}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
+        said = {"content": f"{{{{ {SAID} }}}}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
         preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}, "vars": variables}
         yield {"block": [preflight], "rescue": [{"copy": said}]}
         for template, end in TEMPLATES.items():
