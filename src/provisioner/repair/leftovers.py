@@ -48,7 +48,7 @@ class Leftovers:
     @property
     def replication(self) -> tuple[Reference, ...]:
         """The replication jobs that name the node: they go before the node does."""
-        return tuple(one for one in self.references if one.file == REPLICATION)
+        return tuple(reference for reference in self.references if reference.file == REPLICATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,47 +61,68 @@ class StorageChange:
 
 def leftovers_from(answer: str, node: str) -> Leftovers:
     """What ``leftovers.sh`` answered: lines of tab-separated words, the kind first; unknown kinds say nothing."""
-    rows = [line.split("\t") for line in answer.splitlines()]
-    keys = [row for row in rows if row[0] == "key" and len(row) > 2]  # noqa: PLR2004  # kind, owner, fingerprint
+    keys = list[str]()
+    owners = set[str]()
+    host_names = list[str]()
+    references = list[Reference]()
+    has_qdevice = False
+    for row in answer.splitlines():
+        match row.split("\t"):
+            case ["key", owner, fingerprint, *_]:
+                if owner.startswith("root@"):
+                    owners.add(owner.removeprefix("root@"))
+                if owner == f"root@{node}" and fingerprint not in keys:
+                    keys.append(fingerprint)
+            case ["host", name, *_]:
+                host_names.append(name)
+            case ["line", file, section, line]:
+                references.append(_reference(file, section, line.strip(), node))
+            case ["qdevice", *_]:
+                has_qdevice = True
     return Leftovers(
-        keys=tuple(dict.fromkeys(row[2] for row in keys if row[1] == f"root@{node}")),
-        host_names=tuple(row[1] for row in rows if row[0] == "host"),
-        references=tuple(_reference(row[1:], node) for row in rows if row[0] == "line" and len(row) == len(LINE)),
-        owners=frozenset(row[1].removeprefix("root@") for row in keys if row[1].startswith("root@")),
-        has_qdevice=any(row[0] == "qdevice" for row in rows),
+        keys=tuple(keys),
+        host_names=tuple(host_names),
+        references=tuple(references),
+        owners=frozenset(owners),
+        has_qdevice=has_qdevice,
     )
-
-
-LINE = ("kind", "file", "section", "text")
 
 
 def storage_changes(storages: Sequence[Storage], node: str) -> tuple[StorageChange, ...]:
     """The storages whose list names ``node`` among others, and what the list becomes."""
-    return tuple(
-        StorageChange(one.name, rest)
-        for one in storages
-        if node in one.nodes and (rest := tuple(name for name in one.nodes if name != node))
-    )
+    changes = list[StorageChange]()
+    for storage in storages:
+        remaining = tuple(name for name in storage.nodes if name != node)
+        if remaining and remaining != storage.nodes:
+            changes.append(StorageChange(storage.name, remaining))
+    return tuple(changes)
 
 
-def _reference(words: Sequence[str], node: str) -> Reference:
-    file, section, line = words
-    found = Reference(file, section, line.strip(), "")
-    return replace(found, command=_command(found, node))
+def _reference(file: str, section: str, line: str, node: str) -> Reference:
+    """The line as a reference, with the command that a person types about it.
+
+    A list of nodes that would become empty means that the section itself has to go, which a person decides.
+    """
+    without_command = Reference(file, section, line, "")
+    name = without_command.name
+    key, _, value = line.partition(" ")
+    if file == REPLICATION:
+        command = f"pvesr delete {name} --force"
+    elif file == "jobs.cfg" and key == "node":
+        command = f"pvesh set /cluster/backup/{name} --delete node"
+    elif file in _LISTS and key == "nodes":
+        command = _list_command(file, name, _without(value, node))
+    else:
+        command = f"look at {section or line} in /etc/pve/{file}"
+    return replace(without_command, command=command)
 
 
-def _command(found: Reference, node: str) -> str:
-    """What to type; a list that would be empty means that the thing itself goes, which a person decides."""
-    key, _, listed = found.line.partition(" ")
-    rest, name = _without(listed, node), found.name
-    if found.file == REPLICATION:
-        return f"pvesr delete {name} --force"
-    if found.file == "jobs.cfg" and key == "node":
-        return f"pvesh set /cluster/backup/{name} --delete node"
-    if key == "nodes" and found.file in _LISTS:
-        fewer, gone = _LISTS[found.file]
-        return (fewer if rest else gone).format(name=name, rest=rest)
-    return f"look at {found.section or found.line} in /etc/pve/{found.file}"
+def _list_command(file: str, name: str, remaining: str) -> str:
+    """What makes the section's list of nodes the ``remaining`` ones, or removes the section where none remain."""
+    shorten, remove = _LISTS[file]
+    if not remaining:
+        return remove.format(name=name)
+    return shorten.format(name=name, rest=remaining)
 
 
 _LISTS = {
@@ -114,5 +135,10 @@ _LISTS = {
 
 def _without(listed: str, node: str) -> str:
     """A list ("pve1,pve2:1") without ``node``, the others' priorities kept; empty when nothing stays."""
-    names = [one.strip() for one in listed.split(",")]
-    return ",".join(one for one in names if one and one.partition(":")[0] != node)
+    remaining = list[str]()
+    for part in listed.split(","):
+        entry = part.strip()
+        name = entry.partition(":")[0]
+        if entry and name != node:
+            remaining.append(entry)
+    return ",".join(remaining)
