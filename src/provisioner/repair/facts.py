@@ -32,7 +32,14 @@ class CorosyncConf:
 
     def member(self, name: str) -> Member | None:
         """The member of that name, or None."""
-        return next((one for one in self.members if one.name == name), None)
+        for member in self.members:
+            if member.name == name:
+                return member
+        return None
+
+    def others(self, name: str) -> tuple[Member, ...]:
+        """The members of all other names."""
+        return tuple(member for member in self.members if member.name != name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,11 @@ class Guest:
     name: str = ""
     volumes: tuple[str, ...] = ()
     digest: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its VMID, and its name where it has one."""
+        return f"{self.vmid} {self.name}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +190,33 @@ class NodeFacts:
     has_copied_keys: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_quorate(self) -> bool:
+        """Whether its corosync answers and has quorum."""
+        return self.quorum is not None and self.quorum.is_quorate
+
+    @property
+    def partition(self) -> frozenset[int]:
+        """The ids of the nodes that its corosync is joined with, itself included."""
+        if self.quorum is None:
+            return frozenset(self.joined)
+        return frozenset(self.joined) | frozenset(self.quorum.present)
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        """The nodes that pmxcfs knows, itself included; none where it was not read or knows none."""
+        return self.pmxcfs.peers if self.pmxcfs else ()
+
+    @property
+    def all_addresses(self) -> tuple[str, ...]:
+        """The address at which it was reached, then those of its interfaces."""
+        return (self.address, *self.addresses)
+
+    @property
+    def files(self) -> tuple[CorosyncConf, ...]:
+        """The lists in its files that could be read: pmxcfs's, then corosync's own."""
+        return tuple(conf for conf in (self.pve_conf, self.local_conf) if conf is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Silent:
@@ -198,10 +237,17 @@ class ClusterFacts:
 
     def node(self, name: str) -> NodeFacts | None:
         """What the node of that name said, or None."""
-        return next((one for one in self.nodes if one.name == name), None)
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        return None
 
     @property
     def lead(self) -> NodeFacts | None:
         """The node whose word counts: a quorate one with the newest list, the asked one among equals; None without."""
-        quorate = [one for one in self.nodes if one.quorum and one.quorum.is_quorate]
-        return max(quorate, key=lambda one: (one.running_version or 0, one.name == self.asked), default=None)
+
+        def rank(node: NodeFacts) -> tuple[int, bool]:
+            return node.running_version or 0, node.name == self.asked
+
+        quorate = [node for node in self.nodes if node.is_quorate]
+        return max(quorate, key=rank, default=None)

@@ -7,10 +7,10 @@ a node whose ``/etc/pve`` saw more writes than the cluster's would replace it fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts
 from provisioner.repair.own_addresses import is_address, near_addresses
@@ -67,19 +67,12 @@ class RejoinPlan:
 
 def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> RejoinPlan:
     """The plan for ``node``, by the list ``conf`` of the quorate ``lead``; ``left`` is an unfinished run on it."""
-    is_joined, differs = _is_in(node, lead, conf), differences(node, lead, conf)
-    kind, reasons = Kind.FORCED, differs
-    if left is not None and left.runbook in (Kind.LIGHT, Kind.FORCED) and (is_joined or left.has_begun("join")):
-        kind, reasons = Kind(left.runbook), (f"The repair of {left.began} did not come to its end.", *differs)
-    elif is_joined and not differs and _has_old_list(node, conf):
-        kind, reasons = Kind.LIGHT, _only_listed(node)
-    elif is_joined:
-        kind, reasons = Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
-    elif not differs and has_newer_pve(node, lead):
-        kind, reasons = Kind.FORCED, _overwriting(node, lead)
-    elif not differs:
-        kind, reasons = Kind.LIGHT, _unattached(node) if _can_vote(node, lead, conf) else _behind(node, conf)
-    is_in = is_joined and kind is not Kind.NOTHING
+    kind, reasons = _kind_and_reasons(node, lead, conf, left)
+    is_joined = kind is not Kind.NOTHING and _is_in(node, lead, conf)
+    entry = entry_of(node, conf, left) if kind is Kind.FORCED else None
+    restarts: Restart = ""
+    if kind is Kind.LIGHT and not is_joined:
+        restarts = _restart(node, lead, conf)
     return RejoinPlan(
         kind=kind,
         node=node.name,
@@ -88,11 +81,37 @@ def rejoin_plan(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Reco
         version=conf.version,
         digest=conf.digest,
         reasons=reasons,
-        entry=entry_of(node, conf, left) if kind is Kind.FORCED else None,
+        entry=entry,
         resumes=left is not None and left.runbook == kind,
-        is_joined=is_in,
-        restarts=_restart(node, lead, conf) if kind is Kind.LIGHT and not is_in else "",
+        is_joined=is_joined,
+        restarts=restarts,
     )
+
+
+def _kind_and_reasons(
+    node: NodeFacts, lead: NodeFacts, conf: CorosyncConf, left: Record | None
+) -> tuple[Kind, tuple[str, ...]]:
+    """Which repair the node needs, and why."""
+    is_joined = _is_in(node, lead, conf)
+    differing = differences(node, lead, conf)
+    if left is not None and _is_resumed(left, is_joined=is_joined):
+        return Kind(left.runbook), (f"The repair of {left.began} did not come to its end.", *differing)
+    if is_joined and not differing and _has_old_list(node, conf):
+        return Kind.LIGHT, _only_listed(node)
+    if is_joined:
+        return Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
+    if differing:
+        return Kind.FORCED, differing
+    if has_newer_pve(node, lead):
+        return Kind.FORCED, _overwriting(node, lead)
+    reasons = _unattached(node) if _can_vote(node, lead, conf) else _behind(node, conf)
+    return Kind.LIGHT, reasons
+
+
+def _is_resumed(left: Record, *, is_joined: bool) -> bool:
+    """Whether the unfinished run decides which repair goes on: it may have brought the node in already."""
+    is_rejoin = left.runbook in (Kind.LIGHT, Kind.FORCED)
+    return is_rejoin and (is_joined or left.has_begun("join"))
 
 
 def is_healthy(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
@@ -114,69 +133,95 @@ def _has_old_list(node: NodeFacts, conf: CorosyncConf) -> bool:
 def _can_vote(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
     """Whether its corosync has nothing to be repaired: it is joined and quorate, and runs with the current list."""
     member = conf.member(node.name)
-    return bool(
-        member
-        and member.nodeid in lead.joined
-        and node.quorum
-        and node.quorum.is_quorate
-        and node.running_version == lead.running_version == conf.version
-    )
+    if member is None or member.nodeid not in lead.joined:
+        return False
+    return node.is_quorate and node.running_version == lead.running_version == conf.version
 
 
 def differences(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
     """In what the node is another one than the cluster knows: why the light repair would not do; none when it does."""
-    member, own = conf.member(node.name), own_entry(node)
-    found = []
-    if node.local_conf is None or own is None:
-        found.append("It has no list with itself in it (/etc/corosync/corosync.conf).")
-    elif node.local_conf.cluster != conf.cluster:
-        found.append(f"Its list is that of another cluster, {node.local_conf.cluster}.")
+    member = conf.member(node.name)
+    in_list = _absences(node, conf) if member is None else _entry_differences(node, member, conf)
+    return (*_list_differences(node, conf), *_key_differences(node, lead), *in_list)
+
+
+def _list_differences(node: NodeFacts, conf: CorosyncConf) -> Iterator[str]:
+    own = node.local_conf
+    if own is None or own.member(node.name) is None:
+        yield "It has no list with itself in it (/etc/corosync/corosync.conf)."
+    elif own.cluster != conf.cluster:
+        yield f"Its list is that of another cluster, {own.cluster}."
+
+
+def _key_differences(node: NodeFacts, lead: NodeFacts) -> Iterator[str]:
     if not node.key_digest or node.key_digest != lead.key_digest:
-        found.append("Its key is not the cluster's (/etc/corosync/authkey).")
-    if member is None:
-        found.append("The cluster's list does not have it any more.")
-        if own and (other := next((one for one in conf.members if one.nodeid == own.nodeid), None)):
-            found.append(f"Its id {own.nodeid} belongs to {other.name} now.")
-        return tuple(found)
-    if own and own.nodeid != member.nodeid:
-        found.append(f"Its id is {own.nodeid}, in the cluster's list {member.nodeid}.")
+        yield "Its key is not the cluster's (/etc/corosync/authkey)."
+
+
+def _absences(node: NodeFacts, conf: CorosyncConf) -> Iterator[str]:
+    """That the cluster's list lacks the node, and which member has its id now."""
+    yield "The cluster's list does not have it any more."
+    own = own_entry(node)
+    if own is None:
+        return
+    for member in conf.members:
+        if member.nodeid == own.nodeid:
+            yield f"Its id {own.nodeid} belongs to {member.name} now."
+            return
+
+
+def _entry_differences(node: NodeFacts, member: Member, conf: CorosyncConf) -> Iterator[str]:
+    """In what the node is not as the cluster's list has it."""
+    own = own_entry(node)
+    if own is not None and own.nodeid != member.nodeid:
+        yield f"Its id is {own.nodeid}, in the cluster's list {member.nodeid}."
     if not has_addresses(node, member):
-        there, here = ", ".join(member.addresses), ", ".join(_own_addresses(node, own, conf)) or "none of its networks"
-        found.append(f"The cluster's list has it at {there}, and it is at {here}.")
-    return tuple(found)
+        there = ", ".join(member.addresses)
+        here = ", ".join(_own_addresses(node, own, conf)) or "none of its networks"
+        yield f"The cluster's list has it at {there}, and it is at {here}."
 
 
 def entry_of(node: NodeFacts, conf: CorosyncConf, left: Record | None = None) -> Entry:
     """The node's place in the list: its votes and its id are kept, unless another node has that id now."""
-    member, own = conf.member(node.name), own_entry(node)
+    own = own_entry(node)
+    member = conf.member(node.name)
+    if member is not None and has_addresses(node, member):
+        return Entry(member.nodeid, member.votes, member.addresses)
+    addresses = _own_addresses(node, own, conf)
     if member is not None:
-        fits = has_addresses(node, member)
-        addresses = member.addresses if fits else _own_addresses(node, own, conf)
-        return Entry(member.nodeid, member.votes, addresses, replaces=not fits)
-    decided: Mapping[str, Any] = left.plan if left is not None else {}
-    nodeid = decided.get("nodeid") or (own.nodeid if own else None)
-    votes = decided.get("votes", own.votes if own else 1)
-    is_taken = any(one.nodeid == nodeid for one in conf.members)
-    return Entry(None if is_taken else nodeid, votes, _own_addresses(node, own, conf))
+        return Entry(member.nodeid, member.votes, addresses, replaces=True)
+    nodeid = own.nodeid if own else None
+    votes = own.votes if own else 1
+    if left is not None:
+        nodeid = left.plan.get("nodeid") or nodeid
+        votes = left.plan.get("votes", votes)
+    taken_ids = {other.nodeid for other in conf.members}
+    return Entry(None if nodeid in taken_ids else nodeid, votes, addresses)
 
 
 def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
-    """Where the other nodes reach the lead: pmxcfs's word, else its first link; we may reach it by another way."""
-    peers = lead.pmxcfs.peers if lead.pmxcfs else ()
-    by_pmxcfs = next((one.address for one in peers if one.name == lead.name and one.address), "")
+    """Where the other nodes reach the lead: by pmxcfs, else at its first link; we may reach it by another way."""
+    for peer in lead.peers:
+        if peer.name == lead.name and peer.address:
+            return peer.address
     member = conf.member(lead.name)
-    return by_pmxcfs or (member.addresses[0] if member and member.addresses else lead.address)
+    if member is not None and member.addresses:
+        return member.addresses[0]
+    return lead.address
 
 
 def node_address(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> str:
-    """Where the lead reaches the node: by pmxcfs's word or the list, unless the node is there no more."""
-    peers = lead.pmxcfs.peers if lead.pmxcfs else ()
+    """Where the lead reaches the node: by pmxcfs or the list, unless the node is there no more."""
+    known = [peer.address for peer in lead.peers if peer.name == node.name]
     member = conf.member(node.name)
-    known = [one.address for one in peers if one.name == node.name]
-    known += member.addresses if member else ()
-    others = [address for one in conf.members if one.name != node.name for address in one.addresses]
-    there = [one for one in known if one in node.addresses]
-    return next(iter([*there, *near_addresses(node, others)]), node.address)
+    if member is not None:
+        known += member.addresses
+    for address in known:
+        if address in node.addresses:
+            return address
+    addresses_of_others = [address for other in conf.others(node.name) for address in other.addresses]
+    near = near_addresses(node, addresses_of_others)
+    return near[0] if near else node.address
 
 
 def own_entry(node: NodeFacts) -> Member | None:
@@ -187,9 +232,11 @@ def own_entry(node: NodeFacts) -> Member | None:
 def has_addresses(node: NodeFacts, member: Member) -> bool:
     """Whether the node is where ``member`` says; where that is a name its own list has to say the same."""
     own = own_entry(node)
-    if own is not None and own.addresses == member.addresses and not any(is_address(one) for one in own.addresses):
-        return True
-    return bool(member.addresses) and all(one in node.addresses for one in member.addresses)
+    if own is not None and own.addresses == member.addresses:
+        is_by_name = not any(is_address(address) for address in own.addresses)
+        if is_by_name:
+            return True
+    return bool(member.addresses) and set(member.addresses).issubset(node.addresses)
 
 
 def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> tuple[str, ...]:
@@ -199,12 +246,17 @@ def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> t
     """
     if own is not None and has_addresses(node, own):
         return own.addresses
-    others = [one.addresses for one in conf.members if one.name != node.name]
-    found = []
-    for number in range(len(others[0]) if others else 0):
-        near = near_addresses(node, [addresses[number] for addresses in others if len(addresses) > number])
-        found += [node.address if node.address in near else near[0]] if near else []
-    if found and len(found) == len(others[0]):
+    others = [member.addresses for member in conf.others(node.name)]
+    links = len(others[0]) if others else 0
+    found = list[str]()
+    for number in range(links):
+        on_link = [addresses[number] for addresses in others if len(addresses) > number]
+        near = near_addresses(node, on_link)
+        if node.address in near:
+            found.append(node.address)
+        elif near:
+            found.append(near[0])
+    if found and len(found) == links:
         return tuple(found)
     return (node.address,) if node.address in node.addresses else ()
 
@@ -222,26 +274,38 @@ def _unattached(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _only_listed(node: NodeFacts) -> tuple[str, ...]:
-    here = node.local_conf.version if node.local_conf else 0
     joined = f"It is a member like the others, with version {node.running_version}"
-    return (
-        f"{joined}; only its /etc/corosync/corosync.conf is version {here}, which would count at its next start.",
-        "So the list is written, and nothing is restarted.",
+    listed = (
+        f"only its /etc/corosync/corosync.conf is version {_own_version(node)}, which would count at its next start"
     )
+    return f"{joined}; {listed}.", "So the list is written, and nothing is restarted."
 
 
 def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
-    here = node.local_conf.version if node.local_conf else 0
+    here = _own_version(node)
+    versions = f"Its list is version {here}, the cluster's {conf.version}"
     same = "Key, id and addresses are the cluster's."
-    own = {one.name for one in node.local_conf.members} if node.local_conf else set()
-    added = [one.name for one in conf.members if own and one.name not in own]
+    added = _unlisted(node, conf)
     if added:
-        names = f"{', '.join(added)} {'is' if len(added) == 1 else 'are'} not in it"
-        disturbs = f"While its corosync runs with that list it disturbs the cluster: it cannot hear {', '.join(added)}."
-        return (f"Its list is version {here}, the cluster's {conf.version}; {names}.", same, disturbs)
+        names = ", ".join(added)
+        are = "is" if len(added) == 1 else "are"
+        disturbs = f"While its corosync runs with that list it disturbs the cluster: it cannot hear {names}."
+        return f"{versions}; {names} {are} not in it.", same, disturbs
     if node.local_conf and node.local_conf.digest == conf.digest:
-        return (f"Its list is current (version {here}), but its corosync does not take part.", same)
-    return (f"Its list is version {here}, the cluster's {conf.version}.", same)
+        return f"Its list is current (version {here}), but its corosync does not take part.", same
+    return f"{versions}.", same
+
+
+def _own_version(node: NodeFacts) -> int:
+    return node.local_conf.version if node.local_conf else 0
+
+
+def _unlisted(node: NodeFacts, conf: CorosyncConf) -> list[str]:
+    """The cluster's members that the node's own list lacks; none where it has no members at all."""
+    if node.local_conf is None or not node.local_conf.members:
+        return []
+    own = {member.name for member in node.local_conf.members}
+    return [member.name for member in conf.members if member.name not in own]
 
 
 def _overwriting(node: NodeFacts, lead: NodeFacts) -> tuple[str, ...]:
