@@ -6,11 +6,11 @@ have been changed).
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from provisioner.repair.conditions import Condition, Diagnosis
-from provisioner.repair.facts import NodeFacts
+from provisioner.repair.facts import Guest, NodeFacts
+from provisioner.repair.own_addresses import is_address
 from provisioner.repair.view import View, is_clustered
 
 FORGET = "provision cluster forget {}"
@@ -22,55 +22,69 @@ def ghost_diagnoses(view: View) -> Iterator[Diagnosis]:
     if lead is None or not is_clustered(lead):
         return
     present = known_names(lead, view)
-    folders = {name for name in lead.guests if name not in present}
-    for name in sorted(folders):
+    ghosts = set(lead.guests) - present
+    for name in sorted(ghosts):
         yield _ghost(name, lead)
-    for name, where in sorted(_leftovers(lead, present, folders).items()):
-        advice = FORGET.format(name)
-        what = "it is no member any more, and is still named"
-        yield Diagnosis(Condition.LEFTOVERS, name, what, tuple(where), "removed-node-leftovers", advice)
+    places_by_name = _leftovers(lead, present, ghosts)
+    for name in sorted(places_by_name):
+        yield Diagnosis(
+            Condition.LEFTOVERS,
+            name,
+            "it is no member any more, and is still named",
+            tuple(places_by_name[name]),
+            "removed-node-leftovers",
+            FORGET.format(name),
+        )
 
 
 def known_names(lead: NodeFacts, view: View) -> set[str]:
     """The names that are no ghosts: members by any list of the lead's, and nodes that answered."""
-    names = {one.name for one in view.members} | {one.name for one in view.facts.nodes}
-    names |= {one.name for conf in (lead.pve_conf, lead.local_conf) if conf for one in conf.members}
-    return names | {one.name for one in (lead.pmxcfs.peers if lead.pmxcfs else ())}
+    names = {member.name for member in view.members}
+    names.update(node.name for node in view.facts.nodes)
+    names.update(peer.name for peer in lead.peers)
+    for conf in lead.files:
+        names.update(member.name for member in conf.members)
+    return names
 
 
 def _ghost(name: str, lead: NodeFacts) -> Diagnosis:
+    """The diagnosis of a folder in ``/etc/pve/nodes`` that is no node's, with the guests in it."""
     guests = lead.guests[name]
     where = f"/etc/pve/nodes/{name} on {lead.name}; neither the nodelist nor .members has it"
+    forget = FORGET.format(name)
     off = "If the machine still exists: never power it on unchanged in this network."
     if not guests:
         what = "a ghost: only its folder is left, without guests"
-        return Diagnosis(Condition.GHOST, name, what, (where,), "ghost-node", f"{FORGET.format(name)}. {off}")
-    lines = [
-        f"{one.kind} {one.vmid}{f' {one.name}' if one.name else ''}: {', '.join(one.volumes) or 'no disks'}"
-        for one in guests
-    ]
-    what = f"a ghost: its folder is left, with {len(guests)} guest{'s' if len(guests) > 1 else ''}"
-    advice = f"Move or archive its guests first: {FORGET.format(name)} shows what can be kept. {off}"
-    return Diagnosis(Condition.GHOST_WITH_GUESTS, name, what, (where, *lines), "ghost-node", advice)
+        return Diagnosis(Condition.GHOST, name, what, (where,), "ghost-node", f"{forget}. {off}")
+    evidence = [where, *(_guest_line(guest) for guest in guests)]
+    plural = "s" if len(guests) > 1 else ""
+    what = f"a ghost: its folder is left, with {len(guests)} guest{plural}"
+    advice = f"Move or archive its guests first: {forget} shows what can be kept. {off}"
+    return Diagnosis(Condition.GHOST_WITH_GUESTS, name, what, tuple(evidence), "ghost-node", advice)
 
 
-def _leftovers(lead: NodeFacts, present: set[str], folders: set[str]) -> dict[str, list[str]]:
+def _guest_line(guest: Guest) -> str:
+    volumes = ", ".join(guest.volumes) or "no disks"
+    return f"{guest.kind} {guest.title}: {volumes}"
+
+
+def _leftovers(lead: NodeFacts, present: set[str], ghosts: set[str]) -> dict[str, list[str]]:
     """Name → where it is named. A key alone proves nothing: an administrator's own is in the same file."""
-    found: dict[str, list[str]] = {name: list(what) for name, what in lead.references.items() if name not in present}
+    places_by_name = dict[str, list[str]]()
+    for name, places in lead.references.items():
+        if name not in present:
+            places_by_name[name] = list(places)
     for name in lead.known_hosts:
         if name not in present and _is_node_name(name):
-            found.setdefault(name, []).append("/etc/pve/priv/known_hosts")
+            places_by_name.setdefault(name, []).append("/etc/pve/priv/known_hosts")
     for name in lead.keys:
-        if name in found or name in folders:
-            found.setdefault(name, []).append("/etc/pve/priv/authorized_keys")
-    return found
+        if name in places_by_name or name in ghosts:
+            places_by_name.setdefault(name, []).append("/etc/pve/priv/authorized_keys")
+    return places_by_name
 
 
 def _is_node_name(name: str) -> bool:
+    """Whether it may be a node's: not hashed, without a port or a marker; a node's name has no domain."""
     if name.startswith(("|", "[", "@")) or "." in name:
-        return False  # hashed, with a port, a marker; a node's name has no domain
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return True
-    return False
+        return False
+    return not is_address(name)
