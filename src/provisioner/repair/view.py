@@ -17,8 +17,7 @@ def is_running(node: NodeFacts) -> bool:
 
 def is_clustered(node: NodeFacts) -> bool:
     """Whether it is or was in a cluster: it has a list, in any of the three places, or pmxcfs knows others."""
-    has_peers = node.pmxcfs is not None and bool(node.pmxcfs.peers)
-    return bool(node.running or node.local_conf or node.pve_conf or has_peers)
+    return bool(node.running or node.files or node.peers)
 
 
 def members_of(node: NodeFacts) -> tuple[Member, ...]:
@@ -39,17 +38,22 @@ def version_of(node: NodeFacts) -> int | None:
 
 def member_in(members: tuple[Member, ...], name: str) -> Member | None:
     """The member of that name, or None."""
-    return next((one for one in members if one.name == name), None)
+    for member in members:
+        if member.name == name:
+            return member
+    return None
 
 
 def versions_text(node: NodeFacts) -> str:
     """The three copies of the version in a line."""
-    copies = {
-        "running": node.running_version,
-        "/etc/corosync": node.local_conf.version if node.local_conf else None,
-        "/etc/pve": node.pve_conf.version if node.pve_conf else None,
-    }
-    return "config_version: " + ", ".join(f"{'none' if one is None else one} {where}" for where, one in copies.items())
+    local = _version_word(node.local_conf.version if node.local_conf else None)
+    pve = _version_word(node.pve_conf.version if node.pve_conf else None)
+    running = _version_word(node.running_version)
+    return f"config_version: {running} running, {local} /etc/corosync, {pve} /etc/pve"
+
+
+def _version_word(version: int | None) -> str:
+    return "none" if version is None else str(version)
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,14 @@ class View:
     @cached_property
     def reference(self) -> NodeFacts | None:
         """The node whose list the others are compared with."""
-        listed = [one for one in self.facts.nodes if members_of(one) and version_of(one) is not None]
-        newest = max(listed, key=lambda one: (version_of(one) or 0, one.name == self.facts.asked), default=None)
-        return self.facts.lead or newest
+
+        def rank(node: NodeFacts) -> tuple[int, bool]:
+            return version_of(node) or 0, node.name == self.facts.asked
+
+        if self.facts.lead is not None:
+            return self.facts.lead
+        listed = [node for node in self.facts.nodes if members_of(node) and version_of(node) is not None]
+        return max(listed, key=rank, default=None)
 
     @property
     def has_quorum(self) -> bool:
@@ -87,12 +96,19 @@ class View:
     @property
     def version(self) -> int:
         """Its version; 0 where there is no list."""
-        return (version_of(self.reference) if self.reference else None) or 0
+        if self.reference is None:
+            return 0
+        return version_of(self.reference) or 0
 
     @cached_property
     def clustered(self) -> tuple[NodeFacts, ...]:
         """The nodes that answered and are or were in a cluster."""
-        return tuple(one for one in self.facts.nodes if one.is_proxmox and is_clustered(one))
+        return tuple(node for node in self.facts.nodes if node.is_proxmox and is_clustered(node))
+
+    @cached_property
+    def joined_nodes(self) -> tuple[NodeFacts, ...]:
+        """Those of them that are in the reference's partition, as they and the reference agree."""
+        return tuple(node for node in self.clustered if self.is_joined(node))
 
     @property
     def is_alone(self) -> bool:
@@ -102,8 +118,11 @@ class View:
     @property
     def cluster(self) -> str:
         """The cluster's name; that of the asked node where it is in none."""
-        confs = (self.reference.local_conf, self.reference.pve_conf) if self.reference else ()
-        return next((conf.cluster for conf in confs if conf and conf.cluster), self.facts.asked)
+        if self.reference is not None:
+            for conf in (self.reference.local_conf, self.reference.pve_conf):
+                if conf is not None and conf.cluster:
+                    return conf.cluster
+        return self.facts.asked
 
     @property
     def reference_name(self) -> str:
@@ -113,8 +132,11 @@ class View:
     @property
     def list_text(self) -> str:
         """The list in a line, as evidence."""
-        members = ", ".join(f"{one.name} (id {one.nodeid}, {' '.join(one.addresses)})" for one in self.members)
-        return f"{self.reference_name}: config_version {self.version}: {members}"
+        members = list[str]()
+        for member in self.members:
+            addresses = " ".join(member.addresses)
+            members.append(f"{member.name} (id {member.nodeid}, {addresses})")
+        return f"{self.reference_name}: config_version {self.version}: {', '.join(members)}"
 
     def member(self, name: str) -> Member | None:
         """The member of that name in the reference's list."""
