@@ -25,16 +25,22 @@ def ring_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The nodes that keep the ring open now, whether they answer or not; then that somebody does, if none was found."""
     found = [_disturbing(node, view) for node in view.clustered if disturbs(node, view)]
     found += [_silent(member, view) for member in view.members if is_heard_only(member, view)]
-    restless = restless_nodes(view)
-    is_over = any(could_disturb(node, view) for node in view.clustered)  # and its corosync was stopped just now
-    if restless and not found and not is_over:
-        what = f"the nodes form their membership anew again and again, and nobody joins or leaves: {HANGS}"
-        advice = (
-            "Look for a node with an old list: one that was off while a member was added. Stop corosync on it. Else "
-            "look at the network between the nodes: packets are lost."
-        )
-        found.append(Diagnosis(Condition.DISTURBING, "", what, _restless_text(restless), advice=advice))
     yield from found
+    restless = restless_nodes(view)
+    was_stopped_just_now = any(could_disturb(node, view) for node in view.clustered)
+    if restless and not found and not was_stopped_just_now:
+        yield _unexplained(restless)
+
+
+def _unexplained(restless: tuple[NodeFacts, ...]) -> Diagnosis:
+    return Diagnosis(
+        Condition.DISTURBING,
+        "",
+        f"the nodes form their membership anew again and again, and nobody joins or leaves: {HANGS}",
+        _restless_text(restless),
+        advice="Look for a node with an old list: one that was off while a member was added. Stop corosync on it. Else "
+        "look at the network between the nodes: packets are lost.",
+    )
 
 
 def disturbs(node: NodeFacts, view: View) -> bool:
@@ -43,9 +49,11 @@ def disturbs(node: NodeFacts, view: View) -> bool:
     It need not answer: while corosync forms its membership its tools wait for it, too. Where it does, it has a link.
     """
     member = view.member(node.name)
-    is_alone = view.has_quorum and member is not None and not view.is_present(member.nodeid)
+    if not view.has_quorum or member is None or view.is_present(member.nodeid):
+        return False
+    is_dead = node.units.get("corosync", "") in DEAD
     hears = not node.links or any(link.is_connected for link in node.links)
-    return is_alone and hears and node.units.get("corosync", "") not in DEAD and could_disturb(node, view)
+    return hears and not is_dead and could_disturb(node, view)
 
 
 def could_disturb(node: NodeFacts, view: View) -> bool:
@@ -54,30 +62,38 @@ def could_disturb(node: NodeFacts, view: View) -> bool:
     own = member_in(members_of(node), node.name)
     if reference is None or reference is node or member is None or own is None:
         return False
-    is_same = own.nodeid == member.nodeid and own.addresses == member.addresses and not lost_addresses(node, member)
-    is_same_key = not node.key_digest or node.key_digest == reference.key_digest
-    return is_same and is_same_key and bool(unheard(node, view)) and len(unheard(node, view)) < len(_others(node, view))
+    if own.nodeid != member.nodeid or own.addresses != member.addresses or lost_addresses(node, member):
+        return False
+    if node.key_digest and node.key_digest != reference.key_digest:
+        return False
+    return 0 < len(unheard(node, view)) < len(_others(node, view))
 
 
 def unheard(node: NodeFacts, view: View) -> tuple[Member, ...]:
     """The joined members that the node's list lacks, or has at other addresses."""
     listed = members_of(node)
-    found = []
+    missing = list[Member]()
     for member in _others(node, view):
         known = member_in(listed, member.name)
-        if known is None or known.nodeid != member.nodeid or known.addresses != member.addresses:
-            found.append(member)
-    return tuple(found)
+        if known is None or (known.nodeid, known.addresses) != (member.nodeid, member.addresses):
+            missing.append(member)
+    return tuple(missing)
 
 
 def unheard_words(node: NodeFacts, view: View) -> str:
     """Why it does not hear them: "pve4 was added", "pve2 moved to other addresses"."""
-    listed = {one.name for one in members_of(node)}
-    members = unheard(node, view)
-    added = [one.name for one in members if one.name not in listed]
-    moved = [one.name for one in members if one.name in listed]
-    words = [f"{', '.join(added)} {_was(added)} added"] if added else []
-    words += [f"{', '.join(moved)} moved to other addresses"] if moved else []
+    listed = {member.name for member in members_of(node)}
+    added, moved = list[str](), list[str]()
+    for member in unheard(node, view):
+        if member.name in listed:
+            moved.append(member.name)
+        else:
+            added.append(member.name)
+    words = list[str]()
+    if added:
+        words.append(f"{', '.join(added)} {'was' if len(added) == 1 else 'were'} added")
+    if moved:
+        words.append(f"{', '.join(moved)} moved to other addresses")
     return " and ".join(words)
 
 
@@ -90,18 +106,17 @@ def is_heard_only(member: Member, view: View) -> bool:
 
 def link_lines(member: Member, view: View) -> tuple[str, ...]:
     """Where corosync on joined nodes has a link to the member, which is on then."""
-    return tuple(
-        f"{node.name}: link {link.number} to node {member.nodeid} ({member.name}): connected"
-        for node in view.clustered
-        if view.is_joined(node)
-        for link in node.links
-        if link.nodeid == member.nodeid and link.is_connected
-    )
+    lines = list[str]()
+    for node in view.joined_nodes:
+        for link in node.links:
+            if link.nodeid == member.nodeid and link.is_connected:
+                lines.append(f"{node.name}: link {link.number} to node {member.nodeid} ({member.name}): connected")
+    return tuple(lines)
 
 
 def restless_nodes(view: View) -> tuple[NodeFacts, ...]:
     """The joined nodes that form their membership anew again and again."""
-    return tuple(node for node in view.clustered if view.is_joined(node) and node.signatures.reformed >= OFTEN)
+    return tuple(node for node in view.joined_nodes if node.signatures.reformed >= OFTEN)
 
 
 def stop_words(name: str, address: str) -> str:
@@ -114,15 +129,16 @@ def _disturbing(node: NodeFacts, view: View) -> Diagnosis:
         f"it disturbs the cluster: while it was off {unheard_words(node, view)}, its list does not say so, and it "
         f"cannot hear them all. It does not end itself, the ring never closes, and {HANGS}"
     )
-    members = ", ".join(f"{one.name} {' '.join(one.addresses)}" for one in members_of(node))
+    members = ", ".join(f"{member.name} {' '.join(member.addresses)}" for member in members_of(node))
     restless = (node, *restless_nodes(view))
     evidence = (f"{node.name}: its list has {members}", versions_text(node), view.list_text, *_restless_text(restless))
     advice = (
         f"{stop_words(node.name, node.address)} (it may take 20 s). Then bring it back: provision cluster rejoin "
         f"{node.name}"
     )
-    is_newer = view.reference is not None and has_newer_pve(node, view.reference)
-    return Diagnosis(Condition.DISTURBING, node.name, what, evidence, FORCED if is_newer else LIGHT, advice)
+    has_newer = view.reference is not None and has_newer_pve(node, view.reference)
+    runbook = FORCED if has_newer else LIGHT
+    return Diagnosis(Condition.DISTURBING, node.name, what, evidence, runbook, advice)
 
 
 def _silent(member: Member, view: View) -> Diagnosis:
@@ -130,8 +146,11 @@ def _silent(member: Member, view: View) -> Diagnosis:
         "it is on and disturbs the cluster: corosync hears it and cannot take it in, as when a member was added while "
         f"it was off, and {HANGS}"
     )
-    why = [f"{one.address}: {one.why}" for one in view.facts.silent if one.name == member.name]
-    evidence = (*link_lines(member, view), *why, *_restless_text(restless_nodes(view)))
+    whys = list[str]()
+    for silent in view.facts.silent:
+        if silent.name == member.name:
+            whys.append(f"{silent.address}: {silent.why}")
+    evidence = (*link_lines(member, view), *whys, *_restless_text(restless_nodes(view)))
     advice = (
         f"{stop_words(member.name, member.addresses[0])}. It does not answer us: use its own console, or pull its "
         f"network cable. Then make ssh to it work, and bring it back: provision cluster rejoin {member.name}"
@@ -141,17 +160,15 @@ def _silent(member: Member, view: View) -> Diagnosis:
 
 def _others(node: NodeFacts, view: View) -> tuple[Member, ...]:
     """The joined members, without the node itself."""
-    return tuple(one for one in view.members if one.name != node.name and view.is_present(one.nodeid))
+    return tuple(member for member in view.members if member.name != node.name and view.is_present(member.nodeid))
 
 
 def _restless_text(nodes: tuple[NodeFacts, ...]) -> tuple[str, ...]:
-    lines = []
+    """Of each node how often it formed its membership anew, and its log's last line about that."""
+    texts = list[str]()
     for node in nodes:
-        last = [line for line in node.signatures.lines if "A new membership" in line]
-        if last:
-            lines.append(f"{node.name}: {node.signatures.reformed} memberships formed anew; the last: {last[-1]}")
-    return tuple(lines)
-
-
-def _was(names: list[str]) -> str:
-    return "was" if len(names) == 1 else "were"
+        formed = [line for line in node.signatures.lines if "A new membership" in line]
+        if formed:
+            count = node.signatures.reformed
+            texts.append(f"{node.name}: {count} memberships formed anew; the last: {formed[-1]}")
+    return tuple(texts)
