@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,22 +48,35 @@ class Change:
 def snapshot(facts: ClusterFacts, cluster: str, before: Snapshot | None = None) -> Snapshot:
     """What is kept of a look; ``before`` tells old lines of a log from new ones."""
     view = View(facts)
-    clustered = [one for one in facts.nodes if is_clustered(one)]
-    lines = {key: line for one in clustered for key, line in _turned_away(one)}
-    known = before.turned_away if before else {}
-    quorum = view.quorum if view.has_quorum else None
+    nodes = [node for node in facts.nodes if is_clustered(node)]
+    turned_away = dict[str, str]()
+    for node in nodes:
+        turned_away.update(_turned_away(node))
+    old_lines = before.turned_away if before else {}
+    active = [sender for sender, line in turned_away.items() if old_lines.get(sender) != line]
+    votes = votes_text(view.quorum) if view.has_quorum and view.quorum else ""
     return Snapshot(
         cluster=cluster,
         is_quorate=view.has_quorum,
-        votes=votes_text(quorum) if quorum else "",
+        votes=votes,
         version=view.version,
-        members={one.name: view.has_quorum and view.is_present(one.nodeid) for one in view.members},
-        quorate={one.name: bool(one.quorum and one.quorum.is_quorate) for one in clustered},
-        versions={one.name: version for one in clustered if (version := version_of(one)) is not None},
-        turned_away=lines,
-        active=tuple(sorted(key for key, line in lines.items() if known.get(key) != line)),
-        restless=tuple(one.name for one in restless_nodes(view)),
+        members={member.name: view.has_quorum and view.is_present(member.nodeid) for member in view.members},
+        quorate={node.name: node.is_quorate for node in nodes},
+        versions=_versions(nodes),
+        turned_away=turned_away,
+        active=tuple(sorted(active)),
+        restless=tuple(node.name for node in restless_nodes(view)),
     )
+
+
+def _versions(nodes: Iterable[NodeFacts]) -> dict[str, int]:
+    """Name → the version of its list, of the nodes that have one."""
+    versions = dict[str, int]()
+    for node in nodes:
+        version = version_of(node)
+        if version is not None:
+            versions[node.name] = version
+    return versions
 
 
 def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
@@ -79,21 +92,26 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
 
 
 def _of_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    if before.is_quorate != after.is_quorate:
-        what = f"quorum is back: {after.votes}" if after.is_quorate else "no node that answers has quorum"
-        yield Change("quorum", "", what, not after.is_quorate)
-        return
-    for name in sorted(before.quorate.keys() & after.quorate.keys()):
-        if before.quorate[name] != after.quorate[name]:
-            what = "has quorum" if after.quorate[name] else "has lost quorum"
-            yield Change("quorum", name, what, not after.quorate[name])
+    if not before.is_quorate and after.is_quorate:
+        yield Change("quorum", "", f"quorum is back: {after.votes}", is_worse=False)
+    elif before.is_quorate and not after.is_quorate:
+        yield Change("quorum", "", "no node that answers has quorum", is_worse=True)
+    else:
+        yield from _of_nodes_quorum(before, after)
+
+
+def _of_nodes_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    for name, has_quorum in _differing(before.quorate, after.quorate):
+        if has_quorum:
+            yield Change("quorum", name, "has quorum", is_worse=False)
+        else:
+            yield Change("quorum", name, "has lost quorum", is_worse=True)
 
 
 def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     if after.restless and not before.restless:
-        what = (
-            f"{', '.join(after.restless)}: the membership is formed anew again and again: {HANGS}; see: cluster check"
-        )
+        names = ", ".join(after.restless)
+        what = f"{names}: the membership is formed anew again and again: {HANGS}; see: cluster check"
         yield Change("ring", "", what, is_worse=True)
     elif before.restless and not after.restless:
         yield Change("ring", "", "the membership is formed anew no more", is_worse=False)
@@ -107,10 +125,11 @@ def _of_membership(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     if before.is_quorate != after.is_quorate:
         return  # said in one line
     counted = f": {after.votes}" if after.votes else ""
-    for name in sorted(before.members.keys() & after.members.keys()):
-        if before.members[name] != after.members[name]:
-            word = "joined" if after.members[name] else "left"
-            yield Change("membership", name, f"{word}{counted}", not after.members[name])
+    for name, is_joined in _differing(before.members, after.members):
+        if is_joined:
+            yield Change("membership", name, f"joined{counted}", is_worse=False)
+        else:
+            yield Change("membership", name, f"left{counted}", is_worse=True)
 
 
 def _of_versions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
@@ -126,15 +145,14 @@ def _of_versions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_packets(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    for key in after.active:
-        if key not in before.active:
-            name, _, address = key.partition(" ")
-            yield Change(
-                "rejected", name, f"turns away packets from {address}: {after.turned_away[key]}", is_worse=True
-            )
-    for key in before.active:
-        name, _, address = key.partition(" ")
-        if key not in after.active and name in after.quorate:
+    for sender in after.active:
+        if sender not in before.active:
+            name, _, address = sender.partition(" ")
+            what = f"turns away packets from {address}: {after.turned_away[sender]}"
+            yield Change("rejected", name, what, is_worse=True)
+    for sender in before.active:
+        name, _, address = sender.partition(" ")
+        if sender not in after.active and name in after.quorate:
             yield Change("rejected", name, f"turns away no more packets from {address}", is_worse=False)
 
 
@@ -145,9 +163,20 @@ def _of_answers(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         yield Change("answer", name, "answers", is_worse=False)
 
 
-def _turned_away(node: NodeFacts) -> Iterator[tuple[str, str]]:
+def _differing(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterator[tuple[str, bool]]:
+    """The names that are in both with different values, in order, each with the value ``after``."""
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            yield name, after[name]
+
+
+def _turned_away(node: NodeFacts) -> dict[str, str]:
+    """The senders whose packets the node turns away ("pve1 10.0.0.3") → the last line about them."""
+    lines_by_sender = dict[str, str]()
     if not is_running(node):
-        return
-    for address in {**node.signatures.rejected, **node.signatures.undecryptable}:
-        found = [line for line in node.signatures.lines if is_about(line, [address])]
-        yield f"{node.name} {address}", found[-1] if found else ""
+        return lines_by_sender
+    log = node.signatures
+    for address in (*log.rejected, *log.undecryptable):
+        lines = [line for line in log.lines if is_about(line, [address])]
+        lines_by_sender[f"{node.name} {address}"] = lines[-1] if lines else ""
+    return lines_by_sender
