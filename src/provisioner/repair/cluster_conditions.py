@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from statistics import median
 
 from provisioner.repair.conditions import Condition, Diagnosis
@@ -32,9 +31,13 @@ def votes_text(quorum: Quorum) -> str:
 
 
 def _no_quorum(view: View) -> Diagnosis:
-    asked = sorted((one for one in view.clustered if one.quorum), key=lambda one: one.name)
-    evidence = [f"{one.name}: {votes_text(one.quorum)}" for one in asked if one.quorum]
-    evidence += [f"{one.name}: {one.address}: {one.why}" for one in view.facts.silent if one.name]
+    evidence = list[str]()
+    for node in sorted(view.clustered, key=lambda node: node.name):
+        if node.quorum is not None:
+            evidence.append(f"{node.name}: {votes_text(node.quorum)}")
+    for silent in view.facts.silent:
+        if silent.name:
+            evidence.append(f"{silent.name}: {silent.address}: {silent.why}")
     return Diagnosis(
         Condition.NO_QUORUM,
         "",
@@ -47,45 +50,62 @@ def _no_quorum(view: View) -> Diagnosis:
 
 def _halves(view: View) -> Iterator[Diagnosis]:
     """Two quorate partitions (somebody ran ``pvecm expected``), or nodes without quorum that do not see each other."""
-    groups: dict[frozenset[int], list[str]] = {}
-    for node in view.clustered:
-        if node.quorum and (node.quorum.is_quorate or not view.has_quorum):
-            groups.setdefault(frozenset(node.quorum.present), []).append(node.name)
-    apart = [one for one in groups if all(one.isdisjoint(other) for other in groups if other != one)]
-    if len(apart) < 2:  # noqa: PLR2004 - two halves
+    sides = _sides(view)
+    if len(sides) < 2:  # noqa: PLR2004 - two halves
         return
-    sides = [f"{', '.join(groups[one])}: nodes {', '.join(map(str, sorted(one)))}" for one in apart]
     if view.has_quorum:
         yield Diagnosis(
             Condition.PARTITION,
             "",
             "two parts of the cluster are quorate at once: both write their own /etc/pve",
-            tuple(sides),
+            sides,
             advice="Stop corosync in one of the parts now, and keep a copy of its /var/lib/pve-cluster/config.db.",
         )
-    elif all(is_running(one) for one in view.clustered):
+    elif all(is_running(node) for node in view.clustered):
         yield Diagnosis(
             Condition.PARTITION,
             "",
             "nodes that answer do not see each other",
-            tuple(sides),
+            sides,
             advice="Look at the network between the nodes: UDP 5405 of each link, both ways; a firewall; the switch.",
         )
 
 
+def _sides(view: View) -> tuple[str, ...]:
+    """The partitions that share no node with any other, each with the nodes that answered from it.
+
+    Where some nodes have quorum only theirs count.
+    """
+    names_by_partition = dict[frozenset[int], list[str]]()
+    for node in view.clustered:
+        if node.quorum is not None and (node.is_quorate or not view.has_quorum):
+            partition = frozenset(node.quorum.present)
+            names_by_partition.setdefault(partition, []).append(node.name)
+    sides = list[str]()
+    for partition, names in names_by_partition.items():
+        others = [other for other in names_by_partition if other != partition]
+        if all(partition.isdisjoint(other) for other in others):
+            nodeids = ", ".join(map(str, sorted(partition)))
+            sides.append(f"{', '.join(names)}: nodes {nodeids}")
+    return tuple(sides)
+
+
 def _skewed(view: View) -> Iterator[Diagnosis]:
-    offsets = sorted((one.clock_offset_s, one.name) for one in view.clustered)
-    if len(offsets) < 2 or offsets[-1][0] - offsets[0][0] <= CLOCK_SKEW_LIMIT_S:  # noqa: PLR2004 - one and another
+    offsets = sorted((node.clock_offset_s, node.name) for node in view.clustered)
+    if not offsets:
+        return
+    (low, first), (high, last) = offsets[0], offsets[-1]
+    if high - low <= CLOCK_SKEW_LIMIT_S:
+        return
+    if len(offsets) == 2:  # noqa: PLR2004 - which of two is wrong, nobody can say
+        yield _skew("", f"the clock of {last} is {high - low:.1f} s ahead of that of {first}")
         return
     middle = median(offset for offset, _ in offsets)
-    if len(offsets) == 2:  # noqa: PLR2004 - which of two is wrong, nobody can say
-        ((low, first), (high, second)) = next(pairwise(offsets))
-        yield _skew("", f"the clock of {second} is {high - low:.1f} s ahead of that of {first}")
-        return
     for offset, name in offsets:
-        if abs(offset - middle) > CLOCK_SKEW_LIMIT_S:
-            word = "ahead of" if offset > middle else "behind"
-            yield _skew(name, f"its clock is {abs(offset - middle):.1f} s {word} the other nodes'")
+        ahead = offset - middle
+        if abs(ahead) > CLOCK_SKEW_LIMIT_S:
+            direction = "ahead of" if ahead > 0 else "behind"
+            yield _skew(name, f"its clock is {abs(ahead):.1f} s {direction} the other nodes'")
 
 
 def _skew(name: str, message: str) -> Diagnosis:
@@ -94,20 +114,26 @@ def _skew(name: str, message: str) -> Diagnosis:
 
 
 def _unknown(node: NodeFacts) -> Iterator[Diagnosis]:
-    if not is_clustered(node) and not node.unread:
-        return
-    missing = [f"{name}: {why}" for name, why in node.unread.items()]
-    if not node.key_digest and is_clustered(node):
-        missing.append("authkey: there is none, or it cannot be read")
-    if not node.units:
-        missing.append("units: systemd does not answer")
-    if node.units.get("pve-cluster", "active") != "active":
-        missing.insert(0, f"pve-cluster: {node.units['pve-cluster']}: /etc/pve is not there")
-    if is_running(node) and node.running_version is None:
-        missing.append("cmap: corosync runs, and does not say its version")
-    if node.units.get("corosync") == "active" and node.quorum is None and "quorum" not in node.unread:
-        missing.append("quorum: corosync is active, and does not answer")
-    if missing:
+    missing = tuple(_missing(node))
+    if missing and (is_clustered(node) or node.unread):
         what = "some of it could not be read: nobody can say that it is in order"
         advice = "Look at systemctl status corosync pve-cluster there, then check again."
         yield Diagnosis(Condition.UNKNOWN, node.name, what, (*missing, versions_text(node)), advice=advice)
+
+
+def _missing(node: NodeFacts) -> Iterator[str]:
+    """What a diagnosis of the node would need and could not be read, and why."""
+    pmxcfs = node.units.get("pve-cluster", "active")
+    if pmxcfs != "active":
+        yield f"pve-cluster: {pmxcfs}: /etc/pve is not there"
+    for name, why in node.unread.items():
+        yield f"{name}: {why}"
+    if not node.key_digest and is_clustered(node):
+        yield "authkey: there is none, or it cannot be read"
+    if not node.units:
+        yield "units: systemd does not answer"
+    if is_running(node) and node.running_version is None:
+        yield "cmap: corosync runs, and does not say its version"
+    is_active = node.units.get("corosync") == "active"
+    if is_active and node.quorum is None and "quorum" not in node.unread:
+        yield "quorum: corosync is active, and does not answer"
