@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from provisioner.repair.cluster_conditions import CLOCK_SKEW_LIMIT_S
-from provisioner.repair.facts import ClusterFacts, CorosyncConf, Guest, NodeFacts
+from provisioner.repair.facts import ClusterFacts, CorosyncConf, Guest, Member, NodeFacts
 from provisioner.repair.guests import Fate, Judged, guest_words, judge_guests, recovery_words, refused
 from provisioner.repair.naming import quorum_words
 from provisioner.repair.pve_age import has_newer_pve, pve_age_words
@@ -53,24 +53,29 @@ class Situation:
 
 def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     """Every proof, in the order in which people would ask; a rejoin is refused when one does not hold."""
+    plan = seen.plan
+    proofs: list[Proof | None]
     proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
-    if seen.plan.kind is Kind.LIGHT:
+    if plan.kind is Kind.LIGHT:
         proofs += [_hears(seen), _is_older(seen)]
-        proofs += [_majority(seen)] if seen.plan.restarts == "corosync" else []
-    if seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
+    if plan.kind is Kind.LIGHT and plan.restarts == "corosync":
+        proofs.append(_majority(seen))
+    if plan.kind is Kind.FORCED and not plan.is_joined:
         proofs += [_addresses(seen), _majority(seen), *_readiness(seen, seen.ready or Readiness())]
-    return tuple(one for one in proofs if one is not None)
+    return tuple(proof for proof in proofs if proof is not None)
 
 
 def _quorum(seen: Situation) -> Proof:
-    quorate = bool(seen.lead.quorum and seen.lead.quorum.is_quorate)
+    lead = seen.lead
     advice = "See: provision runbook show lost-quorum"
-    return Proof("quorum", quorate, f"{seen.lead.name}: {quorum_words(seen.lead)}", advice)
+    return Proof("quorum", lead.is_quorate, f"{lead.name}: {quorum_words(lead)}", advice)
 
 
 def _agreement(seen: Situation) -> Proof:
-    quorate = [one for one in seen.facts.nodes if one.quorum and one.quorum.is_quorate and one.name != seen.node.name]
-    versions = {one.name: one.running_version for one in quorate}
+    versions = dict[str, int | None]()
+    for node in seen.facts.nodes:
+        if node.is_quorate and node.name != seen.node.name:
+            versions[node.name] = node.running_version
     words = ", ".join(f"{name} {version}" for name, version in versions.items())
     holds = set(versions.values()) == {seen.conf.version}
     advice = "A change is on its way, or it went wrong. Wait a little, then: provision cluster check"
@@ -89,29 +94,45 @@ def _ha(seen: Situation) -> Proof:
 
 def _guests(seen: Situation) -> Proof:
     node, lead = seen.node, seen.lead
-    asked = (lead,) if seen.saved else (lead, node)
-    unread = [f"{one.name}: {one.unread[part]}" for one in asked for part in ("guests", "vmlist") if part in one.unread]
+    unread = _unread_guests(seen)
     if unread:
         return Proof("no guest is lost", False, f"not known: {'; '.join(unread)}", "Repair pmxcfs there first.")
-    judged = judge_guests((*node.guests.get(node.name, ()), *seen.saved), lead, node.name)
+    own = node.guests.get(node.name, ())
+    judged = judge_guests((*own, *seen.saved), lead, node.name)
     bad = refused(judged, seen.given_up)
+    changing = [guest for guest in judged if guest.fate is not Fate.KEPT]
     source = "its own /etc/pve and the backup" if seen.saved else "its own /etc/pve"
-    told = [guest_words(one) for one in (bad or judged) if bad or one.fate is not Fate.KEPT]
-    counted = f"{len(judged)} in {source}, compared with the cluster's .vmlist"
-    address = node_address(node, lead, seen.conf)
-    advice = [recovery_words(one, node.name, lead.name, address) for one in bad]
-    advice += [f"To lose the node's configurations of them (the backup keeps them): {_give_up(bad)}"] if bad else []
-    return Proof("no guest is lost", not bad, "\n".join([counted, *told]), "\n".join(advice))
+    evidence = [f"{len(judged)} in {source}, compared with the cluster's .vmlist"]
+    evidence += [guest_words(guest) for guest in bad or changing]
+    return Proof("no guest is lost", not bad, "\n".join(evidence), _guests_advice(seen, bad))
 
 
-def _give_up(bad: Sequence[Judged]) -> str:
-    return " ".join(f"--give-up {one.guest.vmid}" for one in bad)
+def _unread_guests(seen: Situation) -> list[str]:
+    """Why the guests of the lead or the node are not known; the node need not say what a backup of it says."""
+    asked = (seen.lead,) if seen.saved else (seen.lead, seen.node)
+    reasons = list[str]()
+    for node in asked:
+        for part in ("guests", "vmlist"):
+            if part in node.unread:
+                reasons.append(f"{node.name}: {node.unread[part]}")
+    return reasons
+
+
+def _guests_advice(seen: Situation, bad: Sequence[Judged]) -> str:
+    """What to do about the guests for which the rejoin is refused; empty without any."""
+    if not bad:
+        return ""
+    address = node_address(seen.node, seen.lead, seen.conf)
+    lines = [recovery_words(guest, seen.node.name, seen.lead.name, address) for guest in bad]
+    options = " ".join(f"--give-up {judged.guest.vmid}" for judged in bad)
+    lines.append(f"To lose the node's configurations of them (the backup keeps them): {options}")
+    return "\n".join(lines)
 
 
 def _pmxcfs(seen: Situation) -> Proof | None:
-    state = seen.node.units.get("pve-cluster", "not-found")
     if seen.plan.resumes and seen.plan.kind is Kind.FORCED:
         return None  # the run that was left may have stopped it; it is started then
+    state = seen.node.units.get("pve-cluster", "not-found")
     advice = f"On {seen.node.name}: systemctl restart pve-cluster; journalctl -u pve-cluster says why it ended."
     return Proof("pmxcfs runs on the node", state == "active", f"pve-cluster.service is {state}", advice)
 
@@ -123,18 +144,20 @@ def _clock(seen: Situation) -> Proof:
 
 
 def _alone(seen: Situation) -> Proof:
-    others = sorted({one.node for one in seen.open_runs})
-    words = f"{', '.join(others)}: unfinished" if others else "none of another node is unfinished"
+    others = sorted({record.node for record in seen.open_runs})
+    if not others:
+        return Proof("no other repair", True, "none of another node is unfinished")
     first = "; ".join(f"provision cluster rejoin {name}" for name in others)
     advice = f"One after the other. First: {first}. Where that is given up, move its record away: {RECORDS}"
-    return Proof("no other repair", not others, words, advice)
+    return Proof("no other repair", False, f"{', '.join(others)}: unfinished", advice)
 
 
 def _hears(seen: Situation) -> Proof | None:
     """A node that runs with the current list and still has not joined does not hear the others."""
     node = seen.node
-    is_current = node.running_version == seen.conf.version and not seen.plan.resumes
-    if not is_current or not node.links or any(one.is_connected for one in node.links):
+    if seen.plan.resumes or node.running_version != seen.conf.version:
+        return None
+    if not node.links or any(link.is_connected for link in node.links):
         return None
     words = f"its corosync runs with version {node.running_version} and has no link to any other node"
     advice = "This is no matter of its list. Look at network, switch and firewall: corosync-cfgtool -s, UDP 5405."
@@ -157,49 +180,73 @@ def _is_older(seen: Situation) -> Proof | None:
 
 def _addresses(seen: Situation) -> Proof:
     addresses = seen.plan.entry.addresses if seen.plan.entry else ()
-    others = [one for one in seen.conf.members if one.name != seen.node.name]
-    taken = [f"{address} is {one.name}'s" for one in others for address in addresses if address in one.addresses]
-    links = len(others[0].addresses) if others else 1
-    words = ", ".join(f"link{number} {address}" for number, address in enumerate(addresses)) or "none that it has"
+    others = seen.conf.others(seen.node.name)
+    taken = _taken(addresses, others)
     if taken:
         return Proof("its addresses are its own", False, "; ".join(taken), "Give the node another address.")
+    links = len(others[0].addresses) if others else 1
+    words = ", ".join(f"link{number} {address}" for number, address in enumerate(addresses)) or "none that it has"
+    has_all = bool(addresses) and len(addresses) == links
     advice = f"The cluster has {links} link(s). Give the node the addresses that its /etc/corosync/corosync.conf says."
-    return Proof("an address for each link", bool(addresses) and len(addresses) == links, words, advice)
+    return Proof("an address for each link", has_all, words, advice)
+
+
+def _taken(addresses: Sequence[str], others: Sequence[Member]) -> list[str]:
+    """Which of the addresses the cluster's list has for another node."""
+    taken = list[str]()
+    for member in others:
+        for address in addresses:
+            if address in member.addresses:
+                taken.append(f"{address} is {member.name}'s")
+    return taken
 
 
 def _majority(seen: Situation) -> Proof:
     """Whether the others are still quorate while the node's corosync is stopped, and its own votes with it."""
-    quorum, present = seen.lead.quorum, seen.lead.quorum.present if seen.lead.quorum else {}
-    member = seen.conf.member(seen.node.name)
-    there = (quorum.total if quorum else 0) - (present.get(member.nodeid, 0) if member else 0)
-    needed, words = _needed(seen, there)
+    remaining = _votes_without(seen)
+    needed, words = _needed(seen, remaining)
     if len(seen.conf.members) == 1:
         alone = f"{words}: {seen.lead.name} is alone, and has no quorum until the node has joined"
         return Proof("the others keep quorum", True, alone)
-    absent = [one.name for one in seen.conf.members if one.nodeid not in present and one.name != seen.node.name]
-    advice = "Bring back first, or forget if it is gone for good: " + ", ".join(absent)
-    if not absent:
+    present = seen.lead.quorum.present if seen.lead.quorum else {}
+    absent = [member.name for member in seen.conf.others(seen.node.name) if member.nodeid not in present]
+    if absent:
+        advice = "Bring back first, or forget if it is gone for good: " + ", ".join(absent)
+    else:
         advice = (
             "All others are there, and have too few votes without it: pvecm status. Give one of them more, or add one."
         )
-    return Proof("the others keep quorum", there >= needed, words, advice)
+    return Proof("the others keep quorum", remaining >= needed, words, advice)
 
 
-def _needed(seen: Situation, there: int) -> tuple[int, str]:
+def _votes_without(seen: Situation) -> int:
+    """The votes of the lead's partition without those of the node."""
+    quorum = seen.lead.quorum
+    if quorum is None:
+        return 0
+    member = seen.conf.member(seen.node.name)
+    own = quorum.present.get(member.nodeid, 0) if member else 0
+    return quorum.total - own
+
+
+def _needed(seen: Situation, remaining: int) -> tuple[int, str]:
     """How many votes the others need meanwhile: by a list with the node in it, where that changes; and it in words."""
     quorum, entry = seen.lead.quorum, seen.plan.entry
     if entry is None:
         needed = quorum.needed if quorum else 1
-        return needed, f"{there} votes without it, {needed} needed while its corosync is restarted"
-    votes = sum(one.votes for one in seen.conf.members if one.name != seen.node.name) + entry.votes
+        return needed, f"{remaining} votes without it, {needed} needed while its corosync is restarted"
+    votes_of_others = sum(member.votes for member in seen.conf.others(seen.node.name))
+    votes = votes_of_others + entry.votes
     needed = votes // 2 + 1
-    return needed, f"{there} votes without it, {needed} of {votes} needed while it joins"
+    return needed, f"{remaining} votes without it, {needed} of {votes} needed while it joins"
 
 
 def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
     node, lead = seen.node.name, seen.lead
     missing = ", ".join(ready.missing)
-    back = "it logs in without a question"
+    programs = f"missing: {missing}" if missing else "rsync, too"
+    logs_in = "it logs in without a question"
+    back = logs_in
     if ready.ssh_back:
         back = f"not yet: {ready.ssh_back.splitlines()[-1]} (it need not: the join renews keys and host keys)"
     keys = "\n".join(ready.fingerprints)
@@ -208,8 +255,8 @@ def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
         f"asks about the lead's host key. {lead.name} itself says of its keys:\n{keys}"
     )
     return [
-        Proof(f"ssh from {node} to {lead.name}", not ready.ssh, ready.ssh or "it logs in without a question", advice),
+        Proof(f"ssh from {node} to {lead.name}", not ready.ssh, ready.ssh or logs_in, advice),
         Proof(f"ssh from {lead.name} to {node}", True, back, is_note=bool(ready.ssh_back)),
-        Proof("programs", not missing, f"missing: {missing}" if missing else "rsync, too", f"Install {missing}."),
+        Proof("programs", not missing, programs, f"Install {missing}."),
         Proof("working directory", True, "pvecm is run from /tmp, not from /etc/pve"),
     ]
