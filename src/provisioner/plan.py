@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from provisioner.errors import PreflightError, joined
-from provisioner.state import Artifact, Fleet, Instance, InstanceKind, Service, Status
+from provisioner.state import Artifact, Device, Fleet, Instance, InstanceKind, Service, Status
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
 Thing = Instance | Artifact | Service
@@ -21,6 +21,7 @@ DETACHED_AT_NEXT_START = ("mounts", "host devices")
 """Of these a running container takes up what is added, and lets go of the rest when it is started again."""
 RESUMED = "is frozen: it is resumed where it was"
 COMPARED = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
+_PLURALS = frozenset({"devices", "mounts", "host devices", "features", "tags"})
 
 
 def setting_name(name: str) -> str:
@@ -33,29 +34,60 @@ def differences(before: Instance | None, after: Instance | None) -> dict[str, tu
 
     Settings count as far as ``after`` has them; without it, as far as ``before`` does.
     """
-    pairs = {name: (getattr(before, name, None), getattr(after, name, None)) for name in COMPARED}
+    differing = _differing_attributes(before, after, COMPARED)
     decided = after or before
-    for name in sorted(decided.settings) if decided else ():
-        found = tuple(one.settings.get(name) if one else None for one in (before, after))
-        pairs[setting_name(name)] = found  # type: ignore[assignment]
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if decided is None:
+        return differing
+    for name in sorted(decided.settings):
+        old = before.settings.get(name) if before else None
+        new = after.settings.get(name) if after else None
+        if old != new:
+            differing[setting_name(name)] = (old, new)
+    return differing
+
+
+def _differing_attributes(
+    before: Thing | None, after: Thing | None, names: Iterable[str]
+) -> dict[str, tuple[Any, Any]]:
+    """The attributes of these names that differ, each as (before, after); those of nothing are None."""
+    differing = dict[str, tuple[Any, Any]]()
+    for name in names:
+        old, new = getattr(before, name, None), getattr(after, name, None)
+        if old != new:
+            differing[name] = (old, new)
+    return differing
 
 
 def needs_restart(differing: Mapping[str, tuple[Any, Any]]) -> bool:
     """Whether a running container takes up these differences only when it is started again."""
+    if "devices" in differing:
+        before, after = differing["devices"]
+        if _lent(before) != _lent(after):
+            return True  # a driver's user space is mounted when a container starts
+    for name in DETACHED_AT_NEXT_START:
+        if name in differing and _is_detached(*differing[name]):
+            return True
+    return not AT_NEXT_START.isdisjoint(differing)
 
-    def parts(entries: Any) -> list[dict[str, Any]]:
-        # A disk grows while it is used.
-        return [{name: value for name, value in one.items() if name != "size"} for one in entries or ()]
 
-    def lent(devices: Any) -> list[Mapping[str, str]]:
-        return [one.properties for one in devices or () if "runtime" in one.properties]
+def _lent(devices: Iterable[Device] | None) -> list[Mapping[str, str]]:
+    """The properties of the devices with which a driver's user space is lent."""
+    return [device.properties for device in devices or () if "runtime" in device.properties]
 
-    if "devices" in differing and lent(differing["devices"][0]) != lent(differing["devices"][1]):
-        return True  # a driver's user space is mounted when a container starts
-    pairs = [differing[name] for name in DETACHED_AT_NEXT_START if name in differing]
-    is_detached = any(one not in parts(after) for before, after in pairs for one in parts(before))
-    return is_detached or not AT_NEXT_START.isdisjoint(differing)
+
+def _is_detached(before: Iterable[Mapping[str, Any]] | None, after: Iterable[Mapping[str, Any]] | None) -> bool:
+    """Whether one of the entries goes away or becomes another one; a disk grows while it is used."""
+    remaining = _without_sizes(after)
+    return any(entry not in remaining for entry in _without_sizes(before))
+
+
+def _without_sizes(entries: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    without_sizes = list[dict[str, Any]]()
+    for entry in entries or ():
+        properties = dict(entry)
+        properties.pop("size", None)
+        without_sizes.append(properties)
+    return without_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +112,7 @@ class Change:
             return {}
         if isinstance(thing, Instance):
             return differences(self.before, self.after)  # type: ignore[arg-type]  # both are of one kind
-        pairs = {name: (getattr(self.before, name, None), getattr(self.after, name, None)) for name in _OF_ARTIFACTS}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        return _differing_attributes(self.before, self.after, _OF_ARTIFACTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,28 +171,45 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     """The changes that lead from ``actual`` to ``desired``.
 
     Of a container that does not run only the start is planned: what is inside is looked at when it runs.
-    Raises ``ImpossiblePlanError`` when a wanted name belongs to a stranger or a wanted image does not exist.
+    Raises ``ImpossiblePlanError`` when a wanted name belongs to an unmanaged container or a wanted image does not
+    exist.
     """
-    wanted = [one for one in desired.instances if not wishes.targets or one.name in wishes.targets]
-    in_the_way = [*_of_moved(wanted, actual), *_of_taken(wanted, actual)]
-    reasons = [*(error for error, _ in in_the_way), *_of_images(wanted, actual)]
-    unplanned = [one for _, whose in in_the_way for one in whose]
-    wanted = [one for one in wanted if one not in unplanned]
-    going_on = {one.builder for one in desired.artifacts if _begun(one, actual)}
-    leftovers = [one for one in actual.instances if one.kind is InstanceKind.BUILDER and one.name not in going_on]
-    names = {one.name for one in desired.instances}
-    orphans = tuple(one for one in actual.instances if one.kind is InstanceKind.SERVING and one.name not in names)
-    changes = [
-        *(Change("delete", one.name, one, None, "left over from an interrupted build") for one in leftovers),
-        *(Change("delete", one.name, one, None, "not in the file") for one in orphans if wishes.prune),
-        *_artifact_changes(desired, actual, wanted),
-        *(change for one in wanted for change in _adoption(one, actual)),
-        *(change for one in wanted for change in _instance_changes(one, _present(one, actual), inside, wishes)),
-    ]
+    wanted = list(desired.instances)
+    if wishes.targets:
+        wanted = [container for container in wanted if container.name in wishes.targets]
+    refusals = [*_of_moved(wanted, actual), *_of_taken(wanted, actual)]
+    reasons = [refusal.error for refusal in refusals]
+    reasons += _of_images(wanted, actual)
+    for refusal in refusals:
+        wanted = [container for container in wanted if container not in refusal.containers]
+    orphans = _orphans(desired, actual)
+    changes = list(_builder_deletions(desired, actual))
+    if wishes.prune:
+        changes += [Change("delete", orphan.name, orphan, None, "not in the file") for orphan in orphans]
+    changes += _artifact_changes(desired, actual, wanted)
+    for container in wanted:
+        changes += _adoption(container, actual)
+    for container in wanted:
+        changes += _instance_changes(container, _present(container, actual), inside, wishes)
     plan = Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
     if reasons:
         raise ImpossiblePlanError(reasons, plan)
     return plan
+
+
+def _orphans(desired: Fleet, actual: Fleet) -> tuple[Instance, ...]:
+    """The containers of the lab that are not in the file and do not only build."""
+    names = {container.name for container in desired.instances}
+    serving = [container for container in actual.instances if container.kind is InstanceKind.SERVING]
+    return tuple(container for container in serving if container.name not in names)
+
+
+def _builder_deletions(desired: Fleet, actual: Fleet) -> Iterator[Change]:
+    """The deletion of the builders with which no build goes on."""
+    going_on = {artifact.builder for artifact in desired.artifacts if _begun(artifact, actual)}
+    for container in actual.instances:
+        if container.kind is InstanceKind.BUILDER and container.name not in going_on:
+            yield Change("delete", container.name, container, None, "left over from an interrupted build")
 
 
 def make_destroy_plan(
@@ -171,92 +219,117 @@ def make_destroy_plan(
 
     Orphans go with ``prune`` or by their names: another file may have the same lab. Containers that only build go, too.
     """
-    ours, orphans = _divided(actual, named, targets)
-    doomed = [*ours, *(orphans if prune else ())]
-    changes = tuple(Change("delete", one.name, one, None, "destroy was asked for") for one in doomed)
-    return Plan(changes, () if prune else tuple(orphans))
+    doomed, orphans = _divided(actual, named, targets)
+    if prune:
+        doomed, orphans = [*doomed, *orphans], []
+    changes = [Change("delete", container.name, container, None, "destroy was asked for") for container in doomed]
+    return Plan(tuple(changes), tuple(orphans))
 
 
 def make_stop_plan(actual: Fleet, named: Collection[str], *, targets: Collection[str] = ()) -> Plan:
     """The stop of the running containers that the file names, or of ``targets`` only; the rest are orphans."""
     ours, orphans = _divided(actual, named, targets)
-    running = [one for one in ours if one.status is not Status.STOPPED]
-    changes = tuple(Change("stop", one.name, one, one, "down was asked for") for one in running)
-    return Plan(changes, tuple(orphans))
+    running = [container for container in ours if container.status is not Status.STOPPED]
+    changes = [Change("stop", container.name, container, container, "down was asked for") for container in running]
+    return Plan(tuple(changes), tuple(orphans))
 
 
 def _divided(actual: Fleet, named: Collection[str], targets: Collection[str]) -> tuple[list[Instance], list[Instance]]:
-    """What of the lab a verb that ends it is meant for, and the orphans: what neither file nor command line names."""
+    """The containers that are to be destroyed or stopped, and the orphans: neither file nor command line names them."""
     wanted = frozenset(targets or named)
-    ours, orphans = [], []
-    for one in actual.instances:
-        is_builder = one.kind is InstanceKind.BUILDER and not targets
-        if one.name in wanted or is_builder:
-            ours.append(one)
-        elif one.name not in named:
-            orphans.append(one)
+    ours, orphans = list[Instance](), list[Instance]()
+    for container in actual.instances:
+        is_builder = container.kind is InstanceKind.BUILDER and not targets
+        if container.name in wanted or is_builder:
+            ours.append(container)
+        elif container.name not in named:
+            orphans.append(container)
     return ours, orphans
 
 
-def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[tuple[PreflightError, list[Instance]]]:
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why nothing is planned for these containers."""
+
+    error: PreflightError
+    containers: list[Instance]
+
+
+def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make a second one of what is this lab's and has been moved to where its driver does not work."""
-    away, details, hints = [], [], []
-    for instance in wanted:
-        there = actual.instance(instance.name)
-        host = actual.hosts.get(instance.host)
-        if host is None or instance.name not in host.moved or (there is not None and there.host == instance.host):
+    moved, details, hints = list[Instance](), list[str](), list[str]()
+    for container in wanted:
+        there = actual.instance(container.name)
+        host = actual.hosts.get(container.host)
+        if host is None or container.name not in host.moved:
             continue
-        where = host.moved[instance.name]
-        away.append(instance)
-        details.append(f"{instance.name} is {where} now, and the file has it on host {host.name}")
-        hints.append(f"Write host: {there.host} for {instance.name}." if there else host.moved_hints[instance.name])
-    if away:
+        if there is not None and there.host == container.host:
+            continue
+        moved.append(container)
+        details.append(f"{container.name} is {host.moved[container.name]} now, and the file has it on host {host.name}")
+        if there is not None:
+            hints.append(f"Write host: {there.host} for {container.name}.")
+        else:
+            hints.append(host.moved_hints[container.name])
+    if not moved:
+        return
+    error = PreflightError(
+        f"Unable to plan container {_names(moved)}: it is this lab's, and elsewhere",
+        details="\n".join(details),
+        resolution="\n".join(hints),
+    )
+    yield _Refusal(error, moved)
+
+
+def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
+    """Refuse to make containers whose names unmanaged ones on the same host have."""
+    taken, details = list[Instance](), list[str]()
+    for container in wanted:
+        host = actual.hosts.get(container.host)
+        is_taken = host is not None and container.name in host.strangers
+        if is_taken and _adopted(container, actual) is None:
+            taken.append(container)
+            details.append(f"host {container.host} has a container {container.name} that is not of this lab")
+    if not taken:
+        return
+    error = PreflightError(
+        f"Unable to plan container {_names(taken)}: the name is taken",
+        details="; ".join(details),
+        resolution="Choose another name in the file, or rename the other container; provision never touches it.",
+    )
+    yield _Refusal(error, taken)
+
+
+def _of_images(wanted: list[Instance], actual: Fleet) -> list[PreflightError]:
+    """An error for each image of a new container that its host does not have."""
+    containers_by_image = dict[tuple[str, str], list[Instance]]()
+    for container in wanted:
+        host = actual.hosts.get(container.host)
+        is_new = _present(container, actual) is None
+        if is_new and host is not None and container.image not in host.images:
+            containers_by_image.setdefault((container.host, container.image), []).append(container)
+    errors = list[PreflightError]()
+    for (host_name, image), containers in containers_by_image.items():
+        there = actual.hosts[host_name]
         error = PreflightError(
-            f"Unable to plan container {_names(away)}: it is this lab's, and elsewhere",
-            details="\n".join(details),
-            resolution="\n".join(hints),
-        )
-        yield error, away
-
-
-def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[tuple[PreflightError, list[Instance]]]:
-    taken = [
-        one
-        for one in wanted
-        if one.host in actual.hosts and one.name in actual.hosts[one.host].strangers and _adopted(one, actual) is None
-    ]
-    if taken:
-        error = PreflightError(
-            f"Unable to plan container {_names(taken)}: the name is taken",
-            details="; ".join(f"host {one.host} has a container {one.name} that is not of this lab" for one in taken),
-            resolution="Choose another name in the file, or rename the other container; provision never touches it.",
-        )
-        yield error, taken
-
-
-def _of_images(wanted: list[Instance], actual: Fleet) -> Iterator[PreflightError]:
-    missing: dict[tuple[str, str], list[Instance]] = {}
-    for one in wanted:
-        is_new = actual.instance(one.name) is None and _adopted(one, actual) is None
-        if is_new and one.host in actual.hosts and one.image not in actual.hosts[one.host].images:
-            missing.setdefault((one.host, one.image), []).append(one)
-    for (host, image), whose in missing.items():
-        there = actual.hosts[host]
-        yield PreflightError(
-            f"Unable to plan container {_names(whose)}: image {image} not found on host {host}",
+            f"Unable to plan container {_names(containers)}: image {image} not found on host {host_name}",
             details="Images there: " + (", ".join(sorted(there.images)) or "none"),
             resolution=there.image_hint.format(image=image),
         )
+        errors.append(error)
+    return errors
 
 
 def _names(instances: Iterable[Instance]) -> str:
-    return ", ".join(one.name for one in instances)
+    return ", ".join(instance.name for instance in instances)
 
 
 def _adopted(wanted: Instance, actual: Fleet) -> Instance | None:
     """The container that is to become this lab's, as it is; its image is what the file says."""
-    there = actual.hosts[wanted.host].adoptable.get(wanted.name) if wanted.host in actual.hosts else None
-    return replace(there, image=wanted.image) if wanted.adopt and there is not None else None
+    host = actual.hosts.get(wanted.host)
+    if host is None or not wanted.adopt or wanted.name not in host.adoptable:
+        return None
+    return replace(host.adoptable[wanted.name], image=wanted.image)
 
 
 def _present(wanted: Instance, actual: Fleet) -> Instance | None:
@@ -271,49 +344,77 @@ def _adoption(wanted: Instance, actual: Fleet) -> Iterator[Change]:
 
 def _begun(artifact: Artifact, actual: Fleet) -> Instance | None:
     """The builder that an ended run has left and the next build begins with."""
-    host = actual.hosts.get(artifact.host)
-    if not artifact.resumable or (host is not None and artifact.volume in host.volumes):
+    if not artifact.resumable or _is_built(artifact, actual):
         return None
     begun = (artifact.builder, artifact.host, artifact.image, InstanceKind.BUILDER)
-    return next((one for one in actual.instances if (one.name, one.host, one.image, one.kind) == begun), None)
+    for container in actual.instances:
+        if (container.name, container.host, container.image, container.kind) == begun:
+            return container
+    return None
+
+
+def _is_built(artifact: Artifact, actual: Fleet) -> bool:
+    host = actual.hosts.get(artifact.host)
+    return host is not None and artifact.volume in host.volumes
 
 
 def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> Iterator[Change]:
-    needed = {(one.host, device.properties.get("volume")) for one in wanted for device in one.devices}
+    needed = set[tuple[str, str | None]]()
+    for container in wanted:
+        for device in container.devices:
+            needed.add((container.host, device.properties.get("volume")))
     for artifact in desired.artifacts:
-        host = actual.hosts.get(artifact.host)
-        if (artifact.host, artifact.volume) in needed and (host is None or artifact.volume not in host.volumes):
+        if (artifact.host, artifact.volume) in needed and not _is_built(artifact, actual):
             begun = "; goes on where an earlier run stopped" if _begun(artifact, actual) else ""
             yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet{begun}")
 
 
 def _instance_changes(after: Instance, before: Instance | None, inside: Inside, wishes: Wishes) -> Iterator[Change]:
+    """What makes the container ``before``, if there is one, the container ``after``."""
     if before is None:
         yield Change("create", after.name, None, after, "in the file, not on the host")
         return
+    why_replaced = _why_replaced(before, after, wishes)
+    if why_replaced:
+        yield Change("replace", after.name, before, after, why_replaced)
+        return
+    if before.status is Status.FROZEN:
+        yield from _frozen_changes(before, after)
+        return
     differing = differences(before, after)
-    if after.name in wishes.replace:
-        yield Change("replace", after.name, before, after, "its replacement was asked for")
-        return
-    if AS_MADE.intersection(differing) or _shrinks(before, after):
-        what = "its disk cannot become smaller" if _shrinks(before, after) else _differ(differing)
-        yield Change("replace", after.name, before, after, what)
-        return
-    if before.status is Status.FROZEN:
-        # Resumed before anything else: nothing can be asked of it, or done in it, while it is frozen.
-        yield Change("start", after.name, before, before if differing else after, RESUMED)
     if differing:
-        running = replace(before, status=Status.RUNNING) if before.status is Status.FROZEN else before
-        yield Change("update", after.name, running, after, _words(differing, running))
-    if before.status is Status.FROZEN:
-        return
+        yield Change("update", after.name, before, after, _words(differing, before))
     if before.status is not Status.RUNNING:
         yield Change("start", after.name, before, after, f"is {before.status}")
         return
-    for one in after.roles:
-        reasons = [*inside.reasons.get(one.address, ()), *_exchanged(one, before, after)]
+    yield from _role_changes(before, after, inside)
+
+
+def _why_replaced(before: Instance, after: Instance, wishes: Wishes) -> str:
+    """Why the container cannot stay, or is not to; empty where it can be changed as it is."""
+    if after.name in wishes.replace:
+        return "its replacement was asked for"
+    if _shrinks(before, after):
+        return "its disk cannot become smaller"
+    differing = differences(before, after)
+    return "" if AS_MADE.isdisjoint(differing) else _differ(differing)
+
+
+def _frozen_changes(before: Instance, after: Instance) -> Iterator[Change]:
+    """Resume the container before anything else: nothing can be asked of it, or done in it, while it is frozen."""
+    differing = differences(before, after)
+    yield Change("start", after.name, before, before if differing else after, RESUMED)
+    if differing:
+        running = replace(before, status=Status.RUNNING)
+        yield Change("update", after.name, running, after, _words(differing, running))
+
+
+def _role_changes(before: Instance, after: Instance, inside: Inside) -> Iterator[Change]:
+    """The services of a running container that have to be configured again."""
+    for service in after.roles:
+        reasons = [*inside.reasons.get(service.address, ()), *_exchanged(service, before, after)]
         if reasons:
-            yield Change("configure", one.address, None, one, "; ".join(reasons))
+            yield Change("configure", service.address, None, service, "; ".join(reasons))
 
 
 def _shrinks(before: Instance, after: Instance) -> bool:
@@ -322,20 +423,29 @@ def _shrinks(before: Instance, after: Instance) -> bool:
 
 
 def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
-    restart = before.status is Status.RUNNING and needs_restart(differing)
-    return _differ(differing) + (": it is restarted" if restart else "")
+    differ = _differ(differing)
+    if before.status is Status.RUNNING and needs_restart(differing):
+        return f"{differ}: it is restarted"
+    return differ
 
 
-def _differ(names: Mapping[str, object]) -> str:
-    many = len(names) > 1 or list(names) in (["devices"], ["mounts"], ["host devices"], ["features"], ["tags"])
-    return f"{', '.join(names)} {'differ' if many else 'differs'} from the file"
+def _differ(names: Collection[str]) -> str:
+    is_plural = len(names) > 1 or not _PLURALS.isdisjoint(names)
+    verb = "differ" if is_plural else "differs"
+    return f"{', '.join(names)} {verb} from the file"
 
 
 def _exchanged(service: Service, before: Instance, after: Instance) -> Iterator[str]:
     """Another artifact in the place of one that was there: whatever uses it has to be started again."""
     if service is after.base:
         return
-    old = {one.properties["path"]: one.properties["volume"] for one in before.devices if one.kind == "volume"}
-    new = {one.properties["path"]: one.properties["volume"] for one in after.devices if one.kind == "volume"}
-    for path in sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path)):
-        yield f"{path} is exchanged"
+    old, new = _volumes(before), _volumes(after)
+    for path in sorted(old.keys() | new.keys()):
+        if old.get(path) != new.get(path):
+            yield f"{path} is exchanged"
+
+
+def _volumes(instance: Instance) -> dict[str, str]:
+    """Where volumes are mounted in the container → their names."""
+    volumes = [device for device in instance.devices if device.kind == "volume"]
+    return {volume.properties["path"]: volume.properties["volume"] for volume in volumes}
