@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from provisioner.cuda.glibc import PI, RSQRT, version_of
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.gpus.cards import Card
-from provisioner.gpus.inside import Inside, Toolkit, Torch
+from provisioner.gpus.inside import Access, Inside, Toolkit, Torch, User
 from provisioner.stacks.objections import DRIVERS
 
 RESTART = "Restart it: provision verify --after-reboot {container}"
@@ -36,58 +36,78 @@ def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator
 
 
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
+    """Whether the card's device files arrived, and the services' users may use them."""
     arrived = {node.path: node for node in seen.nodes}
     # what a part of a card may be used for is its own matter, and root's alone
     wanted = [node.path for node in card.nodes if not node.path.startswith(_CAPABILITIES)]
     lost = [path for path in wanted if path not in arrived]
     if lost:
         return Verdict("", f"{' and '.join(lost)} did not arrive", RESTART.format(container=container))
+    nodes = [arrived[path] for path in wanted]
     for user in seen.users:
-        closed = [arrived[path] for path in wanted if not user.may_use(arrived[path])]
+        closed = [node for node in nodes if not user.may_use(node)]
         if closed:
-            first = closed[0]
-            return Verdict(
-                "",
-                f"{user.unit} runs as user {user.uid}, which may not use {', '.join(node.path for node in closed)}",
-                f"Run: provision up {container}",
-                f"{first.path} has mode {first.mode:04o}, user {first.uid} and group {first.gid}; the service's groups "
-                f"are {', '.join(map(str, sorted(user.gids))) or 'none'}.",
-            )
-    whom = f", and {', '.join(user.unit for user in seen.users)} may use them" if seen.users else ""
-    return Verdict(f"all {len(wanted)} of {card.title} are there{whom}")
+            return _closed(container, user, closed)
+    there = f"all {len(wanted)} of {card.title} are there"
+    if seen.users:
+        units = ", ".join(user.unit for user in seen.users)
+        return Verdict(f"{there}, and {units} may use them")
+    return Verdict(there)
+
+
+def _closed(container: str, user: User, closed: Sequence[Access]) -> Verdict:
+    """That a service's user may not use these device files."""
+    first = closed[0]
+    paths = ", ".join(node.path for node in closed)
+    groups = ", ".join(map(str, sorted(user.gids))) or "none"
+    return Verdict(
+        "",
+        f"{user.unit} runs as user {user.uid}, which may not use {paths}",
+        f"Run: provision up {container}",
+        f"{first.path} has mode {first.mode:04o}, user {first.uid} and group {first.gid}; the service's groups "
+        f"are {groups}.",
+    )
 
 
 def _libraries(seen: Inside, module: str) -> Verdict:
     """Whether the driver's libraries are of exactly the version of the host's kernel module."""
     again = "Start the container anew (with the host's tools its libraries are mounted then), or run: provision up"
-    there = seen.versions(LIBRARY)
-    if not there:
+    if not seen.versions(LIBRARY):
         stub = f": {', '.join(seen.stubs)} is a stand-in" if seen.stubs else ""
         return Verdict("", f"the driver's library libcuda.so.1 is not there{stub}", again)
     for library in (LIBRARY, MANAGEMENT):
-        found = seen.versions(library)
-        if len(found) > 1:
-            return Verdict("", f"{library} is there in several versions: {', '.join(found)}", "Remove the older ones.")
-        if found and module and found[0] != module:
-            problem = f"{library} is of version {found[0]}, the host's kernel module of {module}"
+        versions = seen.versions(library)
+        if len(versions) > 1:
+            problem = f"{library} is there in several versions: {', '.join(versions)}"
+            return Verdict("", problem, "Remove the older ones.")
+        if versions and module and versions[0] != module:
+            problem = f"{library} is of version {versions[0]}, the host's kernel module of {module}"
             return Verdict("", f"{problem}: the driver refuses that", again)
-    return Verdict(f"{LIBRARY} {there[0]}, as the host's kernel module" if module else f"{LIBRARY} {there[0]}")
+    there = f"{LIBRARY} {seen.versions(LIBRARY)[0]}"
+    return Verdict(f"{there}, as the host's kernel module" if module else there)
 
 
 def _compiler(toolkit: Toolkit, seen: Inside) -> Verdict:
     """Whether glibc, GCC and the toolkit go together; what compiling itself says is asked by role cuda_toolkit."""
-    gcc = int(seen.gcc.partition(".")[0] or 0) if seen.gcc else 0
     name = f"CUDA {toolkit.release} in {toolkit.folder}"
+    gcc = int(seen.gcc.partition(".")[0] or 0)
     if gcc and toolkit.gcc_limit and gcc > toolkit.gcc_limit:
         problem = f"{name} takes GCC up to {toolkit.gcc_limit}, there is {gcc}"
         return Verdict("", problem, f"Install g++-{toolkit.gcc_limit}, or a newer toolkit.")
-    glibc = version_of(seen.glibc)
-    release = tuple(int(one) for one in re.findall(r"\d+", toolkit.release)[:2])
-    clash = [since for since, fixed in FIXED.items() if glibc and glibc >= since and release < fixed]
-    if clash:
+    if _clashes(toolkit, seen):
         problem = f"{name} and glibc {seen.glibc} declare the same functions in two ways, unless its headers are mended"
         return Verdict("", problem, f"There: provision cuda check {toolkit.folder}")
-    return Verdict(f"{name} goes with glibc {seen.glibc or 'unknown'}" + (f" and GCC {seen.gcc}" if seen.gcc else ""))
+    fits = f"{name} goes with glibc {seen.glibc or 'unknown'}"
+    return Verdict(f"{fits} and GCC {seen.gcc}" if seen.gcc else fits)
+
+
+def _clashes(toolkit: Toolkit, seen: Inside) -> bool:
+    """Whether the glibc declares functions of CUDA in another way than this release does."""
+    glibc = version_of(seen.glibc)
+    if not glibc:
+        return False
+    release = _numbers(toolkit.release)[:2]
+    return any(glibc >= declares and release < agrees for declares, agrees in FIXED.items())
 
 
 def _torch(torch: Torch, module: str) -> Verdict:
@@ -97,12 +117,22 @@ def _torch(torch: Torch, module: str) -> Verdict:
         return Verdict(
             "", f"{name} was built without CUDA: it computes on the CPU", "Take a stack of: provision stacks"
         )
-    floor = DRIVERS.get(int(torch.cuda.partition(".")[0])) if torch.cuda[0].isdigit() else None
-    if floor and module and _numbers(module) < _numbers(floor):
-        problem = f"{name} is for CUDA {torch.cuda}, which needs driver {floor} or newer; the host runs {module}"
+    least = _least_driver(torch)
+    if not least or not module:
+        return Verdict(f"{name} is for CUDA {torch.cuda}")
+    if _numbers(module) < _numbers(least):
+        problem = f"{name} is for CUDA {torch.cuda}, which needs driver {least} or newer; the host runs {module}"
         return Verdict("", problem, "Upgrade the host's driver, or take a stack for an older CUDA: provision stacks")
-    return Verdict(f"{name} is for CUDA {torch.cuda}" + (f", which driver {module} runs" if module and floor else ""))
+    return Verdict(f"{name} is for CUDA {torch.cuda}, which driver {module} runs")
+
+
+def _least_driver(torch: Torch) -> str:
+    """The oldest driver that runs its CUDA; empty where that is not known."""
+    if not torch.cuda[0].isdigit():
+        return ""
+    major = torch.cuda.partition(".")[0]
+    return DRIVERS.get(int(major), "")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(one) for one in re.findall(r"\d+", version))
+    return tuple(map(int, re.findall(r"\d+", version)))
