@@ -31,42 +31,58 @@ def cuda_diagnosis(build: Build, card: Card) -> Diagnosis:
 
 
 def _verdict(build: Build, card: Card) -> Verdict:
-    wanted = card.capability.replace(".", "")
-    problem = next(_problems(build, card, wanted), None)
-    if problem:
+    capability = card.capability.replace(".", "")
+    problem = next(_problems(build, card, capability), None)
+    if problem is not None:
         return Verdict("", *problem)
-    knows = f", which knows CUDA {card.cuda}" if card.cuda else ""
-    return Verdict(
-        f"CUDA {build.release} has code for {card.title}{f' ({card.capability})' if wanted else ''}; "
-        f"driver {card.driver_version or 'unknown'}{knows}, runs it"
-    )
+    named = f"{card.title} ({card.capability})" if capability else card.title
+    driver = f"driver {card.driver_version or 'unknown'}"
+    if card.cuda:
+        driver += f", which knows CUDA {card.cuda}"
+    return Verdict(f"CUDA {build.release} has code for {named}; {driver}, runs it")
 
 
 def _problems(build: Build, card: Card, wanted: str) -> Iterator[tuple[str, str]]:
-    unbuildable = architecture_problem(wanted, build.release) if wanted else None
-    if unbuildable:
-        yield (
-            f"{card.title} is of compute capability {card.capability}, and {unbuildable}",
-            "Write backend: vulkan for this service, or a card that CUDA still knows.",
-        )
-    elif wanted and build.architectures and not _has_code(build.architectures, int(wanted)):
-        names = ", ".join(build.architectures)
-        yield (
-            f"{card.title} is of compute capability {card.capability}, and the engine is built for {names} alone",
-            f'Write cuda_architectures: ["{wanted}"], or leave it out; then run: provision up',
-        )
-    branch, least = _major(card.driver_version), LEAST_DRIVER.get(_major(build.release), 0)
+    """What stands in the way, the gravest first: the problem and what to do. ``wanted``: the capability's digits."""
+    if wanted:
+        yield from _code_problems(build, card, wanted)
+    branch = _major(card.driver_version)
+    least = LEAST_DRIVER.get(_major(build.release), 0)
     if branch and branch < least:
+        known = f"a release that it knows ({card.cuda})" if card.cuda else "a release that it knows"
         yield (
             f"CUDA {build.release} needs driver {least} or newer; {card.title} has {card.driver_version}",
-            f"Upgrade the host's driver to {least} or newer, or write cuda_version: with a release that it knows"
-            + (f" ({card.cuda})." if card.cuda else "."),
+            f"Upgrade the host's driver to {least} or newer, or write cuda_version: with {known}.",
         )
-    if wanted and card.cuda and _newer(build.release, card.cuda) and not _is_exact(build.architectures, int(wanted)):
+    if wanted and _is_left_to_driver(build, card, int(wanted)):
         yield (
             f"CUDA {build.release} leaves a step to the driver of {card.title}, which knows CUDA {card.cuda} only",
             f'Write cuda_architectures: ["{wanted}"], with which nothing is left to it, or upgrade the driver.',
         )
+
+
+def _code_problems(build: Build, card: Card, wanted: str) -> Iterator[tuple[str, str]]:
+    """Why the build has no code for the card, or no build of that release can have any."""
+    capability = f"{card.title} is of compute capability {card.capability}"
+    unbuildable = architecture_problem(wanted, build.release)
+    if unbuildable:
+        yield (
+            f"{capability}, and {unbuildable}",
+            "Write backend: vulkan for this service, or a card that CUDA still knows.",
+        )
+    elif build.architectures and not _has_code(build.architectures, int(wanted)):
+        names = ", ".join(build.architectures)
+        yield (
+            f"{capability}, and the engine is built for {names} alone",
+            f'Write cuda_architectures: ["{wanted}"], or leave it out; then run: provision up',
+        )
+
+
+def _is_left_to_driver(build: Build, card: Card, capability: int) -> bool:
+    """Whether a driver that is older than the build's CUDA would have to translate code for the card."""
+    if not card.cuda or _release(build.release) <= _release(card.cuda):
+        return False
+    return not _is_exact(build.architectures, capability)
 
 
 def _has_code(names: Sequence[str], capability: int) -> bool:
@@ -76,27 +92,37 @@ def _has_code(names: Sequence[str], capability: int) -> bool:
 
 def _is_of(name: str, capability: int) -> bool:
     """Whether there is machine code that the card runs: of its own generation, and no newer than it."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[3] == "-virtual":
+    match = _NAME.fullmatch(name)
+    if match is None or match[3] == "-virtual":
         return False
-    number = int(found[1])
-    return number == capability if found[2] else number // 10 == capability // 10 and number <= capability
+    number = int(match[1])
+    if match[2]:
+        return number == capability
+    is_same_generation = number // 10 == capability // 10
+    return is_same_generation and number <= capability
 
 
 def _can_become(name: str, capability: int) -> bool:
-    found = _NAME.fullmatch(name)
-    return found is not None and found[3] != "-real" and not found[2] and int(found[1]) <= capability
+    """Whether the driver can translate it for the card: code of no generation alone, and no newer than the card."""
+    match = _NAME.fullmatch(name)
+    if match is None or match[2] or match[3] == "-real":
+        return False
+    return int(match[1]) <= capability
 
 
 def _is_exact(names: Sequence[str], capability: int) -> bool:
     """Whether nothing is left to the driver; what is not written is filled in with the card's own."""
-    return not names or any(name == "all" or _is_of(name, capability) for name in names)
+    if not names or "all" in names:
+        return True
+    return any(_is_of(name, capability) for name in names)
+
+
+def _release(version: str) -> list[int]:
+    """The first two numbers of a version."""
+    numbers = re.findall(r"\d+", version)[:2]
+    return [int(number) for number in numbers]
 
 
 def _major(version: str) -> int:
     head = version.partition(".")[0]
     return int(head) if head.isdigit() else 0
-
-
-def _newer(one: str, other: str) -> bool:
-    return [*map(int, re.findall(r"\d+", one)[:2])] > [*map(int, re.findall(r"\d+", other)[:2])]
