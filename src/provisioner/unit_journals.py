@@ -25,7 +25,8 @@ _SEQUENCES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\
 
 def plain_line(line: str) -> str:
     """``line`` without what steers a terminal, and without characters that cannot be seen."""
-    return "".join(one for one in _SEQUENCES.sub("", line) if one.isprintable() or one == "\t")
+    text = _SEQUENCES.sub("", line)
+    return "".join(character for character in text if character == "\t" or character.isprintable())
 
 
 def last_words(service: Service, provider: Provider, *, although_it_runs: bool = False) -> str:
@@ -40,36 +41,51 @@ def last_words(service: Service, provider: Provider, *, although_it_runs: bool =
     except ProviderError:  # a reason less must not hide what failed
         return ""
     state, _, journal = done.stdout.partition(b"\n")
-    if done.returncode != 0 or (state == ACTIVE.encode() and not although_it_runs):
+    runs = state == ACTIVE.encode()
+    if done.returncode != 0 or (runs and not although_it_runs):
         return ""
     lines = _shown(journal, service)
-    does = "runs and does not answer" if state == ACTIVE.encode() else "does not run"
+    if not lines:
+        return ""
+    does = "runs and does not answer" if runs else "does not run"
     head = f"{service.address} {does}. The last lines of its journal, in its own words:"
-    return "\n".join([head, *(f"  | {line}" for line in lines)]) if lines else ""
+    return "\n".join([head, *(f"  | {line}" for line in lines)])
 
 
 def explained(
     findings: Iterable[Finding], instances: Iterable[Instance], providers: Mapping[str, Provider], facts: Iterable[Fact]
 ) -> tuple[Finding, ...]:
-    """The same, those of units that do not run with what these wrote last."""
+    """The same findings, those of units that do not run with what these wrote last."""
     states = {fact.subject: fact.value for fact in facts if fact.name == "unit"}
-    services = {service.address: (service, one) for one in instances for service in one.services}
-    told: list[Finding] = []
+    service_and_host = dict[str, tuple[Service, str]]()
+    for instance in instances:
+        for service in instance.services:
+            service_and_host[service.address] = service, instance.host
+    explained_findings = list[Finding]()
     for finding in findings:
-        is_down = states.get(finding.subject, ACTIVE) != ACTIVE and finding.subject in services
-        if is_down and finding.message.startswith("unit "):
-            service, instance = services[finding.subject]
-            words = last_words(service, providers[instance.host])
-            told.append(replace(finding, details="\n".join(filter(None, (finding.details, words)))))
+        is_down = states.get(finding.subject, ACTIVE) != ACTIVE
+        if is_down and finding.subject in service_and_host and finding.message.startswith("unit "):
+            service, host = service_and_host[finding.subject]
+            explained_findings.append(_with_last_words(finding, service, providers[host]))
         else:
-            told.append(finding)
-    return tuple(told)
+            explained_findings.append(finding)
+    return tuple(explained_findings)
+
+
+def _with_last_words(finding: Finding, service: Service, provider: Provider) -> Finding:
+    paragraphs = (finding.details, last_words(service, provider))
+    return replace(finding, details="\n".join(filter(None, paragraphs)))
 
 
 def _shown(journal: bytes, service: Service) -> Sequence[str]:
+    """The last lines of the journal that say something, without secrets and cut to a length that can be read."""
     text = journal[-MOST_CHARACTERS:].decode(errors="replace")
     if len(journal) >= MOST_CHARACTERS:
         text = text.partition("\n")[2]  # it was cut, perhaps within a secret
     clean = masked(text, secrets_of(service.variables).values())
-    lines = [plain_line(line).rstrip()[:LINE_CHARACTERS] for line in clean.splitlines()]
-    return [line for line in lines if line.strip()][-LINES:]
+    shown = list[str]()
+    for line in clean.splitlines():
+        shortened = plain_line(line).rstrip()[:LINE_CHARACTERS]
+        if shortened.strip():
+            shown.append(shortened)
+    return shown[-LINES:]
