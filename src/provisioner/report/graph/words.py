@@ -26,59 +26,99 @@ UNICODE = Signs()
 ASCII = Signs("|- ", "`- ", "|  ", "->")
 
 
+@dataclass(frozen=True, slots=True)
+class _Pen:
+    """How the lines of one graph are written."""
+
+    graph: Graph
+    style: Style
+    signs: Signs
+
+
 def graph_text(graph: Graph, style: Style = PLAIN, signs: Signs = UNICODE) -> str:
     """Hosts with their containers, services and what each of them asks; then models and what is elsewhere."""
-    trees: list[Tree] = []
-    for host in graph.hosts:
-        boxes = [_box(box, graph, style, signs) for box in graph.boxes if box.host == host.name]
-        trees.append((f"{style.paint(safe_line(host.name), 'bold')} ({safe_line(host.words)})", boxes))
+    pen = _Pen(graph, style, signs)
+    trees = _host_trees(pen)
     for kind, title in (("model", "models"), ("upstream", "elsewhere")):
-        named = [one for one in graph.outside if one.kind == kind]
+        named = [outside for outside in graph.outside if outside.kind == kind]
         if named:
-            width = max(len(one.name) for one in named)
-            trees.append((style.paint(title, "bold"), [(_outside(one, width, style), ()) for one in named]))
-    return "\n\n".join("\n".join([head, *_lines(branches, signs)]) for head, branches in trees)
+            trees.append((style.paint(title, "bold"), _outside_trees(named, style)))
+    blocks = ["\n".join([head, *_lines(branches, signs)]) for head, branches in trees]
+    return "\n\n".join(blocks)
 
 
 def _lines(trees: Sequence[Tree], signs: Signs, before: str = "") -> Iterator[str]:
+    """The lines of some trees, each with the branch that it hangs on; ``before`` stands in front of all of them."""
     for place, (text, branches) in enumerate(trees, 1):
-        is_last = place == len(trees)
-        yield before + (signs.last if is_last else signs.branch) + text
-        yield from _lines(branches, signs, before + (" " * len(signs.beside) if is_last else signs.beside))
+        if place == len(trees):
+            yield before + signs.last + text
+            yield from _lines(branches, signs, before + " " * len(signs.beside))
+        else:
+            yield before + signs.branch + text
+            yield from _lines(branches, signs, before + signs.beside)
 
 
-def _outside(one: Outside, width: int, style: Style) -> str:
-    return f"{safe_line(one.name):<{width}}  {style.paint(safe_line(one.words), 'dim')}"
+def _host_trees(pen: _Pen) -> list[Tree]:
+    trees: list[Tree] = []
+    for host in pen.graph.hosts:
+        boxes = [_box(box, pen) for box in pen.graph.boxes if box.host == host.name]
+        name = pen.style.paint(safe_line(host.name), "bold")
+        trees.append((f"{name} ({safe_line(host.words)})", boxes))
+    return trees
 
 
-def _box(box: Box, graph: Graph, style: Style, signs: Signs) -> Tree:
+def _outside_trees(named: Sequence[Outside], style: Style) -> list[Tree]:
+    width = max(len(outside.name) for outside in named)
+    trees: list[Tree] = []
+    for outside in named:
+        words = style.paint(safe_line(outside.words), "dim")
+        trees.append((f"{safe_line(outside.name):<{width}}  {words}", ()))
+    return trees
+
+
+def _box(box: Box, pen: _Pen) -> Tree:
     gpu = f" ({safe_line(box.gpu)})" if box.gpu else ""
-    return (
-        style.paint(safe_line(box.name), "bold") + gpu,
-        [_service(one, graph, style, signs) for one in box.services],
-    )
+    services = [_service(service, pen) for service in box.services]
+    return pen.style.paint(safe_line(box.name), "bold") + gpu, services
 
 
-def _service(service: Service, graph: Graph, style: Style, signs: Signs) -> Tree:
+def _service(service: Service, pen: _Pen) -> Tree:
+    role = pen.style.paint(safe_line(service.role), "green")
     port = f" :{service.port}" if service.port else ""
-    why = f", because {', '.join(service.needed_by)} on another host needs it" if service.needed_by else ""
-    lan = style.paint(f" open to the LAN{safe_line(why)}", "yellow") if service.on_lan else ""
-    edges = [edge for edge in graph.edges if edge.source == service.id]
-    width = max(map(len, service.aliases), default=0)
-    aliases: list[Tree] = [
-        (_alias(alias, width, [edge for edge in edges if edge.alias == alias], graph, signs), ())
-        for alias in service.aliases
-    ]
-    others: list[Tree] = [(f"{edge.line} {signs.arrow} {_target(edge, graph)}", ()) for edge in edges if not edge.alias]
-    return f"{style.paint(safe_line(service.role), 'green')}{port}{lan}", [*aliases, *others]
-
-
-def _alias(alias: str, width: int, edges: Sequence[Edge], graph: Graph, signs: Signs) -> str:
-    ranks: dict[int, list[str]] = {}
+    edges = [edge for edge in pen.graph.edges if edge.source == service.id]
+    branches = _alias_trees(service, edges, pen)
     for edge in edges:
-        ranks.setdefault(edge.rank, []).append(_target(edge, graph))
-    engines = ", else ".join(" and ".join(ranks[rank]) for rank in sorted(ranks))
-    return f"{safe_line(alias):<{width}} {signs.arrow} {engines}"
+        if not edge.alias:
+            branches.append((f"{edge.line} {pen.signs.arrow} {_target(edge, pen.graph)}", ()))
+    return f"{role}{port}{_lan(service, pen.style)}", branches
+
+
+def _lan(service: Service, style: Style) -> str:
+    """That the service is open to the LAN, and for whom; empty when it is not."""
+    if not service.on_lan:
+        return ""
+    words = " open to the LAN"
+    if service.needed_by:
+        words += f", because {', '.join(service.needed_by)} on another host needs it"
+    return style.paint(safe_line(words), "yellow")
+
+
+def _alias_trees(service: Service, edges: Sequence[Edge], pen: _Pen) -> list[Tree]:
+    width = max(map(len, service.aliases), default=0)
+    trees: list[Tree] = []
+    for alias in service.aliases:
+        own_edges = [edge for edge in edges if edge.alias == alias]
+        engines = _engines(own_edges, pen.graph)
+        trees.append((f"{safe_line(alias):<{width}} {pen.signs.arrow} {engines}", ()))
+    return trees
+
+
+def _engines(edges: Sequence[Edge], graph: Graph) -> str:
+    """The engines of an alias: those of one rank share its requests, the next rank stands in for them."""
+    by_rank: dict[int, list[str]] = {}
+    for edge in edges:
+        by_rank.setdefault(edge.rank, []).append(_target(edge, graph))
+    return ", else ".join(" and ".join(by_rank[rank]) for rank in sorted(by_rank))
 
 
 def _target(edge: Edge, graph: Graph) -> str:
