@@ -23,7 +23,8 @@ class Style:
         """``text`` in the named colours ("red", "green", "yellow", "bold", "dim")."""
         if not self.color or not names:
             return text
-        return "".join(_CODES[name] for name in names) + text + _RESET
+        codes = "".join(_CODES[name] for name in names)
+        return codes + text + _RESET
 
 
 PLAIN = Style()
@@ -31,7 +32,13 @@ PLAIN = Style()
 
 def safe_text(value: object) -> str:
     """``value`` as text in which control characters are written out: a name must not move the user's cursor."""
-    return "".join(one if one.isprintable() or one in "\n\t" else ascii(one)[1:-1] for one in str(value))
+    return "".join(map(_safe_character, str(value)))
+
+
+def _safe_character(character: str) -> str:
+    if character.isprintable() or character in "\n\t":
+        return character
+    return ascii(character)[1:-1]
 
 
 def safe_line(value: object) -> str:
@@ -59,7 +66,9 @@ def duration_text(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}h {minutes:02d}m"
-    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+    if minutes:
+        return f"{minutes}m {rest:02d}s"
+    return f"{rest}s"
 
 
 def indent(text: str, by: int = 2) -> str:
@@ -75,13 +84,19 @@ def count_text(number: int, thing: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], style: Style = PLAIN) -> str:
     """Left-aligned columns; a cell that is a known word ("running", "unhealthy") gets its colour."""
     cells = [[safe_line(cell) for cell in row] for row in rows]
-    widths = [max(len(line[index]) for line in [list(head), *cells]) for index in range(len(head))]
-    lines = [style.paint(_PADDING.join(name.ljust(width) for name, width in zip(head, widths, strict=True)), "bold")]
+    widths = column_widths([head, *cells])
+    lines = [style.paint(_PADDING.join(map(str.ljust, head, widths)), "bold").rstrip()]
     for row in cells:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        painted = [style.paint(text, *_MOOD.get(cell, ())) for cell, text in zip(row, padded, strict=True)]
+        painted = []
+        for cell, width in zip(row, widths, strict=True):
+            painted.append(style.paint(cell.ljust(width), *_MOOD.get(cell, ())))
         lines.append(_PADDING.join(painted).rstrip())
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(lines)
+
+
+def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    """The length of the longest cell of each column; every row has as many cells."""
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 _MOOD = {
