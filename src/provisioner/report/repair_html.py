@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 
 from provisioner.repair.conditions import Condition, Diagnosis
-from provisioner.repair.facts import ClusterFacts, CorosyncConf, NodeFacts
+from provisioner.repair.facts import ClusterFacts, CorosyncConf
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
 from provisioner.report.cluster_picture import node_names, picture, state_of
 from provisioner.report.page import page, table_html
@@ -33,59 +34,76 @@ UNKNOWN = "-"
 
 def check_html(facts: ClusterFacts, findings: Sequence[Diagnosis], at: str) -> str:
     """What the check saw ``at`` a time (ISO 8601): a picture, a row for each node, each finding with its evidence."""
-    cluster = _cluster_name(facts)
     parts = [
         f'<p class="dim">{markup_text(at)}, asked: {markup_text(facts.asked)}</p>',
         picture(facts),
         "<h2>Nodes</h2>",
         table_html(NODE_HEAD, [_node_row(facts, name) for name in node_names(facts)]),
-        "<h2>Findings</h2>",
-        *(_finding(one) for one in findings),
+        *_section("Findings", map(_finding, findings)),
     ]
-    return page(f"Cluster {cluster}".strip(), parts)
+    return page(f"Cluster {_cluster_name(facts)}".strip(), parts)
 
 
 def record_html(record: Record) -> str:
     """What a repair did: what was so before, each step with its commands, codes, output and times, and what is so."""
-    ended = record.ended or "not ended"
     rows = [
         ("runbook", record.runbook),
         ("cluster", record.cluster),
         ("lead", record.lead),
         ("began", record.began),
-        ("ended", ended),
+        ("ended", record.ended or "not ended"),
         ("backup", record.backup or "none was needed"),
     ]
-    said = f'<section class="item bad"><p>{markup_text(record.error)}</p></section>' if record.error else ""
-    parts = [_outcome(record), said, table_html(("", ""), rows)]
-    parts += ["<h2>Before</h2>", *(_finding(one) for one in record.before)] if record.before else []
-    parts += ["<h2>Steps</h2>", *(_step(number, one) for number, one in enumerate(record.steps, 1))]
-    parts += ["<h2>After</h2>", *(_finding(one) for one in record.after)] if record.after else []
+    parts = [_outcome(record), _error(record.error), table_html(("", ""), rows)]
+    if record.before:
+        parts += _section("Before", map(_finding, record.before))
+    parts += _section("Steps", map(_step, count(1), record.steps))
+    if record.after:
+        parts += _section("After", map(_finding, record.after))
     return page(f"{record.runbook}: {record.node or record.lead}", parts)
+
+
+def _section(title: str, items: Iterable[str]) -> list[str]:
+    return [f"<h2>{title}</h2>", *items]
+
+
+def _error(error: str) -> str:
+    return f'<section class="item bad"><p>{markup_text(error)}</p></section>' if error else ""
 
 
 def _outcome(record: Record) -> str:
     if record.error:
         return '<p class="bad">It did not come to its end.</p>'
-    return '<p class="good">Done.</p>' if record.ended else '<p class="mind">It has no end: the run was cut off.</p>'
+    if record.ended:
+        return '<p class="good">Done.</p>'
+    return '<p class="mind">It has no end: the run was cut off.</p>'
 
 
 def _finding(finding: Diagnosis) -> str:
-    evidence = f"<pre>{markup_text(chr(10).join(finding.evidence))}</pre>" if finding.evidence else ""
-    runbook = f'<p class="dim">Runbook: {markup_text(finding.runbook)}</p>' if finding.runbook else ""
-    advice = f"<p>What to do: {markup_text(finding.advice)}</p>" if finding.advice else ""
     name = f"<strong>{markup_text(finding.node or 'cluster')}: {markup_text(finding.condition.value)}</strong>"
-    head = f"<p>{name} {markup_text(finding.message)}</p>"
+    parts = [f"<p>{name} {markup_text(finding.message)}</p>"]
+    if finding.evidence:
+        evidence = "\n".join(finding.evidence)
+        parts.append(f"<pre>{markup_text(evidence)}</pre>")
+    if finding.advice:
+        parts.append(f"<p>What to do: {markup_text(finding.advice)}</p>")
+    if finding.runbook:
+        parts.append(f'<p class="dim">Runbook: {markup_text(finding.runbook)}</p>')
     mood = MOODS.get(finding.condition, "bad")
-    return f'<section class="item {mood}">{head}{evidence}{advice}{runbook}</section>'
+    return f'<section class="item {mood}">{"".join(parts)}</section>'
 
 
 def _step(number: int, step: StepRecord) -> str:
+    status = f"<span>({markup_text(step.status.value)})</span>"
+    parts = [
+        f"<p><strong>{number}. {markup_text(step.id)}</strong> {status}</p>",
+        f'<p class="dim">{markup_text(step.does)}</p>',
+    ]
+    if step.message:
+        parts.append(f"<p>{markup_text(step.message)}</p>")
+    parts += map(_command, step.commands)
     mood = STATUS_MOODS.get(step.status, "mind")
-    head = f"<p><strong>{number}. {markup_text(step.id)}</strong> <span>({markup_text(step.status.value)})</span></p>"
-    said = f"<p>{markup_text(step.message)}</p>" if step.message else ""
-    commands = "".join(_command(one) for one in step.commands)
-    return f'<section class="item {mood}">{head}<p class="dim">{markup_text(step.does)}</p>{said}{commands}</section>'
+    return f'<section class="item {mood}">{"".join(parts)}</section>'
 
 
 def _command(command: CommandRecord) -> str:
@@ -99,19 +117,28 @@ def _command(command: CommandRecord) -> str:
 def _node_row(facts: ClusterFacts, name: str) -> tuple[str, ...]:
     node = facts.node(name)
     if node is None:
-        silent = next((one for one in facts.silent if one.name == name), None)
-        said = f"{state_of(facts, name)}: {silent.why}" if silent else state_of(facts, name)
-        return (name, said, silent.address if silent else UNKNOWN, UNKNOWN, _votes(facts, name), *[UNKNOWN] * 3)
+        return _silent_row(facts, name)
     running = UNKNOWN if node.running_version is None else str(node.running_version)
     lists = (_version(node.pve_conf), _version(node.local_conf), running)
     return (name, state_of(facts, name), node.address, node.version or UNKNOWN, _votes(facts, name), *lists)
 
 
+def _silent_row(facts: ClusterFacts, name: str) -> tuple[str, ...]:
+    """The row of a node that did not answer: why, where it was asked, and its votes in the lists of the others."""
+    state, address = state_of(facts, name), UNKNOWN
+    for silent in facts.silent:
+        if silent.name == name:
+            state, address = f"{state}: {silent.why}", silent.address
+            break
+    return (name, state, address, UNKNOWN, _votes(facts, name), UNKNOWN, UNKNOWN, UNKNOWN)
+
+
 def _votes(facts: ClusterFacts, name: str) -> str:
-    lead = facts.lead
-    seen: Iterable[NodeFacts] = (*([lead] if lead else []), *facts.nodes)
-    members = (conf.member(name) for one in seen if (conf := one.pve_conf or one.local_conf))
-    return next((str(one.votes) for one in members if one), UNKNOWN)
+    for conf in _confs(facts):
+        member = conf.member(name)
+        if member is not None:
+            return str(member.votes)
+    return UNKNOWN
 
 
 def _version(conf: CorosyncConf | None) -> str:
@@ -119,6 +146,17 @@ def _version(conf: CorosyncConf | None) -> str:
 
 
 def _cluster_name(facts: ClusterFacts) -> str:
-    nodes = (*([facts.lead] if facts.lead else []), *facts.nodes)
-    confs = (one.pve_conf or one.local_conf for one in nodes)
-    return next((one.cluster for one in confs if one), "")
+    for conf in _confs(facts):
+        return conf.cluster
+    return ""
+
+
+def _confs(facts: ClusterFacts) -> Iterator[CorosyncConf]:
+    """The list of members that each node has, the lead's first; of /etc/pve, else corosync's own."""
+    nodes = list(facts.nodes)
+    if facts.lead is not None:
+        nodes.insert(0, facts.lead)
+    for node in nodes:
+        conf = node.pve_conf or node.local_conf
+        if conf is not None:
+            yield conf
