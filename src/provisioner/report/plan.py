@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.plan import AS_MADE, Action, Change, Plan, setting_name
@@ -40,6 +40,8 @@ _COUNTED: dict[Action, str] = {
     "rollback": "roll back",
     "adopt": "adopt",
 }
+"""The actions whose attributes are not shown, and the verb by which the last line counts them."""
+_SIGN_WIDTH = 3
 _NOUNS: dict[type, str] = {Artifact: "artifact", Instance: "container", Service: "service"}
 NO_CHANGES = "No changes: the containers, and what was put into them, are as the file says."
 
@@ -60,13 +62,15 @@ def change_text(change: Change, style: Style = PLAIN) -> str:
     sign, colour = _SIGNS[change.action]
     thing = _NOUNS[type(change.before or change.after)]
     target = safe_line(change.target)
+    outcome = style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold")
+    indentation = " " * (_SIGN_WIDTH - len(sign))
     lines = [
-        style.paint(f"  # {thing} {target} {_OUTCOMES[change.action]}", "bold") + f" ({safe_line(change.reason)})",
-        f"{style.paint(sign, colour):>{len(style.paint(sign, colour)) + 3 - len(sign)}} {thing} {target}",
+        f"{outcome} ({safe_line(change.reason)})",
+        f"{indentation}{style.paint(sign, colour)} {thing} {target}",
     ]
-    if change.action in ("start", "stop", "configure", "rollback", "adopt"):
-        return lines[0] + "\n" + lines[1]
-    return "\n".join([*lines, *_attribute_lines(change, style)])
+    if change.action not in _COUNTED:
+        lines += _attribute_lines(change, style)
+    return "\n".join(lines)
 
 
 def count_line(plan: Plan) -> str:
@@ -77,9 +81,13 @@ def count_line(plan: Plan) -> str:
         f"{len(plan.of('update'))} to change",
         f"{len(plan.of('delete')) + replaced} to destroy",
     ]
-    parts += [f"{len(plan.of(action))} to {_COUNTED[action]}" for action in _COUNTED if plan.of(action)]
-    if plan.of("build"):
-        parts.append(f"{count_text(len(plan.of('build')), 'artifact')} to build")
+    for action, verb in _COUNTED.items():
+        changes = plan.of(action)
+        if changes:
+            parts.append(f"{len(changes)} to {verb}")
+    builds = plan.of("build")
+    if builds:
+        parts.append(f"{count_text(len(builds), 'artifact')} to build")
     return f"Plan: {', '.join(parts)}."
 
 
@@ -90,7 +98,7 @@ def attribute_text(name: str, value: Any) -> str:
     if name == "cpu":
         return "no limit" if value is None else str(value)
     if name == "devices":
-        return "; ".join(_device_text(device) for device in value or ()) or "none"
+        return "; ".join(map(_device_text, value or ())) or "none"
     if name == "digest":
         return str(value)[:16]
     return _setting_text(value)
@@ -99,12 +107,20 @@ def attribute_text(name: str, value: Any) -> str:
 def _attribute_lines(change: Change, style: Style) -> list[str]:
     pairs = change.attributes()
     if change.action == "create" and isinstance(change.after, Instance):
-        shown = [name for name in _SHOWN if name != "nesting" or FEATURES not in change.after.settings]
-        pairs = {name: (None, getattr(change.after, name)) for name in shown}
-        pairs |= {setting_name(name): (None, value) for name, value in change.after.settings.items()}
-        pairs["services"] = (None, _services_text(change.after))
-    width = max((len(name) for name in pairs), default=0)
+        pairs = {name: (None, value) for name, value in _created(change.after).items()}
+    width = max(map(len, pairs), default=0)
     return [_attribute_line(change, name, width, pair, style) for name, pair in pairs.items()]
+
+
+def _created(instance: Instance) -> dict[str, Any]:
+    """What is shown of a container that will be created."""
+    attributes = {name: getattr(instance, name) for name in _SHOWN}
+    if FEATURES in instance.settings:
+        del attributes["nesting"]
+    for name, value in instance.settings.items():
+        attributes[setting_name(name)] = value
+    attributes["services"] = _services_text(instance)
+    return attributes
 
 
 FEATURES = "features"
@@ -113,27 +129,33 @@ _SHOWN = ("host", "image", "cpu", "memory", "disk", "nesting", "devices")
 
 
 def _attribute_line(change: Change, name: str, width: int, pair: tuple[Any, Any], style: Style) -> str:
-    before, after = (attribute_text(name, value) for value in pair)
+    before, after = attribute_text(name, pair[0]), attribute_text(name, pair[1])
     if change.action in ("create", "build"):
         return f"      {style.paint('+', 'green')} {name:<{width}} = {after}"
     if change.action == "delete":
         return f"      {style.paint('-', 'red')} {name:<{width}} = {before}"
-    forces = change.action == "replace" and name in AS_MADE
-    note = style.paint(" # forces replacement", "red") if forces else ""
+    forces_replacement = change.action == "replace" and name in AS_MADE
+    note = style.paint(" # forces replacement", "red") if forces_replacement else ""
     return f"      {style.paint('~', 'yellow')} {name:<{width}} = {before} -> {after}{note}"
 
 
 def _services_text(instance: Instance) -> str:
-    named = (f"{one.role} (port {one.port})" if one.port else one.role for one in instance.services)
-    return safe_line(", ".join(named)) or "none"
+    roles = []
+    for service in instance.services:
+        port = f" (port {service.port})" if service.port else ""
+        roles.append(f"{service.role}{port}")
+    return safe_line(", ".join(roles)) or "none"
 
 
 def _setting_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{safe_line(name)}={_setting_text(one)}" for name, one in value.items()) or "none"
+        pairs = [f"{safe_line(name)}={_setting_text(entry)}" for name, entry in value.items()]
+        return ", ".join(pairs) or "none"
     if isinstance(value, list | tuple):
-        return "; ".join(_setting_text(one) for one in value) or "none"
-    return str(value).lower() if isinstance(value, bool) else safe_line(value)
+        return "; ".join(map(_setting_text, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return safe_line(value)
 
 
 def _device_text(device: Device) -> str:
@@ -143,19 +165,27 @@ def _device_text(device: Device) -> str:
         return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
     if device.kind == "publish":
         return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
-    owner = f", group {properties['group']}" if "group" in properties else ""
-    lent = ", with the host's driver libraries" if "runtime" in properties else ""
-    where = f"card at {properties['pci']}" if device.kind == "gpu" else properties.get("path")
-    return safe_line(f"{where} (mode {properties.get('mode')}{owner}{lent})")
+    subject = f"card at {properties['pci']}" if device.kind == "gpu" else properties.get("path")
+    access = f"mode {properties.get('mode')}"
+    if "group" in properties:
+        access += f", group {properties['group']}"
+    if "runtime" in properties:
+        access += ", with the host's driver libraries"
+    return safe_line(f"{subject} ({access})")
 
 
 def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:
-    lines = [f"  {style.paint('?', 'yellow')} {safe_line(one.name)} on host {safe_line(one.host)}" for one in orphans]
     head = style.paint("Orphans", "bold") + " (of this lab, not in the file; kept):"
-    return "\n".join([head, *lines])
+    places = [f"{safe_line(instance.name)} on host {safe_line(instance.host)}" for instance in orphans]
+    return _doubtful_text(head, places, style)
 
 
 def _leftovers_text(leftovers: tuple[str, ...], style: Style) -> str:
-    lines = [f"  {style.paint('?', 'yellow')} {safe_line(address)}" for address in leftovers]
     head = style.paint("Leftovers", "bold") + " (no longer in the file; they run until their container is replaced):"
-    return "\n".join([head, *lines])
+    return _doubtful_text(head, map(safe_line, leftovers), style)
+
+
+def _doubtful_text(head: str, names: Iterable[str], style: Style) -> str:
+    """A heading, and below it what no change touches, each behind a question mark."""
+    mark = style.paint("?", "yellow")
+    return "\n".join([head, *(f"  {mark} {name}" for name in names)])
