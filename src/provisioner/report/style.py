@@ -94,6 +94,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], style: Style = PLA
     return "\n".join(lines)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines whose columns stand below each other."""
+    widths = column_widths(rows)
+    return [_PADDING.join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """The length of the longest cell of each column; every row has as many cells."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
