@@ -19,54 +19,65 @@ ABSENT = "-"
 
 def cluster_text(facts: ClusterFacts, diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:
     """All of it, for people."""
-    findings = [one for one in diagnoses if one.condition is not Condition.HEALTHY]
-    told = [diagnosis_text(one, style) for one in diagnoses]
-    end = [f"{count_text(len(findings), 'finding')}."] if findings else []
-    return "\n".join([style.paint(_head(facts), "bold"), nodes_text(facts, style), "", *told, *end])
+    findings = [diagnosis for diagnosis in diagnoses if diagnosis.condition is not Condition.HEALTHY]
+    lines = [style.paint(_head(facts), "bold"), nodes_text(facts, style), ""]
+    lines += [diagnosis_text(diagnosis, style) for diagnosis in diagnoses]
+    if findings:
+        lines.append(f"{count_text(len(findings), 'finding')}.")
+    return "\n".join(lines)
 
 
 def nodes_text(facts: ClusterFacts, style: Style = PLAIN) -> str:
     """A row for each node: those that answered, then those that did not."""
     view = View(facts)
-    rows = [_row(one, view) for one in facts.nodes]
+    rows = [_row(node, view) for node in facts.nodes]
     for member in view.members:
         if facts.node(member.name) is None:
-            votes, where = str(member.votes), " ".join(member.addresses)
+            votes, addresses = str(member.votes), " ".join(member.addresses)
             joined = "joined" if view.is_present(member.nodeid) else "silent"
-            rows.append((member.name, where, UNKNOWN, joined, UNKNOWN, votes, UNKNOWN))
+            rows.append((member.name, addresses, UNKNOWN, joined, UNKNOWN, votes, UNKNOWN))
     return table(HEAD, rows, style)
 
 
-def diagnosis_text(one: Diagnosis, style: Style = PLAIN) -> str:
+def diagnosis_text(diagnosis: Diagnosis, style: Style = PLAIN) -> str:
     """One condition: what is wrong, the lines that prove it, what to do."""
-    if one.condition is Condition.HEALTHY:
-        return style.paint(f"Healthy: {safe_text(one.message)}.", "green")
+    if diagnosis.condition is Condition.HEALTHY:
+        return style.paint(f"Healthy: {safe_text(diagnosis.message)}.", "green")
     mark = style.paint("FAIL", "red", "bold")
-    subject = f"{safe_line(one.node)}: " if one.node else ""
-    lines = [f"{mark} {subject}{one.condition.value}: {safe_text(one.message)}"]
-    lines += [indent(f"| {safe_line(line)}") for line in one.evidence]
-    if one.advice:
-        lines.append(indent(style.paint("What to do:", "bold") + " " + safe_text(one.advice)))
-    return "\n".join([*lines, *([indent(f"Runbook: {one.runbook}")] if one.runbook else [])])
+    subject = f"{safe_line(diagnosis.node)}: " if diagnosis.node else ""
+    lines = [f"{mark} {subject}{diagnosis.condition.value}: {safe_text(diagnosis.message)}"]
+    lines += [indent(f"| {safe_line(line)}") for line in diagnosis.evidence]
+    if diagnosis.advice:
+        lines.append(indent(style.paint("What to do:", "bold") + " " + safe_text(diagnosis.advice)))
+    if diagnosis.runbook:
+        lines.append(indent(f"Runbook: {diagnosis.runbook}"))
+    return "\n".join(lines)
 
 
 def cluster_content(facts: ClusterFacts, diagnoses: Sequence[Diagnosis]) -> dict[str, Any]:
-    """The same for programs; ``votes`` are those of the lead's partition, None where nobody has quorum."""
+    """The cluster, its nodes and what is wrong, for machine-readable output.
+
+    ``votes`` are those of the lead's partition, None where nobody has quorum.
+    """
     view = View(facts)
-    quorum = view.quorum if view.has_quorum else None
     return {
         "cluster": view.cluster,
         "asked": facts.asked,
         "lead": view.reference_name if view.has_quorum else None,
         "is_quorate": view.has_quorum,
         "config_version": view.version or None,
-        "votes": {"present": sum(quorum.present.values()), "expected": quorum.expected, "needed": quorum.needed}
-        if quorum
-        else None,
-        "nodes": [_content(one, view) for one in facts.nodes],
+        "votes": _votes_content(view),
+        "nodes": [_content(node, view) for node in facts.nodes],
         "silent": list(facts.silent),
         "diagnoses": list(diagnoses),
     }
+
+
+def _votes_content(view: View) -> dict[str, int] | None:
+    quorum = view.quorum if view.has_quorum else None
+    if quorum is None:
+        return None
+    return {"present": sum(quorum.present.values()), "expected": quorum.expected, "needed": quorum.needed}
 
 
 def snapshot_text(now: Snapshot, at: str, *, is_first: bool) -> str:
@@ -96,20 +107,23 @@ def _head(facts: ClusterFacts) -> str:
 def _row(node: NodeFacts, view: View) -> tuple[str, ...]:
     member = view.member(node.name)
     version = version_of(node)
-    unit = node.units.get("corosync", UNKNOWN)
-    quorate = UNKNOWN if unit not in DEAD else "no"
-    if node.quorum is not None:
-        quorate = "yes" if node.quorum.is_quorate else "no"
     guests = node.guests.get(node.name)
     return (
         node.name,
         node.address,
         ABSENT if version is None else str(version),
-        unit,
-        quorate,
+        node.units.get("corosync", UNKNOWN),
+        _quorate_text(node),
         str(member.votes) if member else ABSENT,
         UNKNOWN if guests is None else str(len(guests)),
     )
+
+
+def _quorate_text(node: NodeFacts) -> str:
+    """Whether the node has quorum; one that says nothing of it has none where its corosync is dead."""
+    if node.quorum is not None:
+        return "yes" if node.quorum.is_quorate else "no"
+    return "no" if node.units.get("corosync", UNKNOWN) in DEAD else UNKNOWN
 
 
 def _content(node: NodeFacts, view: View) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def _content(node: NodeFacts, view: View) -> dict[str, Any]:
         "votes": member.votes if member else None,
         "clock_offset_s": node.clock_offset_s,
         "links": node.links,
-        "guests": {name: [one.vmid for one in guests] for name, guests in node.guests.items()},
+        "guests": {name: [guest.vmid for guest in guests] for name, guests in node.guests.items()},
         "ha_is_idle": node.ha.is_idle if node.ha else None,
         "unread": node.unread,
     }

@@ -21,14 +21,14 @@ def picture(facts: ClusterFacts) -> str:
     names = list(node_names(facts))
     places = {name: _place(number, len(names)) for number, name in enumerate(names)}
     states = link_states(facts)
-    links = [
-        _line(places[one], places[other], state)
-        for one, other in combinations(names, 2)
-        if (state := states.get(frozenset((one, other)), ""))
-    ]
-    dots = [_dot(places[name], name, state_of(facts, name)) for name in names]
-    title = f"{len(names)} nodes, {sum(one == 'down' for one in states.values())} links down"
-    body = "".join([*links, *dots])
+    parts = []
+    for name, other in combinations(names, 2):
+        state = states.get(frozenset((name, other)))
+        if state is not None:
+            parts.append(_line(places[name], places[other], state))
+    parts += [_dot(places[name], name, state_of(facts, name)) for name in names]
+    title = f"{len(names)} nodes, {list(states.values()).count('down')} links down"
+    body = "".join(parts)
     return (
         f'<svg viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" height="{SIZE}" role="img" aria-label="{title}">'
         f"<title>{title}</title>{body}</svg>"
@@ -37,8 +37,11 @@ def picture(facts: ClusterFacts) -> str:
 
 def node_names(facts: ClusterFacts) -> tuple[str, ...]:
     """Every node that answered, is in a list of members, or was asked in vain; each once, by name."""
-    members = (member.name for node in facts.nodes for member in _members(node))
-    return tuple(sorted({*(one.name for one in facts.nodes), *members, *(one.name for one in facts.silent)}))
+    names = {silent.name for silent in facts.silent}
+    for node in facts.nodes:
+        names.add(node.name)
+        names.update(member.name for member in _members(node))
+    return tuple(sorted(names))
 
 
 def state_of(facts: ClusterFacts, name: str) -> str:
@@ -51,22 +54,22 @@ def state_of(facts: ClusterFacts, name: str) -> str:
 
 def link_states(facts: ClusterFacts) -> Mapping[frozenset[str], str]:
     """By the two nodes' names: ``down`` if either says that one link is, else ``up``; no entry where nobody does."""
-    found: dict[frozenset[str], str] = {}
+    states: dict[frozenset[str], str] = {}
     for node in facts.nodes:
-        ids = _ids(node)
+        names = {member.nodeid: member.name for member in _members(node)}
         for link in node.links:
-            other = ids.get(link.nodeid)
-            if other and other != node.name:
-                pair = frozenset((node.name, other))
-                found[pair] = "up" if link.is_connected and found.get(pair) != "down" else "down"
-    return found
-
-
-def _ids(node: NodeFacts) -> dict[int, str]:
-    return {one.nodeid: one.name for one in _members(node)}
+            other = names.get(link.nodeid)
+            if not other or other == node.name:
+                continue
+            pair = frozenset((node.name, other))
+            if not link.is_connected:
+                states[pair] = "down"
+            states.setdefault(pair, "up")
+    return states
 
 
 def _members(node: NodeFacts) -> tuple[Member, ...]:
+    """The list of members that the node has; that of /etc/pve, else corosync's own."""
     conf = node.pve_conf or node.local_conf
     return conf.members if conf else ()
 
