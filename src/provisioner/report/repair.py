@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from provisioner.catalog.runbooks import Runbook
@@ -31,9 +30,8 @@ RUN_HEAD = ("run", "cluster", "node", "ended", "saved")
 
 def nothing_text(seen: Situation, style: Style = PLAIN) -> str:
     """That there is nothing to do, and by what it is known."""
-    return style.paint(
-        f"{safe_line(seen.node.name)}: nothing to do. " + safe_text(" ".join(seen.plan.reasons)), "green"
-    )
+    reasons = safe_text(" ".join(seen.plan.reasons))
+    return style.paint(f"{safe_line(seen.node.name)}: nothing to do. {reasons}", "green")
 
 
 def rejoin_text(seen: Situation, proofs: Sequence[Proof], runbook: Runbook, style: Style = PLAIN) -> str:
@@ -41,29 +39,39 @@ def rejoin_text(seen: Situation, proofs: Sequence[Proof], runbook: Runbook, styl
     plan = seen.plan
     again = ", taken up again" if plan.resumes else ""
     head = style.paint(f"{safe_line(plan.node)} in cluster {safe_line(plan.cluster)}: {plan.kind.value}{again}", "bold")
-    parts = [head, *(indent(safe_text(one)) for one in plan.reasons), "", style.paint("Proved:", "bold")]
-    parts += [_proof_text(one, style) for one in proofs]
-    parts += ["", style.paint("To be done:", "bold"), indent("Save the node's cluster files, there and here.")]
-    parts += [indent(f"{number}. {step.does}") for number, step in enumerate(runbook.steps, start=1)]
-    parts += ["", style.paint("Danger:", "bold"), *(indent(safe_text(one)) for one in dangers(seen, runbook))]
-    return "\n".join([*parts, indent(f"Way back: {runbook.undo}")])
+    lines = [head, *_indented(plan.reasons), "", style.paint("Proved:", "bold")]
+    lines += [_proof_text(proof, style) for proof in proofs]
+    lines += ["", style.paint("To be done:", "bold"), indent("Save the node's cluster files, there and here.")]
+    lines += _numbered([step.does for step in runbook.steps])
+    lines += ["", style.paint("Danger:", "bold"), *_indented(dangers(seen, runbook))]
+    return "\n".join([*lines, indent(f"Way back: {runbook.undo}")])
+
+
+def _indented(texts: Sequence[str]) -> list[str]:
+    return [indent(safe_text(text)) for text in texts]
+
+
+def _numbered(steps: Sequence[str]) -> list[str]:
+    return [indent(f"{number}. {step}") for number, step in enumerate(steps, start=1)]
 
 
 def dangers(seen: Situation, runbook: Runbook) -> tuple[str, ...]:
     """What is dangerous about this one."""
-    found = [runbook.danger]
+    texts = [runbook.danger]
     if seen.given_up:
-        found.append(f"Given up, kept in the backup only: {', '.join(str(one) for one in sorted(seen.given_up))}.")
+        guests = ", ".join(map(str, sorted(seen.given_up)))
+        texts.append(f"Given up, kept in the backup only: {guests}.")
     if seen.plan.entry is not None and seen.plan.entry.replaces:
-        found.append(f"{seen.plan.node} is removed from the cluster's list for a moment, to be added with its address.")
+        texts.append(f"{seen.plan.node} is removed from the cluster's list for a moment, to be added with its address.")
     if seen.ready is not None and not seen.ready.keeps_root_login:
-        found.append(SSHD_DANGER.format(seen.ready.root_login or "nothing"))
-    return tuple(found)
+        texts.append(SSHD_DANGER.format(seen.ready.root_login or "nothing"))
+    return tuple(texts)
 
 
 def rejoin_content(seen: Situation, proofs: Sequence[Proof], runbook: Runbook | None) -> dict[str, Any]:
-    """The same for programs."""
+    """The plan of a rejoin and what was proved, for machine-readable output; ``runbook`` is None with nothing to do."""
     plan = seen.plan
+    steps = runbook.steps if runbook else ()
     return {
         "node": plan.node,
         "lead": plan.lead,
@@ -73,28 +81,32 @@ def rejoin_content(seen: Situation, proofs: Sequence[Proof], runbook: Runbook | 
         "resumes": plan.resumes,
         "entry": plan.entry,
         "proofs": list(proofs),
-        "steps": [{"id": one.id, "does": one.does, "changes": one.changes} for one in runbook.steps] if runbook else [],
+        "steps": [{"id": step.id, "does": step.does, "changes": step.changes} for step in steps],
         "dangers": list(dangers(seen, runbook)) if runbook else [],
     }
 
 
 def record_text(record: Record, folder: str = "", style: Style = PLAIN, *, with_commands: bool = True) -> str:
     """What a run did: each step (with its commands and what they said), and how it ended."""
-    if not with_commands:
-        record = replace(record, steps=tuple(replace(one, commands=()) for one in record.steps))
     lines = [style.paint(f"{safe_line(record.node)} in cluster {safe_line(record.cluster)}: {record.runbook}", "bold")]
-    lines += [_step_text(one, style) for one in record.steps]
+    for step in record.steps:
+        lines += _step_lines(step, style, with_commands=with_commands)
     if record.error:
         lines.append(style.paint("Failed: ", "red", "bold") + safe_text(record.error))
-    kept = [f"Backup: {record.backup}"] if record.backup else []
-    return "\n".join([*lines, *kept, *([f"Record: {folder}"] if folder else [])])
+    if record.backup:
+        lines.append(f"Backup: {record.backup}")
+    if folder:
+        lines.append(f"Record: {folder}")
+    return "\n".join(lines)
 
 
 def runs_text(rows: Sequence[tuple[str, Record, Sequence[str]]], style: Style = PLAIN) -> str:
     """The runs that left a backup: name, cluster, node, how it ended, and what was saved."""
     if not rows:
         return "There is no backup: no repair was run from this machine."
-    cells = [(name, one.cluster, one.node, _ended(one), ", ".join(saved) or "nothing") for name, one, saved in rows]
+    cells = []
+    for name, record, saved in rows:
+        cells.append((name, record.cluster, record.node, _ended(record), ", ".join(saved) or "nothing"))
     return table(RUN_HEAD, cells, style)
 
 
@@ -112,36 +124,46 @@ def restore_text(record: Record, name: str, saved: Sequence[str], style: Style =
         "until it is repaired again. What was changed in the cluster since stays, and no other node is touched. "
         "While /etc/pve is empty, root's keys are, too: they are copied to authorized_keys2 for that time."
     )
-    listed = [indent(f"{number}. {one}") for number, one in enumerate(steps, start=1)]
-    return "\n".join(
-        [head, "", style.paint("To be done:", "bold"), *listed, "", style.paint("Danger:", "bold"), indent(meaning)]
-    )
+    lines = [head, "", style.paint("To be done:", "bold"), *_numbered(steps)]
+    lines += ["", style.paint("Danger:", "bold"), indent(meaning)]
+    return "\n".join(lines)
 
 
 def _proof_text(proof: Proof, style: Style) -> str:
-    mark = style.paint("ok  ", "green") if proof.holds else style.paint("FAIL", "red", "bold")
-    if proof.is_note:
-        mark = style.paint("note", "yellow")
     first, *rest = safe_text(proof.seen).splitlines() or [""]
-    lines = [f"  {mark} {proof.what}: {first}", *(indent(one, 9) for one in rest)]
+    lines = [f"  {_proof_mark(proof, style)} {proof.what}: {first}"]
+    lines += [indent(line, 9) for line in rest]
     if not proof.holds and proof.advice:
         lines.append(indent(style.paint("What to do:", "bold") + " " + safe_text(proof.advice), 7))
     return "\n".join(lines)
 
 
-def _step_text(step: StepRecord, style: Style) -> str:
+def _proof_mark(proof: Proof, style: Style) -> str:
+    if proof.is_note:
+        return style.paint("note", "yellow")
+    if proof.holds:
+        return style.paint("ok  ", "green")
+    return style.paint("FAIL", "red", "bold")
+
+
+def _step_lines(step: StepRecord, style: Style, *, with_commands: bool) -> list[str]:
     word, colour = MARKS[step.status]
     lines = [f"{style.paint(f'{word:4}', colour)} {step.id}: {step.does}"]
-    lines += [indent(_command_text(one), 5) for one in step.commands if step.status is not StepStatus.NOT_REACHED]
-    return "\n".join([*lines, *([indent(safe_text(step.message), 5)] if step.message else [])])
+    if with_commands and step.status is not StepStatus.NOT_REACHED:
+        lines += [indent(_command_text(command), 5) for command in step.commands]
+    if step.message:
+        lines.append(indent(safe_text(step.message), 5))
+    return lines
 
 
 def _command_text(command: CommandRecord) -> str:
     code = "?" if command.code is None else str(command.code)
     head = f"{command.host}$ {safe_line(shlex.join(command.argv))}  ({code}, {duration_text(command.elapsed_s)})"
-    said = safe_text(command.output).splitlines()
-    left_out = [f"… {len(said) - OUTPUT_LINES} lines before"] if len(said) > OUTPUT_LINES else []
-    return "\n".join([head, *(indent(one) for one in (*left_out, *said[-OUTPUT_LINES:]))])
+    output = safe_text(command.output).splitlines()
+    shown = output[-OUTPUT_LINES:]
+    if len(output) > OUTPUT_LINES:
+        shown.insert(0, f"… {len(output) - OUTPUT_LINES} lines before")
+    return "\n".join([head, *map(indent, shown)])
 
 
 def _ended(record: Record) -> str:
