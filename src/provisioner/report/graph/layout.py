@@ -15,6 +15,7 @@ from provisioner.report.style import safe_line
 HEAD = 44
 """Height of a service's card without its aliases, of a model and of an upstream."""
 ROW = 22
+BELOW_ALIASES = 6
 BOX_HEAD = 30
 PADDING = 10
 GAP = 22
@@ -61,29 +62,34 @@ class Arrangement:
     @property
     def columns(self) -> list[int]:
         """The columns that are used."""
-        return sorted({one.column for one in self.items.values()})
+        return sorted({item.column for item in self.items.values()})
 
 
 def shown(text: str) -> str:
     """``text`` on one line, what cannot be seen written out, shortened where it would make the drawing too wide."""
     safe = safe_line(text)
-    return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
+    if len(safe) <= LONGEST:
+        return safe
+    return safe[: LONGEST - 1] + "…"
 
 
 def text_width(text: str) -> float:
     """How wide a text is at most, in any font that a reader may have."""
-    return LETTER * sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return LETTER * (len(text) + wide)
 
 
 def card_height(service: Service) -> float:
     """The height of a service's card, with a row for each alias."""
-    return HEAD + ROW * len(service.aliases) + (6 if service.aliases else 0)
+    if not service.aliases:
+        return HEAD
+    return HEAD + ROW * len(service.aliases) + BELOW_ALIASES
 
 
 def arrange(graph: Graph) -> Arrangement:
     """Give every item its column, its band and its height on the page."""
-    items = {one.id: one for one in _items(graph)}
-    owner = {name: one.id for one in items.values() for name in (one.id, *one.ports)}
+    items = {item.id: item for item in _items(graph)}
+    owner = _owners(items)
     chains = [_chain(edge, number, items, owner) for number, edge in enumerate(graph.edges)]
     arrangement = Arrangement(items, chains, [], owner)
     stacks = _stacks(arrangement)
@@ -98,35 +104,54 @@ def arrange(graph: Graph) -> Arrangement:
     return placed
 
 
+def _owners(items: Mapping[str, Item]) -> dict[str, str]:
+    """The item of each end of a line: an item itself, or one of its ports."""
+    owner = {}
+    for item in items.values():
+        owner[item.id] = item.id
+        for port in item.ports:
+            owner[port] = item.id
+    return owner
+
+
 def port_y(arrangement: Arrangement, end: str, alias: str = "") -> float:
     """Where a line leaves or meets the middle of an end's card, or of the row of one of its aliases."""
     item = arrangement.items[arrangement.owner[end]]
-    rows = item.ports.get(f"{end}#{alias}")
-    return item.y + (item.ports.get(end, item.height / 2 - HEAD / 2) + HEAD / 2 if rows is None else rows)
+    row = item.ports.get(f"{end}#{alias}")
+    if row is not None:
+        return item.y + row
+    card = item.ports.get(end, item.height / 2 - HEAD / 2)
+    return item.y + (card + HEAD / 2)
 
 
 def _items(graph: Graph) -> list[Item]:
     bands = {host.name: number for number, host in enumerate(graph.hosts)}
     items = [_box_item(box, bands[box.host]) for box in graph.boxes]
-    by_service = {name: one for one in items for name in one.ports}
-    for one in graph.outside:
-        users = [by_service[edge.source].band for edge in graph.edges if edge.target == one.id]
-        band = min(users, default=0) if one.kind == "model" else len(graph.hosts)
-        items.append(Item(one.id, COLUMNS[one.kind], band, _outside_width(one), HEAD))
-    exposed = [by_service[edge.target].band for edge in graph.edges if edge.source == LAN]
+    band_of = {service: item.band for item in items for service in item.ports}
+    for outside in graph.outside:
+        band = len(graph.hosts)
+        if outside.kind == "model":
+            users = [band_of[edge.source] for edge in graph.edges if edge.target == outside.id]
+            band = min(users, default=0)
+        items.append(Item(outside.id, COLUMNS[outside.kind], band, _outside_width(outside), HEAD))
+    exposed = [band_of[edge.target] for edge in graph.edges if edge.source == LAN]
     if exposed:
         items.append(Item(LAN, COLUMNS[LAN], min(exposed), 96, HEAD))
     return items
 
 
 def _box_item(box: Box, band: int) -> Item:
-    ports, y = {}, float(BOX_HEAD)
-    for one in box.services:
-        ports[one.id] = y
-        ports |= {f"{one.id}#{alias}": y + HEAD + ROW * (row + 0.5) for row, alias in enumerate(one.aliases)}
-        y += card_height(one) + PADDING
-    column = min((COLUMNS[one.stage] for one in box.services), default=COLUMNS["app"])
-    texts = [shown(box.name) + shown(box.gpu), *(text for one in box.services for text in _card_texts(one))]
+    """The container, with a port for each of its services and for each alias of these."""
+    ports: dict[str, float] = {}
+    texts = [shown(box.name) + shown(box.gpu)]
+    y = float(BOX_HEAD)
+    for service in box.services:
+        ports[service.id] = y
+        for row, alias in enumerate(service.aliases):
+            ports[f"{service.id}#{alias}"] = y + HEAD + ROW * (row + 0.5)
+        texts += _card_texts(service)
+        y += card_height(service) + PADDING
+    column = min((COLUMNS[service.stage] for service in box.services), default=COLUMNS["app"])
     width = max(SHORTEST, *(text_width(text) + 36 for text in texts)) + 2 * PADDING
     return Item(f"box:{box.name}", column, band, width, y, ports=ports)
 
@@ -139,20 +164,22 @@ def _card_texts(service: Service) -> list[str]:
     ]
 
 
-def _outside_width(one: Outside) -> float:
-    return max(SHORTEST, text_width(shown(one.name)) + 28, text_width(shown(one.words)) + 28)
+def _outside_width(outside: Outside) -> float:
+    return max(SHORTEST, text_width(shown(outside.name)) + 28, text_width(shown(outside.words)) + 28)
 
 
 def _chain(edge: Edge, number: int, items: dict[str, Item], owner: Mapping[str, str]) -> tuple[Edge, tuple[str, ...]]:
     """The items of one line; where it crosses a column it gets a place of its own there."""
     source, target = items[owner[edge.source]], items[owner[edge.target]]
-    left, right = sorted((source, target), key=lambda one: one.column)
+    left, right = sorted((source, target), key=lambda item: item.column)
     band = right.band if left.id == LAN else left.band
+    used_columns = {item.column for item in items.values()}
     ways = []
     for column in range(left.column + 1, right.column):
-        if any(one.column == column for one in items.values()):
-            ways.append(f"way:{number}:{column}")
-            items[ways[-1]] = Item(ways[-1], column, band, 0, WAY)
+        if column in used_columns:
+            way = f"way:{number}:{column}"
+            items[way] = Item(way, column, band, 0, WAY)
+            ways.append(way)
     return edge, (left.id, *ways, right.id)
 
 
@@ -165,14 +192,20 @@ def _stacks(arrangement: Arrangement) -> dict[tuple[int, int], list[Item]]:
     stacks: dict[tuple[int, int], list[Item]] = {}
     place: dict[str, float] = {}
     for column in arrangement.columns:
-        members = [one for one in arrangement.items.values() if one.column == column]
-        first = {one.id: number for number, one in enumerate(members)}
-        wish = {one.id: [place[left] for left in before[one.id] if left in place] for one in members}
-        members.sort(key=lambda one: (one.band, fmean(wish[one.id]) if wish[one.id] else first[one.id], first[one.id]))
-        place |= {one.id: one.band + number / (len(members) + 1) for number, one in enumerate(members)}
-        for one in members:
-            stacks.setdefault((one.band, column), []).append(one)
+        members = _ordered([item for item in arrangement.items.values() if item.column == column], before, place)
+        for number, item in enumerate(members):
+            place[item.id] = item.band + number / (len(members) + 1)
+            stacks.setdefault((item.band, column), []).append(item)
     return stacks
+
+
+def _ordered(members: Sequence[Item], before: Mapping[str, Sequence[str]], place: Mapping[str, float]) -> list[Item]:
+    """The items of a column by their bands, in each by the mean place of what leads there, else as they came."""
+    keys: dict[str, tuple[int, float, int]] = {}
+    for number, item in enumerate(members):
+        places = [place[left] for left in before.get(item.id, ()) if left in place]
+        keys[item.id] = (item.band, fmean(places) if places else number, number)
+    return sorted(members, key=lambda item: keys[item.id])
 
 
 def _bands(stacks: Mapping[tuple[int, int], Sequence[Item]], number: int) -> list[tuple[float, float]]:
@@ -188,36 +221,37 @@ def _bands(stacks: Mapping[tuple[int, int], Sequence[Item]], number: int) -> lis
 
 
 def _height(stack: Sequence[Item]) -> float:
-    return sum(one.height for one in stack) + GAP * (len(stack) - 1)
+    return sum(item.height for item in stack) + GAP * (len(stack) - 1)
 
 
 def _centre(stack: Sequence[Item], top: float, bottom: float) -> None:
     y = (top + bottom - SLACK - _height(stack)) / 2
-    for one in stack:
-        one.y = y
-        y += one.height + GAP
+    for item in stack:
+        item.y = y
+        y += item.height + GAP
 
 
 def _straighten(stack: Sequence[Item], arrangement: Arrangement, top: float, bottom: float) -> None:
     """Move the items of a stack to where their lines come from, as far as they do not meet and stay in their band."""
     limit = top
-    for one in stack:
-        one.y = limit = max(limit, one.y if (wish := _wish(one, arrangement)) is None else wish)
-        limit += one.height + GAP
+    for item in stack:
+        item.y = max(limit, _best_y(item, arrangement))
+        limit = item.y + item.height + GAP
     limit = bottom
-    for one in reversed(stack):
-        one.y = min(one.y, limit - one.height)
-        limit = one.y - GAP
+    for item in reversed(stack):
+        item.y = min(item.y, limit - item.height)
+        limit = item.y - GAP
 
 
-def _wish(item: Item, arrangement: Arrangement) -> float | None:
-    wishes = []
+def _best_y(item: Item, arrangement: Arrangement) -> float:
+    """The height at which the lines from the left meet the item straight, on the average; its own without any."""
+    heights = []
     for edge, chain in arrangement.chains:
         if item.id in chain[1:] and arrangement.items[chain[0]].column < item.column:
             left = chain[chain.index(item.id) - 1]
-            begin = _end_y(edge, left, arrangement)
-            wishes.append(begin - (_end_y(edge, item.id, arrangement) - item.y))
-    return fmean(wishes) if wishes else None
+            port = _end_y(edge, item.id, arrangement) - item.y
+            heights.append(_end_y(edge, left, arrangement) - port)
+    return fmean(heights) if heights else item.y
 
 
 def _end_y(edge: Edge, item: str, arrangement: Arrangement) -> float:
