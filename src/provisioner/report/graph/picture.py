@@ -34,8 +34,6 @@ def graph_svg(graph: Graph) -> str:
     drawing = route(arrangement)
     width, height = _size(graph, arrangement, drawing)
     size = f'width="{width:.0f}" height="{height:.0f}"'
-    colours = _colours(graph)
-    places = drawing.places
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
         f"<title>{escaped(graph.lab)}</title>",
@@ -43,24 +41,39 @@ def graph_svg(graph: Graph) -> str:
         f'<rect class="page" {size} rx="10"/>',
         text(40, 40, graph.lab, "title"),
         *_frames(graph, arrangement, drawing),
-        *(part for box in graph.boxes for part in _box(box, places[f"box:{box.name}"])),
-        *(part for one in graph.outside for part in _outside(one, places[one.id])),
-        *(_network(places[LAN]) if LAN in places else ()),
-        *strokes(drawing, colours),
-        *(dot for box in graph.boxes for dot in _dots(box, places[f"box:{box.name}"], colours)),
+        *_content(graph, drawing),
         *_titles(graph, arrangement, drawing),
-        *(_legend(height - LEGEND + 16) if _has_fallbacks(graph) else ()),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    if _has_fallbacks(graph):
+        parts += _legend(height - LEGEND + 16)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _content(graph: Graph, drawing: Drawing) -> Iterator[str]:
+    """What stands in the frames, then the lines, then the dots at which lines begin."""
+    places = drawing.places
+    for box in graph.boxes:
+        yield from _box(box, places[f"box:{box.name}"])
+    for outside in graph.outside:
+        yield from _outside(outside, places[outside.id])
+    if LAN in places:
+        yield from _network(places[LAN])
+    colours = _colours(graph)
+    yield from strokes(drawing, colours)
+    for box in graph.boxes:
+        yield from _dots(box, places[f"box:{box.name}"], colours)
 
 
 def _size(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> tuple[float, float]:
-    xs = [one.right for one in drawing.places.values()] + [x for _, points in drawing.lines for x, _ in points]
+    places = drawing.places.values()
+    rights = [place.right for place in places]
+    for _, points in drawing.lines:
+        rights += [x for x, _ in points]
     titles = [text_width(f"{host.name}  {host.words}") + 100 for host in graph.hosts]
-    bottoms = [one.bottom for one in drawing.places.values()] + [bottom for _, bottom in arrangement.bands[:-1]]
+    bottoms = [place.bottom for place in places]
+    bottoms += [bottom for _, bottom in arrangement.bands[:-1]]
     below = LEGEND if _has_fallbacks(graph) else 2 * FRAME_PADDING
-    return max(SMALLEST, *titles, *xs) + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
+    return max(SMALLEST, *titles, *rights) + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
 
 
 def _frames(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> Iterator[str]:
@@ -68,26 +81,28 @@ def _frames(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> Iterato
     left, right = _hosted(graph, drawing)
     for top, bottom in arrangement.bands[:-1]:
         yield _frame(left, right, top, bottom, "frame")
-    for one in _away(graph, drawing)[:1]:
-        yield _frame(one.x, one.right, *arrangement.bands[-1], "frame away")
+    for place in _away(graph, drawing)[:1]:
+        yield _frame(place.x, place.right, *arrangement.bands[-1], "frame away")
 
 
 def _titles(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> Iterator[str]:
     """What the frames are, on a ground of their own: lines may pass behind."""
     for host, (top, _) in zip(graph.hosts, arrangement.bands, strict=False):
         yield _title(_hosted(graph, drawing)[0], top, host.name, host.words)
-    for one in _away(graph, drawing)[:1]:
-        yield _title(one.x, arrangement.bands[-1][0], "elsewhere", "")
+    for place in _away(graph, drawing)[:1]:
+        yield _title(place.x, arrangement.bands[-1][0], "elsewhere", "")
 
 
 def _hosted(graph: Graph, drawing: Drawing) -> tuple[float, float]:
     """From where to where containers stand."""
     inside = [drawing.places[f"box:{box.name}"] for box in graph.boxes]
-    return min((one.x for one in inside), default=40.0), max((one.right for one in inside), default=400.0)
+    if not inside:
+        return 40.0, 400.0
+    return min(place.x for place in inside), max(place.right for place in inside)
 
 
 def _away(graph: Graph, drawing: Drawing) -> list[Rectangle]:
-    return [drawing.places[one.id] for one in graph.outside if one.kind == "upstream"]
+    return [drawing.places[outside.id] for outside in graph.outside if outside.kind == "upstream"]
 
 
 def _has_fallbacks(graph: Graph) -> bool:
@@ -113,9 +128,10 @@ def _box(box: Box, place: Rectangle) -> Iterator[str]:
     if box.gpu:
         yield text(place.right - PADDING, place.y + 20, box.gpu, "quiet", "end")
     y = place.y + BOX_HEAD
-    for one in box.services:
-        yield from _card(one, Rectangle(place.x + PADDING, y, place.width - 2 * PADDING, card_height(one)))
-        y += card_height(one) + PADDING
+    for service in box.services:
+        height = card_height(service)
+        yield from _card(service, Rectangle(place.x + PADDING, y, place.width - 2 * PADDING, height))
+        y += height + PADDING
 
 
 def _card(service: Service, place: Rectangle) -> Iterator[str]:
@@ -135,11 +151,11 @@ def _card(service: Service, place: Rectangle) -> Iterator[str]:
         yield text(place.right - 14, place.y + HEAD + ROW * (row + 0.5) + 4, alias, "", "end")
 
 
-def _outside(one: Outside, place: Rectangle) -> Iterator[str]:
+def _outside(outside: Outside, place: Rectangle) -> Iterator[str]:
     yield rectangle(place, "card", 6)
-    yield rectangle(Rectangle(place.x, place.y, 4, place.height), one.kind, 2)
-    yield text(place.x + 14, place.y + 19, one.name, "strong")
-    yield text(place.x + 14, place.y + 36, one.words, "quiet")
+    yield rectangle(Rectangle(place.x, place.y, 4, place.height), outside.kind, 2)
+    yield text(place.x + 14, place.y + 19, outside.name, "strong")
+    yield text(place.x + 14, place.y + 36, outside.words, "quiet")
 
 
 def _network(place: Rectangle) -> Iterator[str]:
@@ -150,18 +166,21 @@ def _network(place: Rectangle) -> Iterator[str]:
 
 def _colours(graph: Graph) -> dict[tuple[str, str], str]:
     """A colour for each alias, so that an eye can follow its lines."""
-    named = [(one.id, alias) for one in graph.services.values() for alias in one.aliases]
-    return {name: f"c{number % COLOURS}" for number, name in enumerate(named)}
+    colours: dict[tuple[str, str], str] = {}
+    for service in graph.services.values():
+        for alias in service.aliases:
+            colours[service.id, alias] = f"c{len(colours) % COLOURS}"
+    return colours
 
 
 def _dots(box: Box, place: Rectangle, colours: dict[tuple[str, str], str]) -> Iterator[str]:
     y = place.y + BOX_HEAD
-    for one in box.services:
-        for row, alias in enumerate(one.aliases):
+    for service in box.services:
+        for row, alias in enumerate(service.aliases):
             centre = y + HEAD + ROW * (row + 0.5)
             dot = f'<circle class="dot" cx="{place.right - PADDING:.1f}" cy="{centre:.1f}" r="4"/>'
-            yield f'<g class="{colours[one.id, alias]}">{dot}</g>'
-        y += card_height(one) + PADDING
+            yield f'<g class="{colours[service.id, alias]}">{dot}</g>'
+        y += card_height(service) + PADDING
 
 
 def _legend(y: float) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from provisioner.report.graph.layout import HEAD, PADDING, WAY, Arrangement, Item, port_y
 from provisioner.report.graph.topology import Edge
@@ -73,13 +73,12 @@ def route(arrangement: Arrangement) -> Drawing:
     """Give everything its place from left to right, as far apart as the lines between need it."""
     heights = _heights(arrangement)
     pieces = [_pieces(arrangement, number, heights[number]) for number in range(len(arrangement.chains))]
-    tracks = _tracks([piece for one in pieces for piece in one])
+    tracks = _tracks(chain.from_iterable(pieces))
     columns = _columns(arrangement, tracks)
-    places = {one.id: _place(one, columns[one.column]) for one in arrangement.items.values()}
-    lines = [
-        (edge, _points(arrangement, number, pieces[number], columns))
-        for number, (edge, _) in enumerate(arrangement.chains)
-    ]
+    places = {item.id: _place(item, columns[item.column]) for item in arrangement.items.values()}
+    lines = []
+    for number, (edge, _) in enumerate(arrangement.chains):
+        lines.append((edge, _points(arrangement, number, pieces[number], columns)))
     return Drawing(places, lines)
 
 
@@ -94,37 +93,47 @@ def _heights(arrangement: Arrangement) -> list[tuple[float, float]]:
     for number, (edge, _) in enumerate(arrangement.chains):
         source, target = port_y(arrangement, edge.source, edge.alias), port_y(arrangement, edge.target)
         heights.append([source, target])
-        order = _column(arrangement, edge.source) - _column(arrangement, edge.target)
+        leaves, meets = _sides(arrangement, edge)
         if not edge.alias:
-            meetings[edge.source, "right" if order <= 0 else "left"].append((target, number, 0))
-        meetings[edge.target, "left" if order < 0 else "right"].append((source, number, 1))
-    for met in meetings.values():
-        step = min(LARGEST_STEP, (HEAD - 8) / max(1, len(met) - 1))
-        for place, (_, number, end) in enumerate(sorted(met)):
-            heights[number][end] += step * (place - (len(met) - 1) / 2)
+            meetings[edge.source, leaves].append((target, number, 0))
+        meetings[edge.target, meets].append((source, number, 1))
+    for meeting in meetings.values():
+        step = min(LARGEST_STEP, (HEAD - 8) / max(1, len(meeting) - 1))
+        for place, (_, number, end) in enumerate(sorted(meeting)):
+            heights[number][end] += step * (place - (len(meeting) - 1) / 2)
     return [(source, target) for source, target in heights]
 
 
+def _sides(arrangement: Arrangement, edge: Edge) -> tuple[str, str]:
+    """The side at which a line leaves its source, and that at which it meets its target."""
+    source, target = _column(arrangement, edge.source), _column(arrangement, edge.target)
+    if source < target:
+        return "right", "left"
+    if source > target:
+        return "left", "right"
+    return "right", "right"
+
+
 def _pieces(arrangement: Arrangement, number: int, heights: tuple[float, float]) -> list[_Piece]:
-    edge, chain = arrangement.chains[number]
-    items = [arrangement.items[one] for one in chain]
+    edge, ids = arrangement.chains[number]
+    items = [arrangement.items[item] for item in ids]
     if items[0].column == items[-1].column:
         return [_Piece(items[0].column, *heights, back=True)]
-    forward = arrangement.owner[edge.source] == chain[0]
-    begin, end = heights if forward else heights[::-1]
-    stops = [begin, *(one.y + WAY / 2 for one in items[1:-1]), end]
-    return [_Piece(one.column, *ends) for one, ends in zip(items, pairwise(stops), strict=False)]
+    is_forward = arrangement.owner[edge.source] == ids[0]
+    begin, end = heights if is_forward else heights[::-1]
+    stops = [begin, *(item.y + WAY / 2 for item in items[1:-1]), end]
+    return [_Piece(item.column, *ends) for item, ends in zip(items, pairwise(stops), strict=False)]
 
 
-def _tracks(pieces: Sequence[_Piece]) -> dict[int, int]:
+def _tracks(pieces: Iterable[_Piece]) -> dict[int, int]:
     """How many lines turn between a column and the next; each gets its track, so that few of them cross."""
     gutters: dict[int, list[_Piece]] = defaultdict(list)
-    for one in pieces:
-        if one.back or abs(one.begin - one.end) >= STRAIGHT:
-            gutters[one.gutter].append(one)
+    for piece in pieces:
+        if piece.back or abs(piece.begin - piece.end) >= STRAIGHT:
+            gutters[piece.gutter].append(piece)
     for turning in gutters.values():
-        for track, one in enumerate(sorted(turning, key=_rank)):
-            one.track = track
+        for track, piece in enumerate(sorted(turning, key=_rank)):
+            piece.track = track
     return {gutter: len(turning) for gutter, turning in gutters.items()}
 
 
@@ -139,7 +148,7 @@ def _rank(piece: _Piece) -> tuple[float, ...]:
 def _columns(arrangement: Arrangement, tracks: Mapping[int, int]) -> dict[int, Column]:
     columns, x = {}, float(LEFT)
     for number in arrangement.columns:
-        width = max(one.width for one in arrangement.items.values() if one.column == number)
+        width = max(item.width for item in arrangement.items.values() if item.column == number)
         columns[number] = Column(x, x + width)
         x += width + MARGIN + TRACK * tracks.get(number, 0) + ARROW_ROOM
     return columns
@@ -157,10 +166,10 @@ def _inset(item: Item) -> int:
 def _points(
     arrangement: Arrangement, number: int, pieces: Sequence[_Piece], columns: Mapping[int, Column]
 ) -> list[Point]:
-    edge, chain = arrangement.chains[number]
-    first, last = arrangement.items[chain[0]], arrangement.items[chain[-1]]
+    edge, ids = arrangement.chains[number]
+    first, last = arrangement.items[ids[0]], arrangement.items[ids[-1]]
     points = [(columns[first.column].right - _inset(first), pieces[0].begin)]
-    for piece, target in zip(pieces, chain[1:], strict=True):
+    for piece, target in zip(pieces, ids[1:], strict=True):
         if piece.track is not None:
             x = columns[piece.gutter].right + MARGIN + TRACK * piece.track
             points += [(x, piece.begin), (x, piece.end)]
@@ -168,6 +177,7 @@ def _points(
             column = columns[arrangement.items[target].column]
             points += [(column.left, piece.end), (column.right, piece.end)]
     end = columns[last.column]
-    points.append((end.right - _inset(last) if pieces[-1].back else end.left + _inset(last), pieces[-1].end))
-    is_reversed = not pieces[0].back and arrangement.owner[edge.source] != chain[0]
+    end_x = end.right - _inset(last) if pieces[-1].back else end.left + _inset(last)
+    points.append((end_x, pieces[-1].end))
+    is_reversed = not pieces[0].back and arrangement.owner[edge.source] != ids[0]
     return points[::-1] if is_reversed else points
