@@ -1,42 +1,56 @@
-"""What a plan asks of a node: storages, bridges, pools, images, numbers, room, root's own hand. Pure."""
+"""What a plan asks of a node: storages, bridges, pools, images, numbers, room, root@pam itself. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from provisioner.plan import Change
+from provisioner.plan import Change, Thing
 from provisioner.providers.proxmox import rights, root_only
 from provisioner.providers.proxmox.rights import Place
 from provisioner.providers.proxmox.translate import DEFAULT_DISK
 from provisioner.state import Artifact, Instance
 
 _TO_BE_MADE = ("create", "replace")
+_NEEDS_DEVICES = (*_TO_BE_MADE, "start", "update")
 _NEEDS_INSIDE = (*_TO_BE_MADE, "start", "update", "adopt")
 
 Users = Mapping[str, Sequence[str]]
-"""What is asked for, and for which containers."""
+"""The containers that ask for a thing of the node, by the thing's name."""
 
 
 def made(changes: Iterable[Change]) -> list[Instance]:
     """The containers that are made anew."""
-    return [one.after for one in changes if one.action in _TO_BE_MADE and isinstance(one.after, Instance)]
+    containers = []
+    for change in changes:
+        after = change.after
+        if change.action in _TO_BE_MADE and isinstance(after, Instance):
+            containers.append(after)
+    return containers
 
 
 def updates(changes: Iterable[Change]) -> Iterator[tuple[Change, Instance, Instance]]:
     """The containers that are changed: the change, before, after."""
-    for one in changes:
-        if one.action == "update" and isinstance(one.before, Instance) and isinstance(one.after, Instance):
-            yield one, one.before, one.after
+    for change in changes:
+        before, after = change.before, change.after
+        if change.action == "update" and isinstance(before, Instance) and isinstance(after, Instance):
+            yield change, before, after
+
+
+def _updates_of(changes: Iterable[Change], *attributes: str) -> Iterator[tuple[Instance, Instance]]:
+    """The containers of which one of the attributes changes: before, after."""
+    for change, before, after in updates(changes):
+        if change.attributes().keys() & set(attributes):
+            yield before, after
 
 
 def storages(changes: Sequence[Change], place: Place) -> Users:
     """The storages that disks are made on; "" where the host has none to be used by default."""
     users: dict[str, list[str]] = defaultdict(list)
-    touched = [
-        (after, before) for one, before, after in updates(changes) if one.attributes().keys() & {"mounts", "devices"}
-    ]
-    for after, before in (*((one, None) for one in made(changes)), *touched):
+    for container in made(changes):
+        for name in dict.fromkeys(rights.storages(container, place)):
+            users[name].append(container.name)
+    for before, after in _updates_of(changes, "mounts", "devices"):
         for name in dict.fromkeys(rights.storages(after, place, before)):
             users[name].append(after.name)
     for artifact in _built(changes):
@@ -47,9 +61,11 @@ def storages(changes: Sequence[Change], place: Place) -> Users:
 def bridges(changes: Sequence[Change], place: Place) -> Users:
     """The bridges that network cards are put on."""
     users: dict[str, list[str]] = defaultdict(list)
-    changed = [after for one, _, after in updates(changes) if "network" in one.attributes()]
-    for one in (*made(changes), *changed):
-        users[one.settings.get("network", {}).get("bridge") or place.bridge].append(one.name)
+    changed = [after for _, after in _updates_of(changes, "network")]
+    for container in (*made(changes), *changed):
+        network = container.settings.get("network", {})
+        bridge = network.get("bridge") or place.bridge
+        users[bridge].append(container.name)
     for artifact in _built(changes):
         users[place.bridge].append(artifact.name)
     return users
@@ -58,19 +74,21 @@ def bridges(changes: Sequence[Change], place: Place) -> Users:
 def pools(changes: Sequence[Change], place: Place) -> Users:
     """The pools that containers are put into."""
     users: dict[str, list[str]] = defaultdict(list)
-    moved = [after for one, _, after in updates(changes) if "pool" in one.attributes()]
-    for one in (*made(changes), *moved):
-        users[str(one.settings.get("pool", place.pool))].append(one.name)
+    moved = [after for _, after in _updates_of(changes, "pool")]
+    for container in (*made(changes), *moved):
+        pool = str(container.settings.get("pool", place.pool))
+        users[pool].append(container.name)
     for artifact in _built(changes):
         users[place.pool].append(artifact.name)
-    return {pool: whose for pool, whose in users.items() if pool}
+    users.pop("", None)  # a container without a pool
+    return users
 
 
 def images(changes: Iterable[Change]) -> Users:
     """The images that containers are made of."""
     users: dict[str, list[str]] = defaultdict(list)
-    for one in made(changes):
-        users[one.image].append(one.name)
+    for container in made(changes):
+        users[container.image].append(container.name)
     for artifact in _built(changes):
         users[artifact.image].append(artifact.name)
     return users
@@ -79,34 +97,48 @@ def images(changes: Iterable[Change]) -> Users:
 def device_files(changes: Iterable[Change]) -> Users:
     """The device files of the node that containers get; each has to be there at every start."""
     users: dict[str, list[str]] = defaultdict(list)
-    for one in changes:
-        if one.action in (*_TO_BE_MADE, "update", "start") and isinstance(one.after, Instance):
-            for device in one.after.settings.get("devices", ()):
-                users[str(device["path"])].append(one.container)
-    return {path: list(dict.fromkeys(whose)) for path, whose in users.items()}
+    for change in changes:
+        if change.action not in _NEEDS_DEVICES or not isinstance(change.after, Instance):
+            continue
+        for device in change.after.settings.get("devices", ()):
+            containers = users[str(device["path"])]
+            if change.container not in containers:
+                containers.append(change.container)
+    return users
 
 
 def numbers(changes: Iterable[Change]) -> dict[int, str]:
     """The numbers that are asked for, and for which container; a replacement may have its own again."""
-    found: dict[int, str] = {}
-    for one in changes:
-        if one.action in _TO_BE_MADE and isinstance(one.after, Instance):
-            wanted = one.after.settings.get("vmid")
-            own = one.before.settings.get("vmid") if isinstance(one.before, Instance) else None
-            if wanted is not None and wanted != own:
-                found[int(wanted)] = one.target
-    return found
+    targets: dict[int, str] = {}
+    for change in changes:
+        if change.action not in _TO_BE_MADE:
+            continue
+        wanted = _number_of(change.after)
+        own = _number_of(change.before)
+        if wanted is not None and wanted != own:
+            targets[wanted] = change.target
+    return targets
 
 
 def numbers_again(changes: Iterable[Change]) -> list[int]:
     """The numbers of containers that are made anew and are to have them again, because the file says so."""
-    found = []
+    numbers_kept = []
     for change in changes:
-        if change.action == "replace" and isinstance(change.after, Instance) and isinstance(change.before, Instance):
-            number = change.after.settings.get("vmid")
-            if number is not None and number == change.before.settings.get("vmid"):
-                found.append(int(number))
-    return found
+        if change.action != "replace":
+            continue
+        wanted = _number_of(change.after)
+        own = _number_of(change.before)
+        if wanted is not None and wanted == own:
+            numbers_kept.append(wanted)
+    return numbers_kept
+
+
+def _number_of(thing: Thing | None) -> int | None:
+    """The number of a container, or the one that its file asks for; None where there is none."""
+    if not isinstance(thing, Instance):
+        return None
+    number = thing.settings.get("vmid")
+    return None if number is None else int(number)
 
 
 def makes(changes: Sequence[Change]) -> bool:
@@ -115,37 +147,52 @@ def makes(changes: Sequence[Change]) -> bool:
 
 
 def for_root(change: Change) -> tuple[str, ...]:
-    """What of a change only root@pam itself may write, by the file's words."""
-    if not isinstance(change.after, Instance) or change.action not in (*_TO_BE_MADE, "update"):
+    """The settings of a change that only root@pam itself may write, by their names in the file."""
+    if not isinstance(change.after, Instance):
         return ()
-    before = change.before if change.action == "update" and isinstance(change.before, Instance) else None
-    return root_only.subjects(before, change.after)
+    if change.action in _TO_BE_MADE:
+        return root_only.subjects(None, change.after)
+    if change.action == "update":
+        before = change.before if isinstance(change.before, Instance) else None
+        return root_only.subjects(before, change.after)
+    return ()
 
 
 def inside(changes: Iterable[Change]) -> list[str]:
-    """What something has to be done inside of."""
-    found = [
-        one.target
-        for one in changes
-        if one.action == "build"
-        or (one.action in _NEEDS_INSIDE and isinstance(one.after, Instance) and (one.after.roles or one.after.devices))
-    ]
-    return list(dict.fromkeys(found))
+    """The targets inside of which something has to be done."""
+    targets = dict.fromkeys(change.target for change in changes if _needs_inside(change))
+    return list(targets)
+
+
+def _needs_inside(change: Change) -> bool:
+    if change.action == "build":
+        return True
+    if change.action not in _NEEDS_INSIDE or not isinstance(change.after, Instance):
+        return False
+    return bool(change.after.roles or change.after.devices)
 
 
 def room(changes: Sequence[Change], place: Place) -> Mapping[str, int]:
     """How many bytes are made on each storage, without the copies of artifacts, whose sizes are known later."""
-    found: dict[str, int] = defaultdict(int)
-    for one in made(changes):
-        own = str(one.settings.get("storage") or place.storage)
-        found[own] += one.disk or DEFAULT_DISK
-        for mount in one.settings.get("mounts", ()):
-            found[str(mount.get("storage") or own)] += int(mount.get("size") or 0)
+    needed: dict[str, int] = defaultdict(int)
+    for container in made(changes):
+        storage = str(container.settings.get("storage") or place.storage)
+        needed[storage] += container.disk or DEFAULT_DISK
+        for mount in container.settings.get("mounts", ()):
+            storage_of_mount = str(mount.get("storage") or storage)
+            needed[storage_of_mount] += int(mount.get("size") or 0)
     for _, before, after in updates(changes):
-        own = str(before.settings.get("storage") or place.storage)
-        found[own] += max(0, (after.disk or 0) - (before.disk or DEFAULT_DISK))
-    return found
+        storage = str(before.settings.get("storage") or place.storage)
+        old_size = before.disk or DEFAULT_DISK
+        new_size = after.disk or 0
+        needed[storage] += max(0, new_size - old_size)
+    return needed
 
 
 def _built(changes: Iterable[Change]) -> list[Artifact]:
-    return [one.after for one in changes if one.action == "build" and isinstance(one.after, Artifact)]
+    artifacts = []
+    for change in changes:
+        after = change.after
+        if change.action == "build" and isinstance(after, Artifact):
+            artifacts.append(after)
+    return artifacts
