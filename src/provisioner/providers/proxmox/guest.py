@@ -18,7 +18,7 @@ from provisioner.state import Snapshot, Status
 LAST_SECOND = 253_402_300_799
 """The end of the year 9999, the last one of a ``datetime``."""
 NOW = "current"
-"""What Proxmox lists beside the snapshots."""
+"""The entry that Proxmox lists beside the snapshots."""
 TEMPORARY = "provision-clone-"
 """How the names of snapshots begin that exist only while a copy is made."""
 
@@ -65,11 +65,12 @@ class Guest:
 
 def options_of(config: Mapping[str, Any]) -> dict[str, str]:
     """The options of a configuration as text; raw ``lxc.*`` lines are none."""
-    return {
-        key: str(value)
-        for key, value in config.items()
-        if key not in _NO_OPTIONS and isinstance(value, str | int | float)
-    }
+    options: dict[str, str] = {}
+    for name, value in config.items():
+        is_option = isinstance(value, str | int | float)
+        if is_option and name not in _NO_OPTIONS:
+            options[name] = str(value)
+    return options
 
 
 def guest_of(vmid: int, config: Mapping[str, Any], entry: Mapping[str, Any], pool: str = "") -> Guest:
@@ -87,7 +88,7 @@ def status_of(entry: Mapping[str, Any]) -> Status:
 
 def names_of(entries: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """The host names in a list of containers."""
-    return frozenset(str(one.get("name") or f"CT{one['vmid']}") for one in entries)
+    return frozenset(str(entry.get("name") or f"CT{entry['vmid']}") for entry in entries)
 
 
 def snapshot_id(name: str) -> str:
@@ -95,55 +96,82 @@ def snapshot_id(name: str) -> str:
     if _ID.fullmatch(name) and name not in _RESERVED:
         return name
     prefixed = f"s-{name}"
-    return prefixed if _ID.fullmatch(prefixed) else f"s-{sha256(name.encode()).hexdigest()[:24]}"
+    if _ID.fullmatch(prefixed):
+        return prefixed
+    digest = sha256(name.encode()).hexdigest()
+    return f"s-{digest[:24]}"
 
 
 def snapshots_of(entries: Sequence[Mapping[str, Any]], vmid: int) -> tuple[Snapshot, ...]:
     """The snapshots of a container, the oldest first; two of one second by which follows which."""
-    parents = {str(one["name"]): str(one.get("parent", "")) for one in entries}
-    kept = [one for one in entries if one["name"] != NOW and not str(one["name"]).startswith(TEMPORARY)]
-    kept.sort(key=lambda one: (int(one.get("snaptime") or 0), _depth(str(one["name"]), parents), str(one["name"])))
-    return tuple(_snapshot(one, vmid) for one in kept)
+    parents = {str(entry["name"]): str(entry.get("parent", "")) for entry in entries}
+    snapshots: list[tuple[int, int, str, Snapshot]] = []
+    for entry in entries:
+        name = str(entry["name"])
+        if name == NOW or name.startswith(TEMPORARY):
+            continue
+        snapshots.append((_second(entry), _depth(name, parents), name, _snapshot(entry, vmid)))
+    snapshots.sort(key=lambda row: row[:3])
+    return tuple(row[-1] for row in snapshots)
 
 
 def _depth(name: str, parents: Mapping[str, str]) -> int:
+    """How many snapshots stand before one; no more than there are, should Proxmox name parents in a circle."""
     depth = 0
-    while (name := parents.get(name, "")) and depth <= len(parents):
+    parent = parents.get(name, "")
+    while parent and depth <= len(parents):
         depth += 1
+        parent = parents.get(parent, "")
     return depth
 
 
 def _snapshot(entry: Mapping[str, Any], vmid: int) -> Snapshot:
     _, mark = marks.read(str(entry.get("description", "")), vmid)
     name = str(entry["name"])
+    created = datetime.fromtimestamp(min(_second(entry), LAST_SECOND), UTC).isoformat()
     if mark is None:
-        return Snapshot(name, _when(entry))
-    told = mark.snapshot if snapshot_id(mark.snapshot) == name else name
-    return Snapshot(told, _when(entry), tuple(sorted(one.volume for one in mark.volumes)))
+        return Snapshot(name, created)
+    is_of_this_name = snapshot_id(mark.snapshot) == name
+    name_in_lab = mark.snapshot if is_of_this_name else name
+    volumes = sorted(mount.volume for mount in mark.volumes)
+    return Snapshot(name_in_lab, created, tuple(volumes))
 
 
-def _when(entry: Mapping[str, Any]) -> str:
-    return datetime.fromtimestamp(min(int(entry.get("snaptime") or 0), LAST_SECOND), UTC).isoformat()
+def _second(entry: Mapping[str, Any]) -> int:
+    """When a snapshot was made, in seconds since 1970."""
+    return int(entry.get("snaptime") or 0)
 
 
 def address_in(interfaces: Sequence[Mapping[str, Any]] | None, card: str = CARD, version: int = 4) -> str | None:
     """The address on a container's card that others can use, or None; never one that it gave itself."""
-    for one in interfaces or ():
-        if one.get("name") == card:
-            return next((text for text in _addresses(one) if _is_usable(text, version)), None)
+    for interface in interfaces or ():
+        if interface.get("name") != card:
+            continue
+        for address in _addresses(interface):
+            if _is_usable(address, version):
+                return address
+        return None
     return None
 
 
 def _is_usable(text: str, version: int) -> bool:
     try:
-        found = ip_address(text)
+        address = ip_address(text)
     except ValueError:
         return False
-    return found.version == version and not (found.is_link_local or found.is_loopback or found.is_unspecified)
+    if address.version != version:
+        return False
+    return not (address.is_link_local or address.is_loopback or address.is_unspecified)
 
 
 def _addresses(interface: Mapping[str, Any]) -> list[str]:
     """All addresses of an interface; what PVE 8 says of it has no list, but the last one of each family."""
-    listed = [str(one.get("ip-address", "")) for one in interface.get("ip-addresses") or ()]
-    last = [str(interface[family]).partition("/")[0] for family in ("inet", "inet6") if interface.get(family)]
-    return listed or last
+    addresses = interface.get("ip-addresses")
+    if addresses:
+        return [str(address.get("ip-address", "")) for address in addresses]
+    last_addresses = []
+    for family in ("inet", "inet6"):
+        if interface.get(family):
+            address = str(interface[family]).partition("/")[0]
+            last_addresses.append(address)
+    return last_addresses
