@@ -1,22 +1,23 @@
-"""The lab on a node as it is now: few calls, however many strangers there are, and one more for each of ours."""
+"""Observe the lab on a node in few calls, however many unmanaged containers there are, and one for each of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from provisioner.providers.proxmox import marks, moved, templates, volumes
 from provisioner.providers.proxmox.guest import Guest, address_in, names_of, snapshots_of
 from provisioner.providers.proxmox.host import Entry, ProxmoxHost
 from provisioner.providers.proxmox.translate import instance_of
-from provisioner.state import Fleet, HostState, Status
+from provisioner.state import Fleet, HostState, Instance, Status
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the first round of questions gave: the cluster's guests, the node's containers, what templates there are."""
+class _FirstAnswers:
+    """The answers to the first calls: the cluster's guests, the node's containers, what templates there are."""
 
     cluster: Sequence[Entry]
     entries: Sequence[Entry]
@@ -26,37 +27,62 @@ class _Look:
 
     @property
     def pools(self) -> dict[int, str]:
-        """The pools of guests; of those that are in one."""
-        return {int(one["vmid"]): str(one["pool"]) for one in self.cluster if one.get("pool")}
+        """The pools of those guests that are in one, by their numbers."""
+        pools: dict[int, str] = {}
+        for guest in self.cluster:
+            if guest.get("pool"):
+                pools[int(guest["vmid"])] = str(guest["pool"])
+        return pools
 
 
 def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[str] = ()) -> Fleet:
     """The containers of ``lab``, and what else the node has."""
-    look = _look(host)
-    named = [one for one in look.entries if one.get("name") in adopt]
-    candidates = [one for one in look.entries if marks.is_candidate(str(one.get("tags", "")), lab)]
-    asked = {int(one["vmid"]): one for one in (*candidates, *named)}
-    contents, guests, ready = _second_look(host, look, list(asked.values()), detailed=detailed)
-    ours = [one for one in guests if one.lab == lab]
+    first = _first_answers(host)
+    entries = _entries_to_read(first, lab, adopt)
+    contents, guests, ready = _second_answers(host, first, entries, detailed=detailed)
+    ours = [guest for guest in guests if guest.lab == lab]
     if detailed:
-        ours = host.client.many([partial(_detailed, host, one) for one in ours])
-    elsewhere = moved.elsewhere(host.client, look.cluster, lab)
+        ours = host.client.many([partial(_detailed, host, guest) for guest in ours])
+    elsewhere = moved.elsewhere(host.client, first.cluster, lab)
     state = HostState(
         name=host.host,
-        architecture=look.machine,
-        strangers=_strangers(look, ours, host.client.node),
+        architecture=first.machine,
+        strangers=_strangers(first, ours, host.client.node),
         moved={name: f"on {moved.words(guest)}" for name, guest in sorted(elsewhere.items())},
         moved_hints={name: moved.hint(host.client.node, guest) for name, guest in elsewhere.items()},
-        images=templates.gathered(contents, look.offers, look.machine).images,
+        images=templates.gathered(contents, first.offers, first.machine).images,
         volumes=ready,
-        adoptable={one.name: instance_of(one, host.host) for one in guests if one.mark is None and one.name in adopt},
+        adoptable=_adoptable(guests, host.host, adopt),
         image_hint=templates.HINT,
     )
-    found = sorted((instance_of(one, host.host) for one in ours), key=lambda one: one.name)
-    return Fleet(lab, tuple(found), hosts={host.host: state})
+    instances = [instance_of(guest, host.host) for guest in ours]
+    instances.sort(key=lambda instance: instance.name)
+    return Fleet(lab, tuple(instances), hosts={host.host: state})
 
 
-def _look(host: ProxmoxHost) -> _Look:
+def _entries_to_read(first: _FirstAnswers, lab: str, adopt: Collection[str]) -> list[Entry]:
+    """The containers whose configuration is read: those with the lab's tags, then those to be adopted."""
+    with_tags: dict[int, Entry] = {}
+    to_adopt: dict[int, Entry] = {}
+    for entry in first.entries:
+        vmid = int(entry["vmid"])
+        if marks.is_candidate(str(entry.get("tags", "")), lab):
+            with_tags[vmid] = entry
+        if entry.get("name") in adopt:
+            to_adopt[vmid] = entry
+    return list((with_tags | to_adopt).values())
+
+
+def _adoptable(guests: Sequence[Guest], host: str, adopt: Collection[str]) -> dict[str, Instance]:
+    """The containers that may be adopted, by name: they are asked for and bear no mark."""
+    instances: dict[str, Instance] = {}
+    for guest in guests:
+        if guest.mark is None and guest.name in adopt:
+            instances[guest.name] = instance_of(guest, host)
+    return instances
+
+
+def _first_answers(host: ProxmoxHost) -> _FirstAnswers:
     client = host.client
     node = client.node
     calls: list[Callable[[], Any]] = [
@@ -66,38 +92,49 @@ def _look(host: ProxmoxHost) -> _Look:
         partial(templates.storages_of, client),
         lambda: host.machine,
     ]
-    return _Look(*client.many(calls))
+    return _FirstAnswers(*client.many(calls))
 
 
-def _second_look(
-    host: ProxmoxHost, look: _Look, entries: Sequence[Entry], *, detailed: bool
+def _second_answers(
+    host: ProxmoxHost, first: _FirstAnswers, entries: Sequence[Entry], *, detailed: bool
 ) -> tuple[list[Any], list[Guest], frozenset[str]]:
     """What is on the storages for templates, the containers in ``entries``, and the artifact volumes that are ready.
 
     The last only if ``detailed``: a command on the node tells them, and it is the one that looks into containers, too.
     """
-    contents = templates.calls(host.client, look.storages)
-    pools = look.pools
-    guests: list[Callable[[], Any]] = [partial(host.guest, one, pools.get(int(one["vmid"]), "")) for one in entries]
-    ready: list[Callable[[], Any]] = [partial(volumes.ready, host.shell)] if host.shell and detailed else []
-    found = host.client.many([*contents, *guests, *ready])
-    seen = [one for one in found[len(contents) : len(contents) + len(guests)] if one is not None]
-    return found[: len(contents)], seen, found[-1] if ready else frozenset()
+    pools = first.pools
+    content_calls = templates.calls(host.client, first.storages)
+    guest_calls: list[Callable[[], Any]] = []
+    for entry in entries:
+        pool = pools.get(int(entry["vmid"]), "")
+        guest_calls.append(partial(host.guest, entry, pool))
+    ready_calls: list[Callable[[], Any]] = []
+    if host.shell and detailed:
+        ready_calls.append(partial(volumes.ready, host.shell))
+    answers = iter(host.client.many([*content_calls, *guest_calls, *ready_calls]))
+    contents = list(islice(answers, len(content_calls)))
+    guests = list(islice(answers, len(guest_calls)))
+    ready: frozenset[str] = next(answers, frozenset())
+    return contents, [guest for guest in guests if guest is not None], ready
 
 
 def _detailed(host: ProxmoxHost, guest: Guest) -> Guest:
-    """The same with its snapshots, and its address when it runs."""
-    kept = host.client.find(*host.path(guest.vmid, "snapshot")) or []
+    """The same container with its snapshots, and its address when it runs."""
+    snapshots = host.client.find(*host.path(guest.vmid, "snapshot")) or []
     interfaces = None
     if guest.status is Status.RUNNING:
         interfaces = host.client.find(*host.path(guest.vmid, "interfaces"))
-    return replace(guest, snapshots=snapshots_of(kept, guest.vmid), address=address_in(interfaces))
+    return replace(guest, snapshots=snapshots_of(snapshots, guest.vmid), address=address_in(interfaces))
 
 
-def _strangers(look: _Look, ours: Sequence[Guest], node: str) -> frozenset[str]:
-    """The names that others have on the node."""
-    own = {one.vmid for one in ours}
-    containers = names_of([one for one in look.entries if one["vmid"] not in own])
-    others = [one for one in look.cluster if one.get("name")]
-    machines = {str(one["name"]) for one in others if one.get("node") == node and one.get("type") != "lxc"}
-    return (containers | machines) - {one.name for one in ours}
+def _strangers(first: _FirstAnswers, ours: Sequence[Guest], node: str) -> frozenset[str]:
+    """The names that guests have on the node which are not this lab's: containers and virtual machines."""
+    our_numbers = {guest.vmid for guest in ours}
+    our_names = {guest.name for guest in ours}
+    other_containers = [entry for entry in first.entries if entry["vmid"] not in our_numbers]
+    names = set(names_of(other_containers))
+    for guest in first.cluster:
+        is_machine_here = guest.get("node") == node and guest.get("type") != "lxc"
+        if is_machine_here and guest.get("name"):
+            names.add(str(guest["name"]))
+    return frozenset(names - our_names)
