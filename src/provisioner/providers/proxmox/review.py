@@ -1,4 +1,4 @@
-"""Looking at a node with a plan in hand: what needs root's own hand, and all that the node would refuse, at once."""
+"""Review a plan on its node: what only root@pam itself may write, and all that the node would refuse, at once."""
 
 from __future__ import annotations
 
@@ -34,36 +34,51 @@ def review(client: Client, access: Access, shell: Shell | None, changes: Sequenc
     """What should be known of the changes before they are begun; ``PreflightError`` names all that would be refused."""
     if not changes:
         return ()
-    creates = any(one.action == "create" for one in changes)
+    creates = any(change.action == "create" for change in changes)
     pools = demands.pools(changes, Place("", "", access.bridge, access.pool or ""))
     node = look(client, pools=bool(pools), guests=creates)
     grounds = Grounds(access, node, place_of(access, node))
     if node.is_online:
         grounds = _complete(client, shell, changes, grounds)
-    found = (*_too_old(client, changes), *objections(changes, grounds))
-    if found:
-        raise refusal(f"Unable to carry out the plan on node {node.name}", found)
+    faults = (*_too_old(client, changes), *objections(changes, grounds))
+    if faults:
+        raise refusal(f"Unable to carry out the plan on node {node.name}", faults)
     return tuple(notes(changes, grounds))
 
 
-def refusal(what: str, found: Sequence[Objection]) -> PreflightError:
+def refusal(what: str, faults: Sequence[Objection]) -> PreflightError:
     """One error for all objections."""
-    hints = dict.fromkeys(one.hint for one in found if one.hint)
-    return PreflightError(what, details="\n".join(one.message for one in found), resolution="\n".join(hints))
+    messages = [objection.message for objection in faults]
+    hints = dict.fromkeys(objection.hint for objection in faults)
+    return PreflightError(what, details="\n".join(messages), resolution="\n".join(filter(None, hints)))
 
 
 def place_of(access: Access, node: Node) -> Place:
     """What is used on the node where a container says nothing else."""
-    fit = sorted((one.kind not in CAN_SNAPSHOT, one.name) for one in node.storages_for(DISKS))
-    disks = access.storage or (fit[0][1] if fit else "")
     vnets = frozenset(name for name, kind in node.bridges.items() if kind == VNET)
-    kept = next(iter(template_storages(access, node)), "")
-    return Place(disks, kept, access.bridge, access.pool or "", vnets=vnets)
+    for_templates = template_storages(access, node)
+    return Place(
+        storage=access.storage or _first_for_disks(node),
+        templates=for_templates[0] if for_templates else "",
+        bridge=access.bridge,
+        pool=access.pool or "",
+        vnets=vnets,
+    )
+
+
+def _first_for_disks(node: Node) -> str:
+    """The storage for disks by default: one that has snapshots before all others, then by name; "" for none."""
+    names = []
+    for storage in node.storages_for(DISKS):
+        if storage.kind in CAN_SNAPSHOT:
+            return storage.name
+        names.append(storage.name)
+    return names[0] if names else ""
 
 
 def template_storages(access: Access, node: Node) -> list[str]:
     """The storages that templates are looked for on; a download goes to the first."""
-    usable = [one.name for one in node.storages_for(TEMPLATES)]
+    usable = [storage.name for storage in node.storages_for(TEMPLATES)]
     if access.templates:
         return [name for name in usable if name == access.templates]
     return sorted(usable, key=lambda name: (name != "local", name))
@@ -83,13 +98,14 @@ def images_of(client: Client, node: Node, storages: Iterable[str]) -> dict[str, 
 
 
 def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], grounds: Grounds) -> Grounds:
-    access, node = grounds.access, grounds.node
-    images = images_of(client, node, template_storages(access, node)) if demands.images(changes) else {}
-    place = replace(grounds.place, downloads=frozenset(name for name, is_there in images.items() if not is_there))
-    needed = _needed(changes, place)
-    to_list = rights.to_list_disks(node.disk_storages) if demands.makes(changes) else ()
-    missing = _missing(client, [*needed, *to_list])
-    by_hand = demands.inside(changes) or any(map(demands.for_root, changes))
+    """The grounds with all that a node which is online tells about the changes."""
+    node = grounds.node
+    images: dict[str, bool] = {}
+    if demands.images(changes):
+        images = images_of(client, node, template_storages(grounds.access, node))
+    downloads = frozenset(image for image, is_there in images.items() if not is_there)
+    place = replace(grounds.place, downloads=downloads)
+    lacking, unseen = _missing(client, changes, place, node)
     return replace(
         grounds,
         place=place,
@@ -98,30 +114,38 @@ def _complete(client: Client, shell: Shell | None, changes: Sequence[Change], gr
         disks=_disks(client, changes),
         moved=_moved(client, node, changes),
         tags=tags.rules(client) if tags.set_by(changes) else Rules(),
-        lacking=tuple(right for right in missing if right in needed),
-        unseen=tuple(right for right in missing if right not in needed),
-        behind_ssh=node_behind(shell) if shell is not None and by_hand else "",
-        no_devices=_no_devices(shell, list(demands.device_files(changes))) if shell is not None else None,
+        lacking=lacking,
+        unseen=unseen,
+        behind_ssh=_node_behind(shell, changes),
+        no_devices=_no_devices(shell, list(demands.device_files(changes))),
     )
 
 
-def _no_devices(shell: Shell, paths: Sequence[str]) -> frozenset[str]:
-    """Those of the paths that are no device files on the node."""
+def _no_devices(shell: Shell | None, paths: Sequence[str]) -> frozenset[str] | None:
+    """Those of the paths that are no device files on the node; None where that is not known without ssh."""
+    if shell is None:
+        return None
     if not paths:
         return frozenset()
     done = shell.run(["sh", "-c", _DEVICES, "sh", *paths], timeout_s=DEVICES_S)
-    return frozenset(path for path in paths if path in done.stdout.decode(errors="replace").splitlines())
+    missing = done.stdout.decode(errors="replace").splitlines()
+    return frozenset(paths) & frozenset(missing)
 
 
 def _too_old(client: Client, changes: Sequence[Change]) -> tuple[Objection, ...]:
     """What an older release cannot do, where the plan wants it; it is asked for nothing else."""
-    wanting = sorted(one.container for one in changes if getattr(one.after, "settings", {}).get("devices"))
+    wanting = []
+    for change in changes:
+        settings = getattr(change.after, "settings", {})
+        if settings.get("devices"):
+            wanting.append(change.container)
     if not wanting:
         return ()
     release = str(client.get("version")["version"])
     if numbers_of(release) >= numbers_of(OLDEST):
         return ()
-    message = f"{', '.join(wanting)}: device files take Proxmox VE {OLDEST} or later, and {release} runs there"
+    containers = ", ".join(sorted(wanting))
+    message = f"{containers}: device files take Proxmox VE {OLDEST} or later, and {release} runs there"
     return (Objection(message, "Upgrade the node: apt update && apt full-upgrade."),)
 
 
@@ -131,22 +155,60 @@ def numbers_of(release: str) -> tuple[int, ...]:
 
 
 def _needed(changes: Sequence[Change], place: Place) -> list[Right]:
-    lab = next((one.lab for change in changes if isinstance(one := change.after or change.before, Instance)), "")
-    return [*rights.of_every_plan(lab), *(one for change in changes for one in rights.of_change(change, place))]
+    needed = list(rights.of_every_plan(_lab_of(changes)))
+    for change in changes:
+        needed += rights.of_change(change, place)
+    return needed
 
 
-def _missing(client: Client, wanted: Sequence[Right]) -> tuple[Right, ...]:
+def _lab_of(changes: Sequence[Change]) -> str:
+    """The lab of the first container that is changed; "" where there is none."""
+    for change in changes:
+        container = change.after or change.before
+        if isinstance(container, Instance):
+            return container.lab
+    return ""
+
+
+def _missing(
+    client: Client, changes: Sequence[Change], place: Place, node: Node
+) -> tuple[tuple[Right, ...], tuple[Right, ...]]:
+    """The missing rights: those that the changes need, and those without which not all disks are listed."""
     if rights.may_all(client.access):
-        return ()
-    is_new = any(one.path == NEW for one in wanted)
-    return rights.missing(client, wanted, str(client.get("cluster", "nextid")) if is_new else "")
+        return (), ()
+    needed = _needed(changes, place)
+    wanted = list(needed)
+    if demands.makes(changes):
+        wanted += rights.to_list_disks(node.disk_storages)
+    is_for_new = any(right.path == NEW for right in wanted)
+    next_vmid = str(client.get("cluster", "nextid")) if is_for_new else ""
+    lacking: list[Right] = []
+    unseen: list[Right] = []
+    for right in rights.missing(client, wanted, next_vmid):
+        rows = lacking if right in needed else unseen
+        rows.append(right)
+    return tuple(lacking), tuple(unseen)
 
 
 def _taken(client: Client, node: Node, wanted: Sequence[int]) -> dict[int, str]:
     """Those of ``wanted`` that a guest of the cluster has, and which, as far as it may be seen."""
+    holders: dict[int, str] = {}
+    for guest in node.guests:
+        holders[int(guest["vmid"])] = f"{guest.get('name', 'a guest')} on node {guest.get('node')}"
     answers = client.many([partial(numbers.is_taken, client, number) for number in wanted])
-    known = {int(one["vmid"]): f"{one.get('name', 'a guest')} on node {one.get('node')}" for one in node.guests}
-    return {number: known.get(number, "another guest") for number, is_so in zip(wanted, answers, strict=True) if is_so}
+    taken: dict[int, str] = {}
+    for number, is_taken in zip(wanted, answers, strict=True):
+        if is_taken:
+            taken[number] = holders.get(number, "another guest")
+    return taken
+
+
+def _node_behind(shell: Shell | None, changes: Sequence[Change]) -> str:
+    """The name of the node that ``ssh:`` leads to; "" where ssh is not needed or no Proxmox answers."""
+    if shell is None:
+        return ""
+    is_needed = demands.inside(changes) or any(map(demands.for_root, changes))
+    return node_behind(shell) if is_needed else ""
 
 
 def _disks(client: Client, changes: Sequence[Change]) -> Disks:
