@@ -6,7 +6,7 @@ and the members of a pool get its grants, too; so nothing can be concluded from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what is needed is known without a connection
 
 ZONE = "/sdn/zones/localnetwork"
 NEW = "/vms"
-"""Stands for the path of a container that is still to be made."""
+"""The path of a container that is still to be made, whose number is not known yet."""
 READ_TEMPLATE = ("Datastore.AllocateSpace", "Datastore.Audit", "Datastore.Allocate")
 LIST_DISKS = ("Datastore.Audit", "Datastore.Allocate")
 TO_CREATE = (
@@ -109,19 +109,25 @@ def of_change(change: Change, place: Place) -> Iterator[Right]:
     elif change.action == "update" and isinstance(before, Instance) and isinstance(after, Instance):
         yield from _of_update(change, before, after, place)
     else:
-        thing = before or after
-        if change.action == "rollback" and isinstance(thing, Instance):
-            yield replace(_of_guest(thing, ""), privileges=GO_BACK)
-        for name in _FOR_ACTION.get(change.action, ()) if isinstance(thing, Instance) else ():
-            yield _of_guest(thing, name)  # type: ignore[arg-type]  # an instance, as was just seen
+        container = before or after
+        if isinstance(container, Instance):
+            yield from _of_action(change.action, container)
+
+
+def _of_action(action: str, container: Instance) -> Iterator[Right]:
+    """What something needs that is done to a container as it is."""
+    if action == "rollback":
+        yield replace(_of_guest(container, ""), privileges=GO_BACK)
+    for privilege in _FOR_ACTION.get(action, ()):
+        yield _of_guest(container, privilege)
 
 
 def of_whole_life(place: Place) -> tuple[Right, ...]:
     """What everything that can be done with a container needs."""
-    anybody = Instance("", "", "", "")
-    kept = (Right(NEW, (name,), place.pool) for name in TO_KEEP)
-    template = Right(_storage_path(place.templates), ("Datastore.AllocateTemplate",))
-    return (*_of_creation(anybody, place), *kept, template, *to_list_disks([place.storage]))
+    any_container = Instance("", "", "", "")
+    for_snapshots = [Right(NEW, (privilege,), place.pool) for privilege in TO_KEEP]
+    for_download = Right(_storage_path(place.templates), ("Datastore.AllocateTemplate",))
+    return (*_of_creation(any_container, place), *for_snapshots, for_download, *to_list_disks([place.storage]))
 
 
 def to_list_disks(names: Iterable[str]) -> tuple[Right, ...]:
@@ -129,45 +135,59 @@ def to_list_disks(names: Iterable[str]) -> tuple[Right, ...]:
 
     Proxmox leaves out of a list what whoever asks may not see, and says nothing of it.
     """
-    paths = [_storage_path(""), *map(_storage_path, names)]
-    return (*(Right(path, LIST_DISKS) for path in paths), Right(NEW, ("VM.Config.Disk",)))
+    rights = [Right(_storage_path(name), LIST_DISKS) for name in ("", *names)]
+    return (*rights, Right(NEW, ("VM.Config.Disk",)))
 
 
 def missing(client: Client, rights: Iterable[Right], next_vmid: str = "") -> tuple[Right, ...]:
     """Those of ``rights`` that whoever calls has not; ``next_vmid`` is asked about for what is still to be made."""
-    wanted = tuple(dict.fromkeys(rights))
     if may_all(client.access):
         return ()
-    queried = {path: f"{NEW}/{next_vmid}" if path == NEW and next_vmid else path for path in _paths(wanted)}
-    paths = sorted(set(queried.values()))
+    wanted = list(dict.fromkeys(rights))
+    path_of_new = f"{NEW}/{next_vmid}" if next_vmid else NEW
+    paths: set[str] = set()
+    for right in wanted:
+        paths.update(_paths(right, path_of_new))
+    privileges = _privileges_on(client, sorted(paths))
+    lacking = []
+    for right in wanted:
+        held = frozenset[str]().union(*(privileges[path] for path in _paths(right, path_of_new)))
+        if held.isdisjoint(right.privileges):
+            lacking.append(right)
+    return tuple(lacking)
+
+
+def _privileges_on(client: Client, paths: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The privileges that whoever calls has, by path."""
     answers = client.many([partial(client.get, "access", "permissions", path=path) for path in paths])
-    held = {path: frozenset(answer.get(path) or ()) for path, answer in zip(paths, answers, strict=True)}
-
-    def has(right: Right, path: str) -> bool:
-        return bool(held[queried[path]].intersection(right.privileges))
-
-    return tuple(one for one in wanted if not any(has(one, path) for path in _paths([one])))
+    privileges: dict[str, frozenset[str]] = {}
+    for path, answer in zip(paths, answers, strict=True):
+        privileges[path] = frozenset(answer.get(path) or ())
+    return privileges
 
 
 def by_path(rights: Iterable[Right]) -> dict[str, str]:
     """The privileges in words, by path: ``/vms`` to "VM.Allocate, VM.PowerMgmt"."""
-    found: dict[str, list[str]] = {}
+    words: dict[str, list[str]] = {}
     for right in rights:
-        found.setdefault(right.path, []).append(" or ".join(right.privileges))
-    return {path: ", ".join(names) for path, names in sorted(found.items())}
+        words.setdefault(right.path, []).append(" or ".join(right.privileges))
+    return {path: ", ".join(words[path]) for path in sorted(words)}
 
 
 def bridge_path(network: Mapping[str, Any], bridge: str) -> str:
     """Where the right to use a network card's bridge is granted; with a VLAN, that VLAN of it is enough."""
     path = f"{ZONE}/{network.get('bridge') or bridge}"
-    return f"{path}/{network['vlan']}" if network.get("vlan") else path
+    vlan = network.get("vlan")
+    return f"{path}/{vlan}" if vlan else path
 
 
 def storages(after: Instance, place: Place, before: Instance | None = None) -> Iterator[str]:
     """The storages that the container's disks are on, or will be; "" where there is none to be used by default."""
-    own = after.settings.get("storage") or (before.settings.get("storage") if before else None) or place.storage
+    before_settings = before.settings if before else {}
+    own = after.settings.get("storage") or before_settings.get("storage") or place.storage
     yield own
-    yield from (mount.get("storage") or own for mount in after.settings.get("mounts", ()))
+    for mount in after.settings.get("mounts", ()):
+        yield mount.get("storage") or own
 
 
 def _storage_path(name: str) -> str:
@@ -175,17 +195,21 @@ def _storage_path(name: str) -> str:
     return f"/storage/{name}" if name else "/storage"
 
 
-def _paths(rights: Iterable[Right]) -> list[str]:
-    pools = [f"/pool/{one.pool}" for one in rights if one.pool]
-    return list(dict.fromkeys([*(one.path for one in rights), *pools]))
+def _paths(right: Right, path_of_new: str) -> list[str]:
+    """The paths on each of which a right may be granted."""
+    path = path_of_new if right.path == NEW else right.path
+    return [path, f"/pool/{right.pool}"] if right.pool else [path]
 
 
-def _of_guest(there: Instance, privilege: str) -> Right:
-    return Right(f"{NEW}/{there.settings['vmid']}" if "vmid" in there.settings else NEW, (privilege,))
+def _of_guest(container: Instance, privilege: str) -> Right:
+    vmid = container.settings.get("vmid")
+    path = NEW if vmid is None else f"{NEW}/{vmid}"
+    return Right(path, (privilege,))
 
 
-def _of_new(after: Instance, privilege: str, place: Place) -> Right:
-    return replace(_of_guest(after, privilege), pool=str(after.settings.get("pool", place.pool)))
+def _of_new(container: Instance, privilege: str, place: Place) -> Right:
+    pool = str(container.settings.get("pool", place.pool))
+    return replace(_of_guest(container, privilege), pool=pool)
 
 
 def _of_creation(after: Instance, place: Place) -> Iterator[Right]:
@@ -219,10 +243,13 @@ def _of_update(change: Change, before: Instance, after: Instance, place: Place) 
         for storage in storages(after, place, before):
             yield Right(_storage_path(storage), ("Datastore.AllocateSpace",))
     if "network" in differing:
-        yield from _of_bridges([one.settings.get("network", {}) for one in (before, after)], place)
+        networks = [container.settings.get("network", {}) for container in (before, after)]
+        yield from _of_bridges(networks, place)
     for pool in filter(None, differing.get("pool", ())):
-        yield from (Right(f"/pool/{pool}", (name,)) for name in ("Pool.Allocate", "Pool.Audit"))
-    if before.status is Status.RUNNING:
+        yield Right(f"/pool/{pool}", ("Pool.Allocate",))
+        yield Right(f"/pool/{pool}", ("Pool.Audit",))
+    is_running = before.status is Status.RUNNING
+    if is_running:
         yield _of_guest(before, "VM.Snapshot")
-    if before.status is not Status.RUNNING or needs_restart(differing):
+    if not is_running or needs_restart(differing):
         yield _of_guest(before, "VM.PowerMgmt")
