@@ -17,7 +17,6 @@ from provisioner.providers.proxmox.tags import Rules
 from provisioner.sizes import size_text
 from provisioner.state import Instance
 
-GIB = 2**30
 TEMPLATES_HINT = "On the node: pvesm set local --content vztmpl,iso,backup"
 
 
@@ -54,8 +53,10 @@ class Grounds:
 
     def doubt(self, path: str) -> str:
         """That something may be there all the same, where whoever looks has no rights to it."""
-        is_hidden = any(f"{right.path}/".startswith(f"{path}/") for right in self.lacking)
-        return f", or {rights.holder(self.access)} may not see it" if is_hidden else ""
+        for right in self.lacking:
+            if f"{right.path}/".startswith(f"{path}/"):
+                return f", or {rights.holder(self.access)} may not see it"
+        return ""
 
 
 def objections(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
@@ -75,46 +76,28 @@ def objections(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objectio
 
 
 def _of_tags(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    whose: dict[str, list[str]] = {}
-    for name, wanted in tags.set_by(changes).items():
-        for tag in grounds.tags.refused(wanted):
-            whose.setdefault(tag, []).append(name)
-    if whose:
-        containers = sorted({name for names in whose.values() for name in names})
-        yield refused_tags(sorted(whose), grounds.tags, grounds.access, ", ".join(containers))
+    refused: set[str] = set()
+    containers: set[str] = set()
+    for container, wanted in tags.set_by(changes).items():
+        refused_here = grounds.tags.refused(wanted)
+        if refused_here:
+            refused.update(refused_here)
+            containers.add(container)
+    if refused:
+        yield refused_tags(sorted(refused), grounds.tags, grounds.access, ", ".join(sorted(containers)))
 
 
 def refused_tags(names: Sequence[str], seen: Rules, access: Access, whose: str = "") -> Objection:
     """That tags may not be set, for whom, and what to do about it."""
-    message = f"{whose}: {tags.words(names, seen)}" if whose else tags.words(names, seen)
-    return Objection(message, tags.hint(names, seen, failures.how_to_grant(principal(access), "/")))
+    words = tags.words(names, seen)
+    message = f"{whose}: {words}" if whose else words
+    grant = failures.how_to_grant(principal(access), "/")
+    return Objection(message, tags.hint(names, seen, grant))
 
 
 def principal(access: Access) -> str:
     """The name that rights are given to: USER or USER!TOKEN."""
     return f"{access.user}!{access.token_id}" if access.token_id else access.user
-
-
-def notes(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]:
-    """What should be known although it is no reason to refuse."""
-    for one in changes:
-        subjects = demands.for_root(one)
-        if subjects:
-            yield f"{' and '.join(subjects)} of {one.target}: {root_only.WORDS[root_only.way(grounds.access)]}"
-    if grounds.no_devices is None:
-        for path, whose in demands.device_files(changes).items():
-            yield f"whether node {grounds.node.name} has {path}, for {', '.join(whose)}, is not known without ssh"
-    for unlisted in grounds.disks.unlisted:
-        yield f"whether disks of others lie under a number is not known of storage {unlisted}"
-    for objection in of_rights(grounds.unseen, grounds.access):
-        yield f"disks of others may be hidden: {objection.message}. {objection.hint}"
-    for guest in _out_of_sight(changes, grounds.node):
-        yield f"CT {guest['vmid']} bears the mark of this lab and is on node {guest['node']}, which does not answer"
-    for name, needed in demands.room(changes, grounds.place).items():
-        storage = grounds.node.storages.get(name)
-        if storage is not None and needed > storage.available:
-            amounts = f"{needed / GIB:.1f} GiB are to be made on it, {storage.available / GIB:.1f} GiB are free"
-            yield f"storage {name} of node {grounds.node.name} may be too small: {amounts}"
 
 
 def of_rights(lacking: Iterable[Right], access: Access) -> Iterator[Objection]:
@@ -132,17 +115,18 @@ def of_cluster(node: Node) -> Iterator[Objection]:
     elif not node.is_online:
         yield Objection(f"node {node.name} is down", "Start it, or name another node on the host's page.")
     if node.is_quorate is False:
-        down = ", ".join(sorted(name for name, is_up in node.members.items() if not is_up)) or "none that it knows"
+        down = sorted(name for name, is_up in node.members.items() if not is_up)
+        names = ", ".join(down) or "none that it knows"
         yield Objection(
             "the cluster has no quorum: its configuration cannot be written",
-            f"Bring back more of its nodes. Not there: {down}. On a node: pvecm status",
+            f"Bring back more of its nodes. Not there: {names}. On a node: pvecm status",
         )
 
 
 def _of_ssh(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    whose = [] if grounds.access.ssh else demands.inside(changes)
-    if whose:
-        error = no_ssh(", ".join(whose))
+    containers = demands.inside(changes)
+    if containers and not grounds.access.ssh:
+        error = no_ssh(", ".join(containers))
         yield Objection(error.message, error.resolution)
     if grounds.behind_ssh not in ("", grounds.node.name):
         what = f"ssh: {grounds.access.ssh} leads to node {grounds.behind_ssh}, not to {grounds.node.name}"
@@ -150,23 +134,26 @@ def _of_ssh(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
 
 
 def _of_storages(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    fit = ", ".join(one.name for one in grounds.node.storages_for(DISKS)) or "none"
-    for name, whose in demands.storages(changes, grounds.place).items():
+    node = grounds.node
+    fit = ", ".join(storage.name for storage in node.storages_for(DISKS)) or "none"
+    for name, containers in demands.storages(changes, grounds.place).items():
         why = unfit(name, grounds)
         if why:
-            yield Objection(f"{', '.join(whose)}: {why}", f"Storages for containers on node {grounds.node.name}: {fit}")
+            yield Objection(f"{', '.join(containers)}: {why}", f"Storages for containers on node {node.name}: {fit}")
 
 
 def unfit(name: str, grounds: Grounds) -> str:
     """Why a storage cannot have disks of containers; nothing when it can."""
-    storage = grounds.node.storages.get(name)
     if not name:
         return f"no storage of node {grounds.node.name} takes containers{grounds.doubt('/storage')}"
+    storage = grounds.node.storages.get(name)
     if storage is None:
         return f"there is no storage {name}{grounds.doubt(f'/storage/{name}')}"
     if not storage.is_usable:
         return f"storage {name} is disabled, not there, or not for node {grounds.node.name}"
-    return "" if DISKS in storage.content else f"storage {name} takes no containers (its content has no {DISKS})"
+    if DISKS not in storage.content:
+        return f"storage {name} takes no containers (its content has no {DISKS})"
+    return ""
 
 
 def _of_bridges(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
@@ -182,7 +169,8 @@ def no_bridge(bridge: str, grounds: Grounds) -> str:
 
 def bridges_hint(node: Node) -> str:
     """What bridges there are instead."""
-    return f"Bridges of node {node.name}: {', '.join(sorted(node.bridges)) or 'none'}"
+    names = ", ".join(sorted(node.bridges)) or "none"
+    return f"Bridges of node {node.name}: {names}"
 
 
 def _of_pools(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
@@ -193,17 +181,24 @@ def _of_pools(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection
 
 
 def _of_images(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    name = grounds.node.name
-    there = ", ".join(sorted(image for image, is_there in grounds.images.items() if is_there)) or "none"
-    for image, whose in demands.images(changes).items():
+    there = sorted(image for image, is_there in grounds.images.items() if is_there)
+    names = ", ".join(there) or "none"
+    for image, containers in demands.images(changes).items():
+        whose = ", ".join(containers)
         if image not in grounds.images:
-            what = f"no template for {image} on node {name}, and none to be downloaded"
-            hint = f"There: {there}. On the node: pveam update; pveam available --section system"
-            yield Objection(f"{', '.join(whose)}: {what}", hint)
-        elif not grounds.images[image] and not grounds.place.templates:
-            named = grounds.access.templates
-            what = f"storage {named} takes no templates" if named else f"no storage of node {name} takes templates"
-            yield Objection(f"{', '.join(whose)}: {what}", TEMPLATES_HINT)
+            what = f"no template for {image} on node {grounds.node.name}, and none to be downloaded"
+            hint = f"There: {names}. On the node: pveam update; pveam available --section system"
+            yield Objection(f"{whose}: {what}", hint)
+            continue
+        is_there = grounds.images[image]
+        if not is_there and not grounds.place.templates:
+            yield Objection(f"{whose}: {_no_storage_for_templates(grounds)}", TEMPLATES_HINT)
+
+
+def _no_storage_for_templates(grounds: Grounds) -> str:
+    if grounds.access.templates:
+        return f"storage {grounds.access.templates} takes no templates"
+    return f"no storage of node {grounds.node.name} takes templates"
 
 
 def _of_numbers(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
@@ -222,62 +217,76 @@ def _name_of(changes: Sequence[Change], number: int) -> str:
 
 
 def _of_names(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    for name in (one.target for one in changes if one.action == "create"):
-        there = same_name(grounds.node, name)
+    for change in changes:
+        if change.action != "create":
+            continue
+        name = change.target
         if name in grounds.moved:
             elsewhere = grounds.moved[name]
             what = f"{name}: this lab's container of that name is on {moved.words(elsewhere)} now"
             yield Objection(what, moved.hint(grounds.node.name, elsewhere))
-        elif there is not None:
-            is_marked = marks.TAG in marks.tags_in(str(there.get("tags", "")))
+            continue
+        guest = same_name(grounds.node, name)
+        if guest is not None:
+            is_marked = marks.TAG in marks.tags_in(str(guest.get("tags", "")))
             whose = "belongs to another lab" if is_marked else "is not this lab's"
-            yield Objection(f"{name}: guest {there['vmid']} has that name and {whose}", "Choose another name.")
+            yield Objection(f"{name}: guest {guest['vmid']} has that name and {whose}", "Choose another name.")
 
 
 def same_name(node: Node, name: str) -> Mapping[str, Any] | None:
     """A guest of the node of that name, as the cluster lists it."""
-    return next((one for one in node.guests if one.get("name") == name and one.get("node") == node.name), None)
-
-
-def _out_of_sight(changes: Sequence[Change], node: Node) -> list[Mapping[str, Any]]:
-    """Containers of ours, as it seems, that nobody tells the names of: what is to be created may be one of them."""
-    labs = {one.after.lab for one in changes if one.action == "create" and isinstance(one.after, Instance)}
-    nameless = [one for one in node.guests if not one.get("name")]
-    return [one for one in nameless if any(marks.is_candidate(str(one.get("tags", "")), lab) for lab in labs)]
+    for guest in node.guests:
+        if guest.get("name") == name and guest.get("node") == node.name:
+            return guest
+    return None
 
 
 def _of_sizes(changes: Sequence[Change]) -> Iterator[Objection]:
     for _, before, after in demands.updates(changes):
-        old, new = _sizes(before), _sizes(after)
-        for path in sorted(path for path, size in new.items() if size < old.get(path, 0)):
-            what = f"the disk at {path} cannot become smaller ({size_text(old[path])} -> {size_text(new[path])})"
-            hint = f"Write {size_text(old[path])} or more; or make the container anew: --replace {after.name}"
+        old_sizes = _sizes(before)
+        for path, new_size in sorted(_sizes(after).items()):
+            old_size = old_sizes.get(path, 0)
+            if new_size >= old_size:
+                continue
+            what = f"the disk at {path} cannot become smaller ({size_text(old_size)} -> {size_text(new_size)})"
+            hint = f"Write {size_text(old_size)} or more; or make the container anew: --replace {after.name}"
             yield Objection(f"{after.name}: {what}", hint)
 
 
-def _sizes(one: Instance) -> dict[str, int]:
+def _sizes(container: Instance) -> dict[str, int]:
     """The sizes of a container's disks, by their paths."""
-    disk = {"/": one.disk} if one.disk else {}
-    return {**disk, **{str(mount["path"]): int(mount["size"]) for mount in one.settings.get("mounts", ())}}
+    sizes: dict[str, int] = {}
+    if container.disk:
+        sizes["/"] = container.disk
+    for mount in container.settings.get("mounts", ()):
+        path = str(mount["path"])
+        sizes[path] = int(mount["size"])
+    return sizes
 
 
 def _of_devices(changes: Sequence[Change]) -> Iterator[Objection]:
-    for one in changes:
-        if isinstance(one.after, Instance) and any(device.kind == "publish" for device in one.after.devices):
-            what = f"{one.target}: nothing can be published: a container here has an address of its own"
+    for change in changes:
+        if not isinstance(change.after, Instance):
+            continue
+        kinds = {device.kind for device in change.after.devices}
+        if "publish" in kinds:
+            what = f"{change.target}: nothing can be published: a container here has an address of its own"
             yield Objection(what, "Leave the published ports out: its services answer at that address.")
 
 
 def _of_device_files(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    for path, whose in demands.device_files(changes).items():
-        if path in (grounds.no_devices or ()):
-            what = f"{', '.join(whose)}: node {grounds.node.name} has no device {path}"
+    missing = grounds.no_devices or frozenset()
+    for path, containers in demands.device_files(changes).items():
+        if path in missing:
+            what = f"{', '.join(containers)}: node {grounds.node.name} has no device {path}"
             yield Objection(what, "Is its driver loaded there? Of NVIDIA's, on the node: nvidia-modprobe -u -c 0")
 
 
 def _of_root(changes: Sequence[Change], access: Access) -> Iterator[Objection]:
-    for one in changes:
-        subjects = demands.for_root(one)
-        if subjects and not root_only.way(access):
-            what = f"{one.target}: its {' and '.join(subjects)} can be set by {root_only.ROOT} itself only, by no token"
+    if root_only.way(access):
+        return
+    for change in changes:
+        subjects = " and ".join(demands.for_root(change))
+        if subjects:
+            what = f"{change.target}: its {subjects} can be set by {root_only.ROOT} itself only, by no token"
             yield Objection(what, root_only.HOW)

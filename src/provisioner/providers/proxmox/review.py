@@ -13,8 +13,9 @@ from provisioner.providers.proxmox import demands, moved, numbers, rights, tags,
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES, VNET, Node, look, permitted
+from provisioner.providers.proxmox.notes import notes
 from provisioner.providers.proxmox.numbers import Disks
-from provisioner.providers.proxmox.objections import Grounds, Objection, notes, objections
+from provisioner.providers.proxmox.objections import Grounds, Objection, objections
 from provisioner.providers.proxmox.rights import NEW, Place, Right
 from provisioner.providers.proxmox.root_only import OLDEST
 from provisioner.providers.proxmox.tags import Rules
