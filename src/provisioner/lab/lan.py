@@ -32,9 +32,12 @@ def uses(spec: Spec, catalog: Catalog) -> Iterator[tuple[str, str]]:
 
 def used_over_lan(spec: Spec, catalog: Catalog) -> dict[str, tuple[str, ...]]:
     """The services that containers of other hosts use, each with its users there."""
+    hosts = {name: host_of(spec, container) for name, container in spec.containers.items()}
+    if len(set(hosts.values())) <= 1:  # nobody is elsewhere: pairs of services are many, and need not be looked at
+        return {}
     found: dict[str, dict[str, None]] = {}
     for user, used in uses(spec, catalog):
-        here, there = (_host(spec, address) for address in (user, used))
+        here, there = (hosts.get(address.partition("/")[0]) for address in (user, used))
         if here and there and here != there:
             found.setdefault(used, {})[user] = None
     return {used: tuple(users) for used, users in sorted(found.items())}
