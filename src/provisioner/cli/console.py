@@ -50,6 +50,7 @@ class Console:
         self._lock = threading.RLock()
         self._progress: Progress | None = None
         self._counts: Counter[str] = Counter()
+        self._planned: Counter[str] = Counter()
         self._stream_open = False
         self._closed = False
         self.has_begun = False
@@ -114,6 +115,10 @@ class Console:
         if self.json:
             self._line(lines.json_line(kind, lines.plain_value(content)))
 
+    def count_planned(self, actions: Iterable[str]) -> None:
+        """Have the stream's summary count what a verb only planned; people have read it in the plan itself."""
+        self._planned.update(actions)
+
     def prompt(self, question: str) -> None:
         """A question, the cursor left behind it."""
         sys.stdout.write(question)
@@ -145,7 +150,8 @@ class Console:
             return code
         self.stop_progress()
         self._closed = True
-        summary = Summary(self.verb, code, dict(self._counts), round(self._clock() - self._started, 3))
+        counts = self._counts + self._planned if self.json else self._counts
+        summary = Summary(self.verb, code, dict(counts), round(self._clock() - self._started, 3))
         if self.json:
             self._line(lines.event_line(summary))
         else:

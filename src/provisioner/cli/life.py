@@ -51,6 +51,7 @@ def plan(session: Session, words: Words, wishes: Wishes, *, full: bool, detailed
     lab = session.open_lab(words.existing(), with_secrets=True)
     made = planning.plan(lab, session.effects(lab), wishes, full=full)
     show_plan(session.console, made)
+    session.console.count_planned(change.action for change in made.changes)
     return ExitCode.CHANGES_PENDING if detailed_exitcode and not made.is_empty else ExitCode.DONE
 
 

@@ -42,6 +42,15 @@ def test_plan_says_what_up_would_do_and_touches_nothing(world: World) -> None:
     assert world.command("plan", "--detailed-exitcode").code == 2
 
 
+def test_a_plan_in_json_counts_its_changes_by_their_actions(world: World) -> None:
+    answer = world.command("plan", "--json")
+    assert len(answer.of("planned_change")) == 5
+    assert answer.of("summary")[0]["counts"] == {"build": 3, "create": 2}
+    assert world.command("up", "--yes").code == 0
+    assert world.command("plan", "--json").of("summary")[0]["counts"] == {}
+    assert "complete" not in world.command("plan").out, "nothing was done"
+
+
 def test_up_makes_the_lab_and_a_second_one_changes_nothing(world: World) -> None:
     answer = world.command("up", "--yes")
     assert answer.code == 0, answer.err
