@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems
@@ -145,6 +146,41 @@ def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:
 )
 def test_the_name_tells_the_format_or_nothing_does(name: str, form: str | None) -> None:
     assert format_by_name(name) == form
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "hf:org/model-exl3:6.0bpw",
+        "hf:org/model:6.0bpw_H6",
+        "hf:org/model-exl2:main",
+        "hf:Qwen/Qwen3-8B-AWQ:main",
+        "hf:acme/Small-GPTQ-Int4:Q4_K_M",
+        "hf:org/model:4.0-exl3",
+        "hf:org/model:awq",
+    ],
+)
+def test_a_folder_with_the_sign_of_a_gguf_is_refused_with_the_right_one(source: str) -> None:
+    with pytest.raises(ValidationError, match="names a GGUF, and this is a folder of weights") as caught:
+        Model(source=source)
+    written = "@".join(source.rsplit(":", 1))
+    assert caught.value.errors()[0]["ctx"]["hint"] == f'did you mean "@"? Write "{written}"'
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "hf:org/model:Q4_K_M",
+        "hf:org/model:IQ4_XS-4.67bpw",
+        "hf:org/model-exl3-GGUF:Q8_0",
+        "hf:org/Small-GGUF:3.5bpw",
+        "hf:org/Small-FP8:Q8_0",
+        "hf:org/hawqs:BF16",
+        "hf:org/model-exl3@6.0bpw",
+    ],
+)
+def test_what_may_be_a_gguf_or_is_named_by_its_revision_is_taken(source: str) -> None:
+    assert Model(source=source).source == source
 
 
 @pytest.mark.parametrize(

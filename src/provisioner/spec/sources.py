@@ -21,6 +21,8 @@ _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9.
 _HUB_FOLDER = re.compile(
     r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+)@([A-Za-z0-9](?:[A-Za-z0-9._+-]|/(?=[A-Za-z0-9]))*)", re.ASCII
 )
+_GGUF_TYPE = re.compile(r"(?<![a-z])(i?q|tq)[0-9]", re.ASCII | re.IGNORECASE)
+_BITS_PER_WEIGHT = re.compile(r"(?<![a-z])bpw(?![a-z])", re.ASCII | re.IGNORECASE)
 _URL = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/[^\s@#]*", re.ASCII)
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.gguf", re.ASCII)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.ASCII)
@@ -59,6 +61,10 @@ def model_source(value: str) -> str:
         raise refusal("not a folder", 'write "dir:PATH"')
     if kind == "hf" and not (_HUB.fullmatch(value) or _HUB_FOLDER.fullmatch(value)):
         raise refusal("not a model of Hugging Face", _HUB_HINT)
+    if kind == "hf" and _is_folder_with_colon(value):
+        repository, revision = hub_place(value)
+        hint = f'did you mean "@"? Write "hf:{repository}@{revision}"'
+        raise refusal('":" names a GGUF, and this is a folder of weights, which is named by its revision', hint)
     if kind == "http":
         raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
     if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
@@ -66,6 +72,18 @@ def model_source(value: str) -> str:
     if kind not in ("builtin", "file", "dir", "hf", "https"):
         raise refusal("not a source of a model", _HINT)
     return value
+
+
+def _is_folder_with_colon(source: str) -> bool:
+    """Whether the names after ``hf:`` and ``:`` are those of weights that no GGUF holds, such as 6.0bpw of EXL3."""
+    found = _HUB.fullmatch(source)
+    if found is None or "gguf" in found[1].lower():
+        return False
+    repository, quantisation = found[1], found[2]
+    # Repositories with fp8 in their name have files of GGUF, too; those of the other formats have not.
+    if format_by_name(repository) not in (None, "fp8") or format_by_name(quantisation) is not None:
+        return True
+    return bool(_BITS_PER_WEIGHT.search(quantisation)) and not _GGUF_TYPE.search(quantisation)
 
 
 def hub_place(source: str) -> tuple[str, str]:
