@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,94 +60,123 @@ ALL_ATTEND = frozenset(
 """Architectures all of whose layers attend to all tokens; with a window in their file it is not used for the cache."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a GGUF file that belong to its architecture."""
+
+    architecture: str
+    values: Values
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """What the file says under that name, ``default`` where it says nothing."""
+        return self.values.get(f"{self.architecture}.{name}", default)
+
+    def number(self, name: str) -> int:
+        """The number under that name, 0 where there is none or a negative one."""
+        value = self.value(name, 0)
+        return max(value, 0) if isinstance(value, int) else 0
+
+
 def shape_of(values: Values, vocabulary: int = 0) -> Shape:
     """The shape that the keys of a GGUF file tell; ``vocabulary``: items of its list of tokens, where it has one."""
     architecture = str(values.get("general.architecture", ""))
-
-    def number(name: str) -> int:
-        found = values.get(f"{architecture}.{name}", 0)
-        return max(found, 0) if isinstance(found, int) else 0
-
-    count, known = number("block_count"), number("vocab_size") or vocabulary
+    keys = _Keys(architecture, values)
     unread = [] if _is_known(architecture) else [f'architecture "{architecture}" is not known here']
-    layers = tuple(_layers(architecture, values, number, count, unread))
-    if not known or not number("embedding_length"):
+    layers = tuple(_layers(keys, unread))
+    embedding = keys.number("embedding_length")
+    known_tokens = keys.number("vocab_size") or vocabulary
+    if not known_tokens or not embedding:
         unread.append("it does not say how many tokens it knows and how long its vectors are")
     return Shape(
         architecture,
         layers,
-        number("embedding_length"),
-        known,
-        number("context_length"),
-        number("expert_count"),
+        embedding,
+        known_tokens,
+        keys.number("context_length"),
+        keys.number("expert_count"),
         tuple(unread),
     )
 
 
-def _layers(
-    architecture: str, values: Values, number: Callable[[str], int], count: int, unread: list[str]
-) -> list[Layer]:
+def _layers(keys: _Keys, unread: list[str]) -> list[Layer]:
+    """The model's layers; what the file does not tell of them is added to ``unread``."""
+    count = keys.number("block_count")
     if count > MOST_LAYERS:
         unread.append(f"it says that it has {count} layers")
         return []
-    heads = _each(values.get(f"{architecture}.attention.head_count", 0), count)
-    key_heads = _each(values.get(f"{architecture}.attention.head_count_kv", heads), count)
+    heads = _each(keys.value("attention.head_count", 0), count)
+    key_heads = _each(keys.value("attention.head_count_kv", heads), count)
     if not count or not key_heads:
         unread.append("it does not say how many layers and heads it has")
         return []
-    size = number("embedding_length") // max(heads[0] if heads else 0, 1)
-    keys, kept = number("attention.key_length") or size, number("attention.value_length") or size
-    recurrent = _recurrent(architecture, values, key_heads)
-    state = _state(number)
-    if any(recurrent) and not state and architecture not in ZERO_IS_RECURRENT:
+    recurrent = _recurrent(keys, key_heads)
+    state = _state(keys)
+    if any(recurrent) and not state and keys.architecture not in ZERO_IS_RECURRENT:
         unread.append("it does not say how large the state of its recurrent layers is")
-    windows = _windows(architecture, values, count)
-    return [
-        Recurrent(state) if is_recurrent else Attention(each * keys, each * kept, window)
-        for is_recurrent, each, window in zip(recurrent, key_heads, windows, strict=True)
-    ]
+    windows = _windows(keys, count)
+    key_length, value_length = _lengths(keys, heads)
+    layers: list[Layer] = []
+    for is_recurrent, number, window in zip(recurrent, key_heads, windows, strict=True):
+        if is_recurrent:
+            layers.append(Recurrent(state))
+        else:
+            layers.append(Attention(number * key_length, number * value_length, window))
+    return layers
+
+
+def _lengths(keys: _Keys, heads: Sequence[int]) -> tuple[int, int]:
+    """The numbers that one head keeps as key and as value; where the file is silent, its share of a token's vector."""
+    first = heads[0] if heads else 0
+    share = keys.number("embedding_length") // max(first, 1)
+    return keys.number("attention.key_length") or share, keys.number("attention.value_length") or share
 
 
 def _is_known(architecture: str) -> bool:
     return architecture in ALL_ATTEND | ZERO_IS_RECURRENT | RECURRENT_BUT_EVERY.keys() | WINDOW_BUT_EVERY.keys()
 
 
-def _each(found: Any, count: int) -> Sequence[int]:
-    """A number for each layer, whether the file has one for all or a list."""
-    each = [found] * count if isinstance(found, int) else found
-    if not isinstance(each, list) or len(each) != count or any(one < 0 for one in each):
+def _each(value: Any, count: int) -> Sequence[int]:
+    """A number for each layer, whether the file has one for all or a list; empty where it has neither."""
+    numbers = [value] * count if isinstance(value, int) else value
+    if not isinstance(numbers, list) or len(numbers) != count:
         return []
-    return each
+    if any(number < 0 for number in numbers):
+        return []
+    return numbers
 
 
-def _recurrent(architecture: str, values: Values, key_heads: Sequence[int]) -> Sequence[bool]:
-    listed = values.get(f"{architecture}.attention.recurrent_layers")
+def _recurrent(keys: _Keys, key_heads: Sequence[int]) -> Sequence[bool]:
+    """Whether each layer is recurrent."""
+    listed = keys.value("attention.recurrent_layers")
     if isinstance(listed, list) and len(listed) == len(key_heads):
-        return [bool(one) for one in listed]
-    if architecture in ZERO_IS_RECURRENT:
-        return [one == 0 for one in key_heads]
-    every = values.get(f"{architecture}.full_attention_interval", RECURRENT_BUT_EVERY.get(architecture, 0))
-    every = max(every, 0) if isinstance(every, int) else 0
-    return [bool(every) and (place + 1) % every != 0 for place in range(len(key_heads))]
+        return [bool(entry) for entry in listed]
+    if keys.architecture in ZERO_IS_RECURRENT:
+        return [number == 0 for number in key_heads]
+    every = keys.value("full_attention_interval", RECURRENT_BUT_EVERY.get(keys.architecture, 0))
+    if not isinstance(every, int) or every <= 0:
+        return [False] * len(key_heads)
+    return [(place + 1) % every != 0 for place in range(len(key_heads))]
 
 
-def _state(number: Callable[[str], int]) -> int:
+def _state(keys: _Keys) -> int:
     """Numbers that a recurrent layer keeps: its convolution's and its state's (``llama-hparams.cpp``)."""
-    inner, state = number("ssm.inner_size"), number("ssm.state_size")
+    inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
     if inner and state:
-        channels = inner + 2 * number("ssm.group_count") * state
-        return max(number("ssm.conv_kernel") - 1, 0) * channels + state * inner
-    return number("embedding_length") * max(number("shortconv.l_cache") - 1, 0)
+        channels = inner + 2 * keys.number("ssm.group_count") * state
+        return max(keys.number("ssm.conv_kernel") - 1, 0) * channels + state * inner
+    return keys.number("embedding_length") * max(keys.number("shortconv.l_cache") - 1, 0)
 
 
-def _windows(architecture: str, values: Values, count: int) -> Sequence[int]:
+def _windows(keys: _Keys, count: int) -> Sequence[int]:
     """The window of each layer, 0 where it attends to all tokens."""
-    window = values.get(f"{architecture}.attention.sliding_window", 0)
-    every = WINDOW_BUT_EVERY.get(architecture)
-    if not isinstance(window, int) or window <= 0 or every is None:
+    window = keys.value("attention.sliding_window", 0)
+    usual = WINDOW_BUT_EVERY.get(keys.architecture)
+    if usual is None or not isinstance(window, int) or window <= 0:
         return [0] * count
-    pattern = values.get(f"{architecture}.attention.sliding_window_pattern", every)
+    pattern = keys.value("attention.sliding_window_pattern", usual)
     if isinstance(pattern, list) and len(pattern) == count:
-        return [window if one else 0 for one in pattern]
-    every = pattern if isinstance(pattern, int) else every
-    return [window if not every or place % every < every - 1 else 0 for place in range(count)]
+        return [window if has_window else 0 for has_window in pattern]
+    every = pattern if isinstance(pattern, int) else usual
+    if not every:
+        return [window] * count
+    return [window if place % every < every - 1 else 0 for place in range(count)]
