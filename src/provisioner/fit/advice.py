@@ -40,32 +40,35 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
     if budget.usable is None:
         return ()
     engines = [engine for engine in budget.engines for _ in engine.loads]
-    return tuple(
-        one
-        for engine, (name, load) in zip(engines, budget.named, strict=True)
-        for one in _on(engine, load, budget, f"{name}: " if len(engines) > 1 else "")
-    )
+    advices: list[Advice] = []
+    for engine, (name, load) in zip(engines, budget.named, strict=True):
+        prefix = f"{name}: " if len(engines) > 1 else ""
+        advices += [replace(advice, text=prefix + advice.text) for advice in _on(engine, load, budget)]
+    return tuple(advices)
 
 
-def _on(engine: Engine, load: Load, budget: Budget, whose: str) -> Iterator[Advice]:
-    said = [*_whole(load, budget), *_split(load, budget), *_floor(engine, load), *_ceiling(load, budget)]
+def _on(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to do about one model of an engine."""
+    yield from _whole(load, budget)
+    yield from _split(load, budget)
+    yield from _floor(engine, load)
+    yield from _ceiling(load, budget)
     if budget.missing and load.weights:
-        said += _ways(engine, load, budget)
-    for one in said:
-        yield replace(one, text=whose + one.text)
+        yield from _ways(engine, load, budget)
 
 
 def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
     """All in the card's memory is the fastest place, and needs no option."""
     if budget.missing or load.is_split or not load.weights:
         return
-    if load.adapts and budget.added.total + KEPT_FREE > (budget.usable or 0):
+    is_whole = load.cache_on_card and not load.placing.cpu_experts
+    if load.adapts and not _is_enough(budget, budget.added.total + KEPT_FREE):
         text = f"left to itself the engine keeps {KEPT_FREE // MIB:,} MiB free, and would move layers to the CPU for it"
         yield Advice(text, "gpu_layers: all", budget.added.total, fits=True)
-    elif not load.placing.cpu_experts and load.cache_on_card:
+    elif is_whole:
         yield Advice("all of it lies in the card's memory, the fastest place: leave it there")
     total, fits = _with(replace(load, placing=Placing(), cache_on_card=True), load, budget)
-    if fits and (load.placing.cpu_experts or not load.cache_on_card):
+    if fits and not is_whole:
         yield Advice("all of it would fit: leave out cpu_moe, n_cpu_moe and kv_offload", "", total, fits)
 
 
@@ -73,15 +76,13 @@ def _split(load: Load, budget: Budget) -> Iterator[Advice]:
     """A dense model between card and CPU is slower than on either."""
     if not load.is_split:
         return
-    whole = replace(load, placing=replace(load.placing, gpu_layers=None))
-    total, fits = _with(whole, load, budget)
-    where = "all of it fits" if fits else "all of it does not fit: take another way, or gpu_layers: 0, all on the CPU"
-    yield Advice(
-        f"never split layers between card and CPU: each token crosses the bus, slower than either; {where}",
-        "gpu_layers: all" if fits else "gpu_layers: 0",
-        total if fits else None,
-        fits,
-    )
+    never = "never split layers between card and CPU: each token crosses the bus, slower than either"
+    total, fits = _with(_on_card(load), load, budget)
+    if fits:
+        yield Advice(f"{never}; all of it fits", "gpu_layers: all", total, fits)
+    else:
+        instead = "all of it does not fit: take another way, or gpu_layers: 0, all on the CPU"
+        yield Advice(f"{never}; {instead}", "gpu_layers: 0", None, fits)
 
 
 def _floor(engine: Engine, load: Load) -> Iterator[Advice]:
@@ -91,7 +92,8 @@ def _floor(engine: Engine, load: Load) -> Iterator[Advice]:
 
 
 def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
-    if (budget.usable or 0) <= SMALL_CARD and load.context > CEILING and load.cache_on_card:
+    is_small_card = (budget.usable or 0) <= SMALL_CARD
+    if is_small_card and load.context > CEILING and load.cache_on_card:
         yield Advice(
             f"{CEILING:,} tokens are the practical ceiling on a card of 8 GB: "
             "with more, memory ran out while it computed",
@@ -100,7 +102,8 @@ def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
 
 
 def _ways(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
-    whole = replace(load, placing=replace(load.placing, gpu_layers=None))
+    """What takes less of the card, in the order of what costs least."""
+    whole = _on_card(load)
     yield from _experts(whole, load, budget)
     if not load.is_guessed:
         yield from _cache(whole, load, budget)
@@ -109,7 +112,12 @@ def _ways(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
         away = replace(whole, cache_on_card=False)
         yield from _if_it_helps(away, load, budget, "kv_offload: false", "the cache in the host's memory, slower")
     rest = budget.added.total - total_of(load)
-    yield Advice("last: all of it on the CPU, slow but steady", "gpu_layers: 0", rest, rest <= (budget.usable or 0))
+    yield Advice("last: all of it on the CPU, slow but steady", "gpu_layers: 0", rest, _is_enough(budget, rest))
+
+
+def _on_card(load: Load) -> Load:
+    """The same with all of its layers on the card."""
+    return replace(load, placing=replace(load.placing, gpu_layers=None))
 
 
 def _experts(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
@@ -119,21 +127,31 @@ def _experts(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
     for count in range(1, whole.count + 1):
         total, fits = _with(replace(whole, placing=Placing(None, count)), load, budget)
         if fits:
-            what = f"the experts of {count} of {whole.count} layers in the host's memory"
-            yield Advice(what, f"n_cpu_moe: {count}" if count < whole.count else "cpu_moe: true", total, fits=True)
+            text = f"the experts of {count} of {whole.count} layers in the host's memory"
+            write = f"n_cpu_moe: {count}" if count < whole.count else "cpu_moe: true"
+            yield Advice(text, write, total, fits=True)
             return
     total, _ = _with(replace(whole, placing=Placing(None, whole.count)), load, budget)
     yield Advice("all experts in the host's memory: closer, not enough alone", "cpu_moe: true", total, fits=False)
 
 
 def _cache(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    """Smaller types of keys and values, then a smaller context."""
     for keys, values in SMALLER:
-        if BITS[keys] + BITS[values] < BITS[load.keys] + BITS[load.values] and BITS[keys] <= BITS[load.keys]:
-            smaller = replace(whole, keys=keys, values=values)
-            write = f"kv_cache: {{ k: {keys}, v: {values} }}"
-            yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
-            yield from _context(smaller, load, budget, f", {write}")
+        if not _is_smaller(keys, values, load):
+            continue
+        smaller = replace(whole, keys=keys, values=values)
+        write = f"kv_cache: {{ k: {keys}, v: {values} }}"
+        yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
+        yield from _context(smaller, load, budget, f", {write}")
     yield from _context(whole, load, budget, "")
+
+
+def _is_smaller(keys: str, values: str, load: Load) -> bool:
+    """Whether a cache of these types takes less than the engine's, without larger keys."""
+    if BITS[keys] > BITS[load.keys]:
+        return False
+    return BITS[keys] + BITS[values] < BITS[load.keys] + BITS[load.values]
 
 
 def _context(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator[Advice]:
@@ -145,14 +163,17 @@ def _context(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator
 
 def _weights(engine: Engine, whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
     kind = _quantisation(engine, load)
-    if not kind or BYTES_PER_WEIGHT[kind] <= BYTES_PER_WEIGHT[FLOOR]:
-        text = f"a smaller model at {FLOOR}: below that quality breaks" if kind else f"a smaller model, or {FLOOR}"
-        yield Advice(f"{text}; a smaller one all on the card beats a larger one that is split")
+    beats = "a smaller one all on the card beats a larger one that is split"
+    if not kind:
+        yield Advice(f"a smaller model, or {FLOOR}; {beats}")
         return
     share = BYTES_PER_WEIGHT[FLOOR] / BYTES_PER_WEIGHT[kind]
+    if share >= 1:
+        yield Advice(f"a smaller model at {FLOOR}: below that quality breaks; {beats}")
+        return
     total = budget.added.total - total_of(load) + total_of(whole) - round((1 - share) * load.weights)
-    fits = total <= (budget.usable or 0)
-    yield Advice(f"the same model at {FLOOR}, about {round(share * load.weights) // MIB:,} MiB", "", total, fits)
+    text = f"the same model at {FLOOR}, about {round(share * load.weights) // MIB:,} MiB"
+    yield Advice(text, "", total, _is_enough(budget, total))
 
 
 def _if_it_helps(changed: Load, load: Load, budget: Budget, write: str, text: str) -> Iterator[Advice]:
@@ -164,10 +185,18 @@ def _if_it_helps(changed: Load, load: Load, budget: Budget, write: str, text: st
 def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
     """What lies on the card with ``changed`` in place of ``load``, and whether that fits."""
     total = budget.added.total - total_of(load) + total_of(changed)
-    return total, total <= (budget.usable or 0)
+    return total, _is_enough(budget, total)
+
+
+def _is_enough(budget: Budget, total: int) -> bool:
+    """Whether so many bytes are usable on the card."""
+    return total <= (budget.usable or 0)
 
 
 def _quantisation(engine: Engine, load: Load) -> str:
+    """The quantisation that the head of the model's file names, empty where it is not known."""
     header = engine.headers.get(load.name)
-    number = header.values.get("general.file_type") if header else None
+    if header is None:
+        return ""
+    number = header.values.get("general.file_type")
     return FILE_TYPES.get(number, "") if isinstance(number, int) else ""
