@@ -23,7 +23,7 @@ class Refusal:
 
 def refusals(found: Iterable[Budget]) -> tuple[Refusal, ...]:
     """A refusal for each card with too little memory; a card whose memory nobody tells refuses nothing."""
-    return tuple(_refusal(one) for one in found if one.missing)
+    return tuple(_refusal(budget) for budget in found if budget.missing)
 
 
 def mib(size: int) -> str:
@@ -34,7 +34,8 @@ def mib(size: int) -> str:
 def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
     """Each model with the largest context that fits, None where its layers are not known, and what is asked for."""
     for name, load in budget.named:
-        yield name, None if load.is_guessed else largest_context(load, budget.free_for(load)), load.context
+        largest = None if load.is_guessed else largest_context(load, budget.free_for(load))
+        yield name, largest, load.context
 
 
 def _refusal(budget: Budget) -> Refusal:
@@ -46,10 +47,16 @@ def _refusal(budget: Budget) -> Refusal:
             fitting = f"{largest:,} tokens" if largest else "none"
             lines.append(f"largest context of {name} that fits: {fitting} (asked for {asked:,})")
     lines += [f"guessed: {word}" for engine in budget.engines for word in engine.unread]
-    ways = [one for one in advice_on(budget) if one.fits and one.write]
-    first = f"Write {ways[0].write} ({ways[0].text}). " if ways else ""
     return Refusal(
         f"Unable to fit {budget.title}: {mib(budget.missing)} too much",
         "\n".join(lines),
-        f"{first}All ways: provision fit. To start it all the same, write `{SWITCH}` in the file.",
+        f"{_first_way(budget)}All ways: provision fit. To start it all the same, write `{SWITCH}` in the file.",
     )
+
+
+def _first_way(budget: Budget) -> str:
+    """The first advice with which it fits, as a sentence; empty without one."""
+    for advice in advice_on(budget):
+        if advice.fits and advice.write:
+            return f"Write {advice.write} ({advice.text}). "
+    return ""

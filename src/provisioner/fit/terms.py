@@ -76,7 +76,9 @@ class Load:
     @property
     def layers(self) -> tuple[Layer, ...]:
         """Those whose cache and state lie on the card."""
-        return self.shape.layers[self.placing.first_layer(self.count) :] if self.cache_on_card else ()
+        if not self.cache_on_card:
+            return ()
+        return self.shape.layers[self.placing.first_layer(self.count) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,37 +127,47 @@ def total_of(load: Load) -> int:
 
 def margin_bytes(load: Load) -> int:
     """What stands for everything but the weights where the layers are not known."""
-    return max(LEAST_MARGIN, round(MARGIN * (load.weights - held_back(load.tensors, load.placing).total)))
+    on_card = load.weights - held_back(load.tensors, load.placing).total
+    return max(LEAST_MARGIN, round(MARGIN * on_card))
 
 
 def added_up(named: Iterable[tuple[str, Load]], usable: int) -> Sum:
     """The sum over the engines of one card, each term with its engine's name where there are several."""
     pairs = list(named)
-    prefixes = [f"{name}: " if len(pairs) > 1 else "" for name, _ in pairs]
-    terms = [(prefix, term) for prefix, (_, load) in zip(prefixes, pairs, strict=True) for term in terms_of(load)]
-    return Sum(tuple(Term(f"{prefix}{term.name}", term.bytes) for prefix, term in terms), usable)
+    terms: list[Term] = []
+    for name, load in pairs:
+        prefix = f"{name}: " if len(pairs) > 1 else ""
+        terms += [Term(f"{prefix}{term.name}", term.bytes) for term in terms_of(load)]
+    return Sum(tuple(terms), usable)
 
 
 def token_bytes(load: Load) -> int:
     """What one more token takes in the layers that remember all of them."""
-    return sum(_packed(one, load) for one in load.layers if isinstance(one, Attention) and not one.window)
+    return sum(_packed(layer, load) for layer in _attending(load) if not layer.window)
 
 
 def cache_bytes(load: Load) -> int:
     """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
     caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
-    cells = _rounded(-(-load.context // caches))
+    all_cells = _rounded(-(-load.context // caches))
     total = 0
-    for layer in load.layers:
-        if isinstance(layer, Attention):
-            kept = min(cells, _rounded(layer.window * slots + load.ubatch)) if layer.window else cells
-            total += _packed(layer, load) * kept
+    for layer in _attending(load):
+        cells = all_cells
+        if layer.window:
+            cells = min(all_cells, _rounded(layer.window * slots + load.ubatch))
+        total += _packed(layer, load) * cells
     return total * caches
+
+
+def _attending(load: Load) -> list[Attention]:
+    """The layers on the card that keep keys and values."""
+    return [layer for layer in load.layers if isinstance(layer, Attention)]
 
 
 def state_bytes(load: Load) -> int:
     """What recurrent layers keep, for each slot."""
-    return load.slots * STATE_BYTES * sum(one.numbers for one in load.layers if isinstance(one, Recurrent))
+    numbers = sum(layer.numbers for layer in load.layers if isinstance(layer, Recurrent))
+    return load.slots * STATE_BYTES * numbers
 
 
 def buffer_bytes(load: Load) -> int:

@@ -19,14 +19,15 @@ def image_buffer(values: Mapping[str, Any]) -> int | None:
     """
 
     def number(name: str) -> int:
-        found = values.get(f"clip.vision.{name}", 0)
-        return max(found, 0) if isinstance(found, int) else 0
+        value = values.get(f"clip.vision.{name}", 0)
+        return max(value, 0) if isinstance(value, int) else 0
 
     kind = str(values.get("clip.vision.projector_type") or values.get("clip.projector_type", ""))
     patch, width, inner = number("patch_size"), number("embedding_length"), number("feed_forward_length")
     patches = (number("image_size") // max(patch, 1)) ** 2
     if kind in ANY_SIZE:
         patches = ANY_SIZE[kind] * (number("spatial_merge_size") or 2) ** 2
-    if kind in OTHER_SIZES or not (patch and width and inner and patches):
+    if kind in OTHER_SIZES or 0 in (patch, width, inner, patches):
         return None
-    return patches * (max(inner + 2 * width, 4 * width) + _COLOURS * patch**2) * _FLOAT
+    numbers_of_a_patch = max(inner + 2 * width, 4 * width) + _COLOURS * patch**2
+    return patches * numbers_of_a_patch * _FLOAT

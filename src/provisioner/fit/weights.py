@@ -52,22 +52,25 @@ def estimated_bytes(parameters: float, quantisation: str) -> int | None:
 def estimated_by_name(source: str) -> tuple[int, str] | None:
     """Bytes and their sum in words for a source such as ``hf:unsloth/Qwen3.5-9B-GGUF:Q5_K_M``; None where it hides."""
     billions = _BILLIONS.search(source)
-    named = [one for one in BYTES_PER_WEIGHT if re.search(rf"(?<![0-9A-Za-z]){one}(?![0-9A-Za-z])", source.upper())]
-    if billions is None or not named:
+    quantisation = _quantisation_in(source)
+    if billions is None or not quantisation:
         return None
-    quantisation = max(named, key=len)
     size = estimated_bytes(float(billions[1]) * 1e9, quantisation)
-    return (
-        None
-        if size is None
-        else (size, f"{billions[1]}B weights of {BYTES_PER_WEIGHT[quantisation]} B ({quantisation})")
-    )
+    if size is None:
+        return None
+    return size, f"{billions[1]}B weights of {BYTES_PER_WEIGHT[quantisation]} B ({quantisation})"
+
+
+def _quantisation_in(source: str) -> str:
+    """The quantisation that a source names, the longest such name; empty without one."""
+    text = source.upper()
+    named = [name for name in BYTES_PER_WEIGHT if re.search(rf"(?<![0-9A-Za-z]){name}(?![0-9A-Za-z])", text)]
+    return max(named, key=len, default="")
 
 
 def index_bytes(text: str) -> int:
     """What ``model.safetensors.index.json`` says of all its files together."""
-    content = _object(text)
-    metadata = content.get("metadata")
+    metadata = _object(text).get("metadata")
     size = metadata.get("total_size") if isinstance(metadata, dict) else None
     if not isinstance(size, int | float) or size <= 0:
         raise WeightsError("its metadata has no total_size")
@@ -83,15 +86,18 @@ def safetensors_bytes(head: bytes) -> int:
         raise WeightsError(f"its head would have {length} bytes")
     if len(head) < 8 + length:
         raise WeightsError(f"it ends after {len(head)} bytes, its head after {8 + length}")
-    ends = [_end(one) for name, one in _object(head[8 : 8 + length]).items() if name != "__metadata__"]
-    return max(ends, default=0)
+    tensors = _object(head[8 : 8 + length])
+    tensors.pop("__metadata__", None)
+    return max(map(_end, tensors.values()), default=0)
 
 
 def _end(tensor: Any) -> int:
+    """Where a tensor ends, by the two offsets that the head has of it."""
     offsets = tensor.get("data_offsets") if isinstance(tensor, dict) else None
-    if not isinstance(offsets, list) or len(offsets) != 2 or not all(isinstance(one, int) for one in offsets):  # noqa: PLR2004
-        raise WeightsError("a tensor of its head does not say where it lies")
-    return int(offsets[1])
+    match offsets:
+        case [int(), int(end)]:
+            return int(end)
+    raise WeightsError("a tensor of its head does not say where it lies")
 
 
 def _object(text: str | bytes) -> dict[str, Any]:
