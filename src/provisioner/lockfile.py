@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,10 @@ class Pin:
         return ModelPart(self.file, self.sha256, self.size), *self.rest
 
 
+_PIN_FIELDS = {field.name for field in fields(Pin)} - {_REST, _METHOD}
+_PART_FIELDS = {field.name for field in fields(ModelPart)}
+
+
 def lock_file(file: Path) -> Path:
     """The lock file of a lab's file: ``homelab.lock`` of ``homelab.yml``."""
     return file.with_suffix(SUFFIX)
@@ -61,13 +65,14 @@ def lock_file(file: Path) -> Path:
 def read_pins(lock: Path) -> dict[str, Pin]:
     """The models' pins by name, none without a lock file; raises ``InputError`` for one that is not as it should be."""
     try:
-        return {str(name): _pin(entry) for name, entry in (_read(lock).get("models") or {}).items()}
+        models = _read(lock).get("models") or {}
+        return {str(name): _pin(entry) for name, entry in models.items()}
     except (TypeError, ValueError, AttributeError) as error:
         raise _unusable(lock, str(error)) from error
 
 
 def write_pins(lock: Path, pins: Mapping[str, Pin]) -> None:
-    """Have exactly these pins of models in the lock file; whatever else it holds stays."""
+    """Write exactly these pins of models into the lock file; whatever else it holds stays."""
     content = {**_read(lock), "version": VERSION}
     content["models"] = {name: _entry(pins[name]) for name in sorted(pins)}
     _write(lock, content)
@@ -92,27 +97,42 @@ def read_stacks(lock: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
     None without a lock file; raises ``InputError`` for one that is not as it should be.
     """
+    stacks = {}
     try:
-        entries = _read(lock).get("stacks") or ()
-        return {(_text(one["stack"]), _text(one["distribution"])): _stack(one) for one in entries}
+        for entry in _read(lock).get("stacks") or ():
+            key = (_text(entry["stack"]), _text(entry["distribution"]))
+            stacks[key] = _stack(entry)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise _unusable(lock, str(error)) from error
+    return stacks
 
 
 def write_stacks(lock: Path, stacks: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
-    """Have exactly these stacks in the lock file; whatever else it holds stays."""
+    """Write exactly these stacks into the lock file; whatever else it holds stays."""
     entries = [{"stack": name, "distribution": place, **stacks[name, place]} for name, place in sorted(stacks)]
     _write(lock, {**_read(lock), "version": VERSION, "stacks": entries})
 
 
 def _stack(entry: Mapping[str, Any]) -> dict[str, Any]:
     packages = entry["packages"]
-    for one in packages:
-        if set(one) != _PACKAGE or not all(isinstance(text, str) for text in one.values()):
-            raise ValueError(f"A package of a stack there has {', '.join(sorted(_PACKAGE))}, each a text, and no more.")
-        if not _SHA256.fullmatch(one["sha256"]):
-            raise ValueError(f"{one['sha256'][:_SHOWN]} is no sha256.")
+    for package in packages:
+        _check_package(package)
     return {"wants": _text(entry["wants"]), "packages": packages}
+
+
+def _check_package(package: Any) -> None:
+    if set(package) != _PACKAGE or not _are_texts(package.values()):
+        raise ValueError(f"A package of a stack there has {', '.join(sorted(_PACKAGE))}, each a text, and no more.")
+    _check_sha256(package["sha256"])
+
+
+def _check_sha256(text: str) -> None:
+    if not _SHA256.fullmatch(text):
+        raise ValueError(f"{text[:_SHOWN]} is no sha256.")
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _text(value: Any) -> str:
@@ -128,61 +148,77 @@ def _read(lock: Path) -> dict[str, Any]:
         return {"version": VERSION}
     except (OSError, ValueError) as error:
         raise _unusable(lock, str(error)) from error
-    found = content.get("version") if isinstance(content, dict) else None
-    if type(found) is not int or found != VERSION:
-        said = found if isinstance(found, int | None) else "no number"
-        raise _unusable(lock, f"Its version is {said}; this provision writes and reads version {VERSION}.")
+    version = content.get("version") if isinstance(content, dict) else None
+    if type(version) is not int or version != VERSION:
+        named = version if isinstance(version, int | None) else "no number"
+        raise _unusable(lock, f"Its version is {named}; this provision writes and reads version {VERSION}.")
     return dict(content)
 
 
 def _entry(pin: Pin) -> dict[str, Any]:
-    unsaid = {name for name in (_REST, _METHOD) if not getattr(pin, name)}
-    return {name: value for name, value in asdict(pin).items() if name not in unsaid}
+    """The pin as it is written: without further files or a method where it has none."""
+    entry = asdict(pin)
+    for name in (_REST, _METHOD):
+        if not entry[name]:
+            del entry[name]
+    return entry
 
 
 def _pin(entry: Any) -> Pin:
-    _check_names(entry, {field.name for field in fields(Pin)} - {_REST, _METHOD}, "A model")
-    for one in entry.get(_REST, []):
-        _check_names(one, {field.name for field in fields(ModelPart)}, "A further file of a model")
-    pin = Pin(**{**entry, _REST: tuple(ModelPart(**one) for one in entry.get(_REST, []))})
-    if not all(isinstance(text, str) for text in (pin.source, pin.revision, pin.method)):
+    """The pin that an entry means; ``ValueError`` for one that no run of this program wrote."""
+    _check_names(entry, _PIN_FIELDS, "A model")
+    parts = []
+    for part in entry.get(_REST, []):
+        _check_names(part, _PART_FIELDS, "A further file of a model")
+        parts.append(ModelPart(**part))
+    pin = Pin(**{**entry, _REST: tuple(parts)})
+    if not _are_texts((pin.source, pin.revision, pin.method)):
         raise ValueError("A source, a commit or a method there is no text.")
     if not _COMMIT.fullmatch(pin.revision):
         raise ValueError(f"{pin.revision[:_SHOWN]} is no commit.")
-    for one in pin.files:
-        _check_file(one)
-    _check_whole(pin)
+    for part in pin.files:
+        _check_file(part)
+    if is_folder(pin.source):
+        _check_folder(pin)
+    else:
+        _check_parts(pin)
     return pin
 
 
-def _check_names(entry: Any, names: set[str], what: str) -> None:
+def _check_names(entry: Any, names: set[str], subject: str) -> None:
     if not isinstance(entry, dict) or entry.keys() - {_REST, _METHOD} != names:
-        raise ValueError(f"{what} there has {', '.join(sorted(names))}, and nothing else.")
+        raise ValueError(f"{subject} there has {', '.join(sorted(names))}, and nothing else.")
 
 
-def _check_file(one: ModelPart) -> None:
-    if not isinstance(one.file, str) or not isinstance(one.sha256, str) or type(one.size) is not int or one.size < 0:
+def _check_file(part: ModelPart) -> None:
+    is_size = type(part.size) is int and part.size >= 0
+    if not is_size or not _are_texts((part.file, part.sha256)):
         raise ValueError("Something there is no text, or a size no number.")
-    if not is_inside(one.file):
-        raise ValueError(f"{one.file[:_SHOWN]} is no model's file.")
-    if not _SHA256.fullmatch(one.sha256):
-        raise ValueError(f"{one.sha256[:_SHOWN]} is no sha256.")
+    if not is_inside(part.file):
+        raise ValueError(f"{part.file[:_SHOWN]} is no model's file.")
+    _check_sha256(part.sha256)
 
 
-def _check_whole(pin: Pin) -> None:
-    names = [one.file for one in pin.files]
-    if not is_folder(pin.source):
-        wrong = next((one.file for one in pin.files if not is_plain_filename(one.filename)), None)
-        if wrong is not None or pin.method:
-            raise ValueError(f"{wrong or pin.method} is no model's file.")
-        if names != part_names(pin.file):
-            raise ValueError(f"{pin.file} is in {part_count(pin.file)} files, and others are there.")
-        return
+def _check_parts(pin: Pin) -> None:
+    """That a GGUF file stands there alone, or with all of its parts in their order."""
+    for part in pin.files:
+        if not is_plain_filename(part.filename):
+            raise ValueError(f"{part.file} is no model's file.")
+    if pin.method:
+        raise ValueError(f"{pin.method} is no model's file.")
+    if [part.file for part in pin.files] != part_names(pin.file):
+        raise ValueError(f"{pin.file} is in {part_count(pin.file)} files, and others are there.")
+
+
+def _check_folder(pin: Pin) -> None:
+    """That a folder has the files of one model, each once, and a method that is known."""
+    names = [part.file for part in pin.files]
     try:
         whole = selected(names)
     except FolderError as error:
         raise ValueError(f"{pin.source}: {with_hint(error.message, error.hint)}") from error
-    if names != whole or len(set(names)) != len(names) or not is_method(pin.method):
+    is_repeated = len(set(names)) != len(names)
+    if names != whole or is_repeated or not is_method(pin.method):
         raise ValueError(f"{pin.source} has files that no model has, or no method.")
 
 
