@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import Distribution, distributions
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -112,9 +113,8 @@ ENDS = (
     (r"undefined symbol: (\w+)", "missing symbol", "needs {0}, which nothing here has"),
     (r"(\S+): cannot open shared object file", "missing library", "needs the library {0}, which nothing here has"),
     (r"(.*not compiled with CUDA.*)", "CPU torch", "is built for the CPU only: {0}"),
-    (r"(.*)", "import error", "cannot be imported: {0}"),
 )
-"""What the last line of a child that failed means."""
+"""What the last line of a child that failed means; one that is none of these is the error of an import."""
 
 
 @dataclass(frozen=True)
@@ -221,47 +221,113 @@ def main() -> None:
         steps = list(prove(module.params))
     except (OSError, LookupError, ValueError) as error:
         module.fail_json(msg=f"Unable to prove the stack of {module.params['python']}: {error}. Run: provision up")
-    bad = next((one for one in steps if one.verdict not in GOOD), Step("", ""))
-    module.exit_json(
-        changed=False,
-        steps=[{key: value for key, value in asdict(one).items() if key != "change"} for one in steps],
-        problem=" ".join(filter(None, (bad.package, bad.module and f"({bad.module})", bad.said))),
-        advice=ADVICE.get(bad.verdict, FITTING).format(bad.change) if bad.said else "",
-        package=bad.change,
-        unproved=[one.said for one in steps if one.verdict == "unproved"],
-    )
+    module.exit_json(changed=False, **answer_of(steps))
+
+
+def answer_of(steps: Sequence[Step]) -> dict[str, Any]:
+    """What the module returns: all steps, and of the first with a problem what it is and what to do."""
+    told = []
+    for step in steps:
+        fields = asdict(step)
+        del fields["change"]
+        told.append(fields)
+    bad = first_bad(steps)
+    return {
+        "steps": told,
+        "problem": problem_of(bad) if bad else "",
+        "advice": ADVICE.get(bad.verdict, FITTING).format(bad.change) if bad else "",
+        "package": bad.change if bad else "",
+        "unproved": [step.said for step in steps if step.verdict == "unproved"],
+    }
+
+
+def first_bad(steps: Iterable[Step]) -> Step | None:
+    """The first step with a problem, None where all is well."""
+    for step in steps:
+        if step.verdict not in GOOD:
+            return step
+    return None
+
+
+def problem_of(step: Step) -> str:
+    """The package, its module if one was looked at, and what is wrong."""
+    module = f"({step.module})" if step.module else ""
+    return " ".join(filter(None, (step.package, module, step.said)))
 
 
 def prove(wanted: Mapping[str, Any]) -> Iterator[Step]:
     """All looks in their order, up to the first with a problem; an error where there is no venv or no such account."""
-    python, device = interpreter_of(wanted), wanted["device"]
-    version = ask_version(python)
-    site = Path(python.path).parents[1] / f"lib/python{version.rpartition('.')[0]}/site-packages"
-    there: dict[str, Distribution] = {canonical(one.name or ""): one for one in distributions(path=[str(site)])}
-    locked: dict[str, str] = {canonical(name): str(one) for name, one in wanted["packages"].items()}
-    modules: dict[str, Sequence[str]] = {canonical(name): its for name, its in wanted["modules"].items()}
-    looks: tuple[Callable[[], Iterable[Step]], ...] = (
-        lambda: (names(one, locked[one], there.get(one), modules.get(one, ())) for one in locked),
-        lambda: (step for one in locked for step in metadata(one, there, locked, version)),
-        lambda: _installed_symbols([there[one] for one in locked if not TORCH_S.match(one)], site, python.environment),
-        lambda: _loaded(python, modules, ""),
-        lambda: _loaded(python, modules, device) if device else (),
-    )
-    for look in looks:
+    python = interpreter_of(wanted)
+    for look in _looks(python, stack_of(python, wanted), wanted["device"]):
         steps = list(look())
         yield from steps
-        if any(one.verdict not in GOOD for one in steps):
+        if first_bad(steps):
             return
-    yield from _left_out(locked, modules, device)
+    yield from _left_out(wanted)
 
 
-def _left_out(locked: Iterable[str], modules: Mapping[str, Sequence[str]], device: str) -> Iterator[Step]:
+@dataclass(frozen=True)
+class Stack:
+    """What is to be proved: the packages that are there and those that are locked, by their canonical names."""
+
+    site: Path
+    version: str
+    """Of Python, such as 3.12.3."""
+    there: Mapping[str, Distribution]
+    locked: Mapping[str, str]
+    modules: Mapping[str, Sequence[str]]
+
+
+def stack_of(python: Interpreter, wanted: Mapping[str, Any]) -> Stack:
+    """The stack in the venv of this interpreter, beside what the options lock."""
+    version = ask_version(python)
+    site = Path(python.path).parents[1] / f"lib/python{version.rpartition('.')[0]}/site-packages"
+    there: dict[str, Distribution] = {}
+    for installed in distributions(path=[str(site)]):
+        there[canonical(installed.name or "")] = installed
+    return Stack(site, version, there, locked_in(wanted), modules_in(wanted))
+
+
+def locked_in(wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The locked versions by canonical name."""
+    return {canonical(name): str(version) for name, version in wanted["packages"].items()}
+
+
+def modules_in(wanted: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """The compiled modules by canonical name."""
+    return {canonical(name): modules for name, modules in wanted["modules"].items()}
+
+
+def _looks(python: Interpreter, stack: Stack, device: str) -> Iterator[Callable[[], Iterable[Step]]]:
+    """One after the other, each only once the one before found no problem."""
+    yield lambda: _all_names(stack)
+    yield lambda: _all_metadata(stack)
+    yield lambda: _installed_symbols(stack, python.environment)
+    yield lambda: _loaded(python, stack.modules, "")
+    if device:
+        yield lambda: _loaded(python, stack.modules, device)
+
+
+def _all_names(stack: Stack) -> Iterator[Step]:
+    for package, version in stack.locked.items():
+        yield names(package, version, stack.there.get(package), stack.modules.get(package, ()))
+
+
+def _all_metadata(stack: Stack) -> Iterator[Step]:
+    for package in stack.locked:
+        yield from metadata(package, stack.there, stack.locked, stack.version)
+
+
+def _left_out(wanted: Mapping[str, Any]) -> Iterator[Step]:
+    """What these options did not have proved."""
     step = Step("kernel", "torch", verdict="unproved")
-    if not device:
+    modules = modules_in(wanted)
+    if wanted["device"]:
+        for module in chain.from_iterable(modules.values()):
+            yield replace(step, module=module, said=f"no kernel of {module} ran: it was loaded beside one of torch")
+    else:
         yield replace(step, said="no kernel ran: no card was asked for")
-    for name in [one for its in modules.values() for one in its] if device else ():
-        yield replace(step, module=name, said=f"no kernel of {name} ran: it was loaded beside one of torch")
-    others = ", ".join(sorted({*locked} - {"torch", *modules}))
+    others = ", ".join(sorted({*locked_in(wanted)} - {"torch", *modules}))
     if others:
         yield replace(step, step="import", package="", said=f"nothing of {others} ran: no module of it was named")
 
@@ -295,11 +361,12 @@ def names(package: str, version: str, found: Distribution | None, modules: Itera
         said = f"is there in version {found.version}, and {version} is locked"
         return replace(step, verdict="another version", said=said)
     files = compiled(found)
-    gone = [name for name, path in files.items() if not path.is_file()]
-    if gone:
-        return replace(step, said=f"is not whole: {gone[0]} is gone")
+    for name, path in files.items():
+        if not path.is_file():
+            return replace(step, said=f"is not whole: {name} is gone")
     for module in modules:
-        if not any(name.startswith(f"{module.replace('.', '/')}.") for name in files):
+        file_start = f"{module.replace('.', '/')}."
+        if not any(name.startswith(file_start) for name in files):
             said = f"has no {module}: a wheel of sources, which compiles at its first import and needs nvcc"
             return replace(step, said=f"{said}. Its release wheels have it compiled")
     return Step("names", package, said=found.version)
@@ -307,114 +374,174 @@ def names(package: str, version: str, found: Distribution | None, modules: Itera
 
 def folder_version(found: Distribution) -> Version | None:
     """The version in the wheel's own name: causal-conv1d's has a label there, and none in its metadata."""
-    folder = next((file.parts[0] for file in found.files or () if file.name == "METADATA"), "")
+    for file in found.files or ():
+        if file.name == "METADATA":
+            return _version_or_none(file.parts[0].removesuffix(".dist-info").partition("-")[2])
+    return None
+
+
+def _version_or_none(text: str) -> Version | None:
     try:
-        return Version(folder.removesuffix(".dist-info").partition("-")[2])
+        return Version(text)
     except InvalidVersion:
         return None
 
 
 def compiled(found: Distribution) -> dict[str, Path]:
     """The compiled files that it says it has, by their names in the wheel."""
-    return {str(one): Path(str(found.locate_file(one))) for one in found.files or () if COMPILED.search(one.name)}
+    files = [file for file in found.files or () if COMPILED.search(file.name)]
+    return {str(file): Path(str(found.locate_file(file))) for file in files}
 
 
 def metadata(package: str, there: Mapping[str, Distribution], locked: Iterable[str], version: str) -> Iterator[Step]:
     """Whether what it requires of torch, triton and the others is there, for a Python of this version."""
     markers = {"python_version": version.rpartition(".")[0], "python_full_version": version, "extra": ""}
+    judged = {"torch", "triton", *locked}
     for text in there[package].requires or ():
         try:
-            one = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement as error:
             yield Step("metadata", package, verdict="unproved", said=f"what {package} requires cannot be read: {error}")
             continue
-        name = canonical(one.name)
-        if name not in {"torch", "triton", *locked} or (one.marker and not one.marker.evaluate(markers)):
+        is_asked = requirement.marker is None or requirement.marker.evaluate(markers)
+        if is_asked and canonical(requirement.name) in judged:
+            yield _requirement_step(package, requirement, there)
+
+
+def _requirement_step(package: str, requirement: Requirement, there: Mapping[str, Distribution]) -> Step:
+    """Whether what is there meets the requirement; of those that torch has, the other package is to blame."""
+    name = canonical(requirement.name)
+    version = there[name].version if name in there else ""
+    step = Step("metadata", package, said=f"requires {requirement}, and {version or 'none'} is there")
+    if version and requirement.specifier.contains(version, prereleases=True):
+        return step
+    return replace(step, verdict="requirement not met", change=name if package == "torch" else package)
+
+
+def _installed_symbols(stack: Stack, environment: Mapping[str, str]) -> Iterator[Step]:
+    torch, system = read_torch(stack.site), system_libraries(environment)
+    for package in stack.locked:
+        if TORCH_S.match(package):
             continue
-        found = there[name].version if name in there else ""
-        step = Step("metadata", package, said=f"requires {one}, and {found or 'none'} is there")
-        if not found or not one.specifier.contains(found, prereleases=True):
-            step = replace(step, verdict="requirement not met", change=name if package == "torch" else package)
-        yield step
-
-
-def _installed_symbols(found: Iterable[Distribution], site: Path, environment: Mapping[str, str]) -> Iterator[Step]:
-    torch, system = read_torch(site), system_libraries(environment)
-    for one in found:
-        elves = [elf for name, path in compiled(one).items() for elf in read(path, name)]
-        yield from symbols(canonical(one.name), elves, torch, system)
+        elves: list[Elf] = []
+        for name, path in compiled(stack.there[package]).items():
+            elves += read(path, name)
+        yield from symbols(package, elves, torch, system)
 
 
 def symbols(package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[str]) -> list[Step]:
     """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed."""
-    exports = torch.exports.union(*(one.exports for one in elves))
-    libraries = torch.libraries.union(Path(one.name).name for one in elves)
-    steps = [Step("symbols", package, one.name, "damaged", one.damage, package) for one in elves if one.damage]
+    exports = torch.exports.union(*(elf.exports for elf in elves))
+    libraries = torch.libraries.union(Path(elf.name).name for elf in elves)
+    steps = [Step("symbols", package, elf.name, "damaged", elf.damage, package) for elf in elves if elf.damage]
     for elf in elves:
-        lacking = [one for one in elf.needed if one not in libraries and not one.startswith("libpython")]
-        lacking += sorted(one for one in elf.undefined - exports if OF_TORCH.match(one))
-        for verdict, said in _misfits(lacking, torch, frozenset(system)):
+        for verdict, said in _misfits(_lacking(elf, libraries, exports), torch, frozenset(system)):
             blamed = {"CPU torch": "torch", "no card": ""}.get(verdict, package)
             steps.append(Step("symbols", package, elf.name, verdict, said, blamed))
     return steps or [Step("symbols", package, said=f"{len(elves)} compiled files fit")]
 
 
+def _lacking(elf: Elf, libraries: frozenset[str], exports: frozenset[str]) -> list[str]:
+    """The libraries that neither torch nor the package has, then the functions of torch that this torch lacks."""
+    needed = [library for library in elf.needed if not library.startswith("libpython")]
+    lacking = [library for library in needed if library not in libraries]
+    return lacking + sorted(filter(OF_TORCH.match, elf.undefined - exports))
+
+
 def _misfits(lacking: Sequence[str], torch: Torch, system: frozenset[str]) -> Iterator[tuple[str, str]]:
-    of_cuda = [one for one in lacking if not torch.cuda and OF_CUDA.match(one)]
+    """The verdict and the words for what a file lacks; ``system``: the libraries that the system's loader finds."""
+    of_cuda = [] if torch.cuda else list(filter(OF_CUDA.match, lacking))
     if of_cuda:
         yield "CPU torch", f"needs {_shown(of_cuda)}, and this torch is built for the CPU only"
-    functions = []
-    for name in (one for one in lacking if one not in of_cuda):
-        if not COMPILED.search(name):
-            functions.append(name)
-        elif name.startswith("libcudart.so.") and name in system and not name.endswith(f".{torch.cuda}"):
-            yield "another CUDA", f"needs {name}, which only the system has; torch computes with CUDA {torch.cuda}"
-        elif name not in system:
-            kind, owner = ("no card", "the driver") if name == DRIVER else ("missing library", "nothing here")
-            yield kind, f"needs the library {name}, which {owner} has"
-    old = [one for one in functions if is_old_abi(one, torch.exports)]
-    if old:
-        yield "old C++ ABI", f"is built with the old C++ ABI (cxx11abi=FALSE): needs {_shown(old)}"
+    others = [name for name in lacking if name not in of_cuda]
+    for library in filter(COMPILED.search, others):
+        yield from _library_misfit(library, torch, system)
+    functions = [name for name in others if not COMPILED.search(name)]
+    of_old_abi = [name for name in functions if is_old_abi(name, torch.exports)]
+    if of_old_abi:
+        yield "old C++ ABI", f"is built with the old C++ ABI (cxx11abi=FALSE): needs {_shown(of_old_abi)}"
     elif functions:
         yield "missing symbol", f"needs {_shown(functions)}, which this torch does not have"
 
 
+def _library_misfit(library: str, torch: Torch, system: frozenset[str]) -> Iterator[tuple[str, str]]:
+    if library == DRIVER and library not in system:
+        yield "no card", f"needs the library {library}, which the driver has"
+    elif library not in system:
+        yield "missing library", f"needs the library {library}, which nothing here has"
+    elif library.startswith("libcudart.so.") and not library.endswith(f".{torch.cuda}"):
+        yield "another CUDA", f"needs {library}, which only the system has; torch computes with CUDA {torch.cuda}"
+
+
 def is_old_abi(symbol: str, exports: Iterable[str]) -> bool:
     """Whether it takes or gives the old std::string, and one of the same name with the new one is exported."""
-    start = re.match(r"_ZNK?", symbol)
-    end = start.end() if start else 0
-    while start and (length := re.compile(r"\d+").match(symbol, end)):
-        end = length.end() + int(length[0])
+    end = _name_end(symbol)
     name, rest = symbol[:end], symbol[end:]
-    new = (one for one in exports if name and one.startswith(name) and "cxx11" in one[end:])
-    return any("Ss" in rest or one == f"{name}B5cxx11{rest}" for one in new)
+    if not name:
+        return False
+    with_new_string = [export for export in exports if export.startswith(name) and "cxx11" in export[end:]]
+    if "Ss" in rest:
+        return bool(with_new_string)
+    return f"{name}B5cxx11{rest}" in with_new_string
+
+
+def _name_end(symbol: str) -> int:
+    """Where the nested name of a mangled symbol ends, after its parts with their lengths; 0 of any other symbol."""
+    start = re.match(r"_ZNK?", symbol)
+    if start is None:
+        return 0
+    end = start.end()
+    digits = re.compile(r"\d+")
+    while length := digits.match(symbol, end):
+        end = length.end() + int(length[0])
+    return end
 
 
 def _shown(things: Sequence[str]) -> str:
-    name, program = things[0], shutil.which("c++filt")
-    if program and name.startswith("_Z"):
-        name = subprocess.run([program, name], capture_output=True, text=True, check=False).stdout.strip() or name
+    name = _readable(things[0])
     return f"{name} and {len(things) - 1} more" if things[1:] else name
+
+
+def _readable(symbol: str) -> str:
+    """The symbol as it was written in C++, where a program is here that tells it."""
+    program = shutil.which("c++filt")
+    if program is None or not symbol.startswith("_Z"):
+        return symbol
+    done = subprocess.run([program, symbol], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or symbol
 
 
 def read_torch(site: Path) -> Torch:
     """Read the torch in this site-packages."""
-    elves = {one.name: elf for one in sorted(site.glob("torch/lib/lib*.so*")) for elf in read(one)}
-    runtime = [one for one in elves["libc10_cuda.so"].needed if "cudart" in one] if "libc10_cuda.so" in elves else [""]
-    libraries = {*elves, *(one.name for one in site.glob("nvidia/*/lib/*.so*"))}
+    elves: dict[str, Elf] = {}
+    for path in sorted(site.glob("torch/lib/lib*.so*")):
+        for elf in read(path):
+            elves[path.name] = elf
+    libraries = {*elves, *(path.name for path in site.glob("nvidia/*/lib/*.so*"))}
     exports = frozenset[str]().union(*(elf.exports for elf in elves.values()))
-    return Torch(frozenset(libraries), exports, runtime[0].rpartition(".")[2] if runtime else "of its own")
+    return Torch(frozenset(libraries), exports, _cuda_of(elves.get("libc10_cuda.so")))
+
+
+def _cuda_of(elf: Elf | None) -> str:
+    """The major version of the CUDA runtime that torch's CUDA library loads; empty where torch has no such library."""
+    if elf is None:
+        return ""
+    for library in elf.needed:
+        if "cudart" in library:
+            return library.rpartition(".")[2]
+    return "of its own"
 
 
 def read(source: Path, name: str = "") -> Iterator[Elf]:
     """The compiled files of a wheel or a folder, or the one that this file is."""
     if source.suffix == ".whl":
         with zipfile.ZipFile(source) as wheel:
-            for one in filter(COMPILED.search, wheel.namelist()):
-                yield _elf(io.BytesIO(wheel.read(one)), one)
+            for entry in filter(COMPILED.search, wheel.namelist()):
+                yield _elf(io.BytesIO(wheel.read(entry)), entry)
     elif source.is_dir():
-        for path in (one for one in sorted(source.rglob("*.so*")) if COMPILED.search(one.name)):
-            yield from read(path, str(path.relative_to(source)))
+        for path in sorted(source.rglob("*.so*")):
+            if COMPILED.search(path.name):
+                yield from read(path, str(path.relative_to(source)))
     else:
         with source.open("rb") as file:
             yield _elf(file, name or source.name)
@@ -439,22 +566,32 @@ def _parsed(elf: Any, name: str) -> Elf:
             exports.add(symbol)
         elif info >> 4 != WEAK:
             undefined.add(symbol)
-    needed = tuple(one.needed for one in dynamic.iter_tags("DT_NEEDED"))
+    needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
     return Elf(name, needed, frozenset(undefined), frozenset(exports))
 
 
 def system_libraries(environment: Mapping[str, str]) -> frozenset[str]:
     """The names that the system's loader finds, in its cache and in the unit's LD_LIBRARY_PATH."""
+    libraries = _cached_libraries()
+    for folder in environment.get("LD_LIBRARY_PATH", "").split(":"):
+        if folder:
+            libraries.update(path.name for path in Path(folder).glob("*.so*"))
+    return frozenset(libraries)
+
+
+def _cached_libraries() -> set[str]:
     program = shutil.which("ldconfig", path=PATH)
-    said = subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout if program else ""
-    folders = filter(None, environment.get("LD_LIBRARY_PATH", "").split(":"))
-    own = (path.name for folder in folders for path in Path(folder).glob("*.so*"))
-    return frozenset((*own, *re.findall(r"^\s+(\S+) \(", said, re.MULTILINE)))
+    if program is None:
+        return set()
+    done = subprocess.run([program, "-p"], capture_output=True, text=True, check=False)
+    return set(re.findall(r"^\s+(\S+) \(", done.stdout, re.MULTILINE))
 
 
 def _loaded(python: Interpreter, modules: Mapping[str, Sequence[str]], device: str) -> Iterator[Step]:
-    named = [(package, one) for package, its in modules.items() for one in its] or [("torch", "torch")]
-    for package, module in named:
+    pairs = []
+    for package, package_modules in modules.items():
+        pairs += [(package, module) for module in package_modules]
+    for package, module in pairs or [("torch", "torch")]:
         step = Step("kernel" if device else "import", package, module)
         judged = judge(step, python.load(module, device=device), python.timeout_s)
         yield judged
@@ -469,21 +606,52 @@ def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
         step = replace(step, package="torch", module="torch")
     bad = replace(step, change=step.package)
     where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
-    lines = [line.strip()[:500] for line in ran.said.splitlines() if line.strip()]
-    last = lines[-1] if lines else f"it ended Python, exit code {ran.code}"
     if ran.code is None:
         return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
     if ran.code < 0:
-        fatal = next((f" ({line})" for line in lines if line.startswith("Fatal Python error")), "")
-        return replace(bad, verdict="crash", said=f"crashes {where}: {signal.Signals(-ran.code).name}{fatal}")
+        name = signal.Signals(-ran.code).name
+        return replace(bad, verdict="crash", said=f"crashes {where}: {name}{_fatal_error(ran)}")
     if ran.code == 0 and ran.reached.endswith("d"):
         return replace(step, said="is loaded" if step.step == "import" else "is loaded after a kernel of torch ran")
-    found = next((verdict, said, match[1]) for says, verdict, said in ENDS if (match := re.search(says, last)))
-    if found[0] == "import error" and at_kernel and "t" in ran.reached:
-        if "c" not in ran.reached:
-            return replace(step, verdict="no card", said=f"finds no card: {last}")
-        return replace(bad, verdict="kernel error", said=f"does not compute on the card: {last}")
-    return replace(bad, verdict=found[0], said=found[1].format(_shown([found[2]])))
+    verdict, said = _meaning(_last_line(ran))
+    if verdict == "import error" and at_kernel and "t" in ran.reached:
+        return _without_kernel(bad, ran)
+    return replace(bad, verdict=verdict, said=said)
+
+
+def _lines(ran: Ran) -> list[str]:
+    lines = [line.strip() for line in ran.said.splitlines()]
+    return [line[:500] for line in lines if line]
+
+
+def _last_line(ran: Ran) -> str:
+    lines = _lines(ran)
+    return lines[-1] if lines else f"it ended Python, exit code {ran.code}"
+
+
+def _fatal_error(ran: Ran) -> str:
+    """What Python itself said of the crash, in brackets; empty where it said nothing."""
+    for line in _lines(ran):
+        if line.startswith("Fatal Python error"):
+            return f" ({line})"
+    return ""
+
+
+def _meaning(last: str) -> tuple[str, str]:
+    """The verdict and the words for the last line of a child that failed."""
+    for pattern, verdict, words in ENDS:
+        match = re.search(pattern, last)
+        if match:
+            return verdict, words.format(_readable(match[1]))
+    return "import error", f"cannot be imported: {_readable(last)}"
+
+
+def _without_kernel(bad: Step, ran: Ran) -> Step:
+    """What torch says that was imported and did not compute: there is no card, or its kernel failed."""
+    last = _last_line(ran)
+    if "c" not in ran.reached:
+        return replace(bad, verdict="no card", said=f"finds no card: {last}", change="")
+    return replace(bad, verdict="kernel error", said=f"does not compute on the card: {last}")
 
 
 def _keep_end(output: IO[bytes], kept: bytearray) -> None:
