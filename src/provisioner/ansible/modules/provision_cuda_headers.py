@@ -75,33 +75,51 @@ def main() -> None:
 
 def changed_headers(root: Path, state: str, *, write: bool) -> list[str]:
     """The headers that differ from ``state``; with ``write`` they are replaced. Raises where others edited them."""
-    if state == "kept" or (state == "original" and not any(bears_edit(one.headers) for one in read_toolkits(root))):
+    if state == "kept":
         return []
-    looks = [look for look in look_at(root) if state == "mended" or look.headers.is_ours]
+    if state == "mended":
+        looks, verb = list(look_at(root)), "edit"
+    else:
+        looks, verb = _edited_by_us(root), "revert"
     for look in looks:
-        look.refuse_edited("edit" if state == "mended" else "revert")
-    return [path for look in looks if not look.headers.edits for path in _changed(look, state, write=write)]
+        look.refuse_edited(verb)
+    paths: list[str] = []
+    for look in looks:
+        if not look.headers.edits:
+            paths += _changed(look, state, write=write)
+    return paths
+
+
+def _edited_by_us(root: Path) -> list[Look]:
+    """The folders of headers that can be reverted; whatever no edit of ours is in is not even judged."""
+    if not any(bears_edit(toolkit.headers) for toolkit in read_toolkits(root)):
+        return []
+    return [look for look in look_at(root) if look.headers.is_ours]
 
 
 def _changed(look: Look, state: str, *, write: bool) -> list[str]:
+    toolkit = look.toolkit
     target = look.headers.mended if state == "mended" else look.headers.original
     if write:
-        return [str(path) for path in write_headers(look.toolkit, target)]
-    there = look.toolkit.headers
-    pairs = (
-        (look.toolkit.declarations, there.declarations, target.declarations),
-        (look.toolkit.definitions, there.definitions, target.definitions),
-    )
-    return [str(path) for path, now, then in pairs if now != then]
+        return [str(path) for path in write_headers(toolkit, target)]
+    paths = []
+    if toolkit.headers.declarations != target.declarations:
+        paths.append(str(toolkit.declarations))
+    if toolkit.headers.definitions != target.definitions:
+        paths.append(str(toolkit.definitions))
+    return paths
 
 
 def changed_overlay(folder: Path, *, present: bool, write: bool) -> list[str]:
     """The overlay's file when it is not as it should be; with ``write`` it is written or removed."""
     file = folder / FILE
     if not write:
-        is_there = file.is_file() and file.read_text(encoding="utf-8") == TEXT
-        return [str(file)] if (is_there if not present else not is_there) else []
-    is_changed = write_overlay(folder) if present else remove_overlay(folder)
+        is_present = file.is_file() and file.read_text(encoding="utf-8") == TEXT
+        is_changed = is_present != present
+    elif present:
+        is_changed = write_overlay(folder)
+    else:
+        is_changed = remove_overlay(folder)
     return [str(file)] if is_changed else []
 
 
