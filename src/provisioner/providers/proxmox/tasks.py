@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from provisioner.providers.proxmox.client import Client
 
 TIMEOUT_S = 3600.0
+# Not proxmoxer's Tasks.blocking_status: it looks once a second and sleeps after the end, too, so that a task of 0.2 s
+# takes 2 s, and it tells nothing of the log meanwhile.
 FIRST_POLL_S = 0.1
 LONGEST_POLL_S = 1.0
 GROWTH = 1.4
