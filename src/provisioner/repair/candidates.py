@@ -26,35 +26,52 @@ def candidates(nodes: Iterable[NodeFacts]) -> tuple[Candidate, ...]:
 
     pmxcfs's address comes first: it is the node's own; a link of corosync may be in a network of its own.
     """
-    seen = tuple(nodes)
-    own = {address for one in seen for address in (one.address, *one.addresses)}
-    found: dict[str, list[str]] = {}
-    for one in seen:
-        for peer in one.pmxcfs.peers if one.pmxcfs else ():
-            found.setdefault(peer.name, []).append(peer.address)
-        lists = (one.running, *(conf.members for conf in (one.pve_conf, one.local_conf) if conf))
-        for member in (member for members in lists for member in members):
-            found.setdefault(member.name, []).extend(member.addresses)
-    named = {
-        name: tuple(address for address in dict.fromkeys(addresses) if address and address not in own)
-        for name, addresses in found.items()
-        if name not in {one.name for one in seen}
-    }
-    known = own.union(*named.values())
-    strange = dict.fromkeys(
-        address
-        for one in seen
-        for address in (*one.heard.values(), *one.signatures.rejected, *one.signatures.undecryptable)
-        if address not in known
-    )
-    return (*(Candidate(name, one) for name, one in sorted(named.items())), *(Candidate("", (one,)) for one in strange))
+    answered = tuple(nodes)
+    own = set[str]()
+    for node in answered:
+        own.update(node.all_addresses)
+    listed = _listed(answered)
+    for node in answered:
+        listed.pop(node.name, None)
+    known = set(own)
+    found = list[Candidate]()
+    for name, addresses in sorted(listed.items()):
+        untried = tuple(address for address in dict.fromkeys(addresses) if address and address not in own)
+        known.update(untried)
+        found.append(Candidate(name, untried))
+    for address in _senders(answered):
+        if address not in known:
+            found.append(Candidate("", (address,)))
+    return tuple(found)
+
+
+def _listed(nodes: Iterable[NodeFacts]) -> dict[str, list[str]]:
+    """The addresses by name that the nodes' lists have, in the order in which they are to be tried."""
+    addresses_by_name = dict[str, list[str]]()
+    for node in nodes:
+        for peer in node.peers:
+            addresses_by_name.setdefault(peer.name, []).append(peer.address)
+        for member in node.listed:
+            addresses_by_name.setdefault(member.name, []).extend(member.addresses)
+    return addresses_by_name
+
+
+def _senders(nodes: Iterable[NodeFacts]) -> list[str]:
+    """The addresses from which packets came to the nodes' corosync, each once."""
+    senders = list[str]()
+    for node in nodes:
+        log = node.signatures
+        senders += [*node.heard.values(), *log.rejected, *log.undecryptable]
+    return list(dict.fromkeys(senders))
 
 
 def claims_of(nodes: Iterable[NodeFacts], silent: Iterable[Silent]) -> Mapping[str, str]:
     """The nodes (name → address) that say a silent one is joined: corosync takes seconds to see that one is gone."""
-    names = {one.name for one in silent if one.name}
-    return {
-        one.name: one.address
-        for one in nodes
-        if one.quorum and any(member.name in names and member.nodeid in one.quorum.present for member in one.running)
-    }
+    silent_names = {node.name for node in silent if node.name}
+    claims = dict[str, str]()
+    for node in nodes:
+        present = node.quorum.present if node.quorum else {}
+        joined_names = {member.name for member in node.running if member.nodeid in present}
+        if not silent_names.isdisjoint(joined_names):
+            claims[node.name] = node.address
+    return claims

@@ -217,6 +217,14 @@ class NodeFacts:
         """The lists in its files that could be read: pmxcfs's, then corosync's own."""
         return tuple(conf for conf in (self.pve_conf, self.local_conf) if conf is not None)
 
+    @property
+    def listed(self) -> tuple[Member, ...]:
+        """The members of all its lists: corosync's running one, then those in its files; most are there repeatedly."""
+        members = list(self.running)
+        for conf in self.files:
+            members += conf.members
+        return tuple(members)
+
 
 @dataclass(frozen=True, slots=True)
 class Silent:

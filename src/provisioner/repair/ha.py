@@ -15,10 +15,17 @@ SETTLED = frozenset({"started", "stopped", "disabled", "ignored"})
 
 def read_ha(lines: Sequence[str]) -> HaState:
     """What HA does; it is not idle while any service is in a state that is not settled, or a node is fenced."""
-    services: dict[str, list[str]] = {}
-    is_idle = not any(_NODE_IN_TROUBLE.match(line) for line in lines)
+    services_by_node = dict[str, list[str]]()
+    is_idle = True
     for line in lines:
-        if match := _SERVICE.match(line):
-            services.setdefault(match[2].strip(), []).append(match[1])
-            is_idle = is_idle and match[3].strip() in SETTLED
-    return HaState(is_idle, {node: tuple(names) for node, names in services.items()}, tuple(lines))
+        if _NODE_IN_TROUBLE.match(line):
+            is_idle = False
+        match = _SERVICE.match(line)
+        if match is None:
+            continue
+        service, node, state = match.groups()
+        services_by_node.setdefault(node.strip(), []).append(service)
+        if state.strip() not in SETTLED:
+            is_idle = False
+    services = {node: tuple(names) for node, names in services_by_node.items()}
+    return HaState(is_idle, services, tuple(lines))

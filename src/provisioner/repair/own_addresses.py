@@ -21,27 +21,33 @@ def lost_addresses(node: NodeFacts, member: Member) -> tuple[str, ...]:
     """The addresses by which ``member`` is known and that the node does not have; none where its own are not known."""
     if not node.addresses:
         return ()
-    return tuple(one for one in member.addresses if is_address(one) and one not in node.addresses)
+    absent = [address for address in member.addresses if address not in node.addresses]
+    return tuple(filter(is_address, absent))
 
 
 def usable_addresses(node: NodeFacts) -> tuple[str, ...]:
     """The node's addresses, without those that lead nobody to it."""
-    return tuple(str(one.ip) for one in _interfaces(node))
+    return tuple(str(interface.ip) for interface in _interfaces(node))
 
 
 def near_addresses(node: NodeFacts, others: Iterable[str]) -> tuple[str, ...]:
     """The node's addresses in a network in which one of ``others`` is."""
-    targets = [ip_address(one) for one in others if is_address(one)]
-    return tuple(str(one.ip) for one in _interfaces(node) if any(target in one.network for target in targets))
+    targets = [ip_address(other) for other in others if is_address(other)]
+    near = list[str]()
+    for interface in _interfaces(node):
+        if any(target in interface.network for target in targets):
+            near.append(str(interface.ip))
+    return tuple(near)
 
 
 def _interfaces(node: NodeFacts) -> list[IPv4Interface | IPv6Interface]:
-    found = []
+    """The node's interfaces by which others may reach it."""
+    interfaces = list[IPv4Interface | IPv6Interface]()
     for text in node.networks:
         try:
             interface = ip_interface(text)
         except ValueError:
             continue  # it is none
         if not interface.ip.is_loopback and not interface.ip.is_link_local:
-            found.append(interface)
-    return found
+            interfaces.append(interface)
+    return interfaces

@@ -11,14 +11,19 @@ from provisioner.repair.facts import NodeFacts
 
 def has_newer_pve(node: NodeFacts, lead: NodeFacts) -> bool:
     """Whether the node's ``/etc/pve`` is known to win over the cluster's."""
-    return node.database is not None and lead.database is not None and node.database > lead.database
+    if node.database is None or lead.database is None:
+        return False
+    return node.database > lead.database
 
 
 def pve_age_words(node: NodeFacts, lead: NodeFacts) -> str:
     """How many writes each copy saw, in a line; the times of the last ones decide among equals."""
     if node.database is None or lead.database is None:
-        unread = [one for one in (node, lead) if one.database is None]
-        return "; ".join(f"{one.name}: {one.unread.get('database', 'not known')}" for one in unread)
-    (here, when), (there, then) = node.database, lead.database
-    later = "" if here != there or when == then else f", last written {when - then:+d} s apart"
-    return f"writes to it: {here} on {node.name}, {there} on {lead.name}{later}"
+        unread = [host for host in (node, lead) if host.database is None]
+        return "; ".join(f"{host.name}: {host.unread.get('database', 'not known')}" for host in unread)
+    own_writes, own_time = node.database
+    writes, time = lead.database
+    words = f"writes to it: {own_writes} on {node.name}, {writes} on {lead.name}"
+    if own_writes == writes and own_time != time:
+        return f"{words}, last written {own_time - time:+d} s apart"
+    return words

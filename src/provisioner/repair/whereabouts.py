@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
-from provisioner.repair.facts import ClusterFacts, Member, NodeFacts
+from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.forgetting import Target, lead_of
 
 
@@ -15,25 +15,37 @@ def whereabouts(facts: ClusterFacts, target: Target, told: Iterable[str] = ()) -
     None that is another node's now: that one answers for itself. A removed node is silent in corosync, and its guests
     may run on; so those of a ghost count as much as a member's.
     """
-    known = [one.address for one in facts.silent if one.name == target.name]
-    for node in facts.nodes:
-        known += [address for one in _lists(node) if one.name == target.name for address in one.addresses]
-        known += [one.address for one in (node.pmxcfs.peers if node.pmxcfs else ()) if one.name == target.name]
     others = _of_others(facts, target.name)
-    found = [one for one in (*known, *told) if one not in others and not _is_loopback(one)]
-    return tuple(dict.fromkeys(filter(None, (*target.addresses, *found))))
+    known = (*_known(facts, target.name), *told)
+    own = [address for address in known if address not in others and not _is_loopback(address)]
+    addresses = dict.fromkeys((*target.addresses, *own))
+    return tuple(filter(None, addresses))
 
 
-def _lists(node: NodeFacts) -> tuple[Member, ...]:
-    confs = (one.members for one in (node.pve_conf, node.local_conf) if one)
-    return (*node.running, *(member for members in confs for member in members))
+def _known(facts: ClusterFacts, name: str) -> Iterator[str]:
+    """The addresses that anybody knows of the node: those that were tried, and those in all nodes' lists."""
+    for silent in facts.silent:
+        if silent.name == name:
+            yield silent.address
+    for node in facts.nodes:
+        for member in node.listed:
+            if member.name == name:
+                yield from member.addresses
+        for peer in node.peers:
+            if peer.name == name:
+                yield peer.address
 
 
 def _of_others(facts: ClusterFacts, name: str) -> frozenset[str]:
+    """The addresses of the cluster's other members, and of the other nodes that answered."""
+    addresses = set[str]()
     conf = lead_of(facts).pve_conf
-    members = {address for one in (conf.members if conf else ()) if one.name != name for address in one.addresses}
-    answering = {address for one in facts.nodes if one.name != name for address in (one.address, *one.addresses)}
-    return frozenset(members | answering)
+    for member in conf.others(name) if conf else ():
+        addresses.update(member.addresses)
+    for node in facts.nodes:
+        if node.name != name:
+            addresses.update(node.all_addresses)
+    return frozenset(addresses)
 
 
 def _is_loopback(text: str) -> bool:
