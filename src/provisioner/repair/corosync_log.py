@@ -10,7 +10,7 @@ membership changed. What nobody contradicts is told by its age.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -56,7 +56,7 @@ def read_log(
 
 def is_about(line: str, addresses: Iterable[str]) -> bool:
     """Whether the line tells of a packet from one of these addresses."""
-    return any(f"from {one}:" in line or f"from [{one}]:" in line for one in addresses)
+    return any(f"from {address}:" in line or f"from [{address}]:" in line for address in addresses)
 
 
 def age_s(line: str, now: datetime | None) -> float | None:
@@ -120,31 +120,44 @@ class _Log:
 
     def signatures(self, now: datetime | None) -> Signatures:
         """What of it holds now."""
-        rejected, undecryptable = (self._told(one, now) for one in (self.rejected, self.undecryptable))
-        senders = {**rejected, **undecryptable}
-        ages = {address: age for address, one in senders.items() if (age := age_s(one.line, now)) is not None}
+        rejected = self._counting(self.rejected, now)
+        undecryptable = self._counting(self.undecryptable, now)
         reformed = self._reformed(now)
-        outdated = (self.outdated.string,) if self.outdated else ()
-        packets = (one.line for told in (rejected, undecryptable) for one in told.values())
-        lines = (*packets, *outdated, *self.unreachable.values(), *reformed[-1:])
+        lines = [packets.line for packets in (*rejected.values(), *undecryptable.values())]
+        outdated = None
+        if self.outdated is not None:
+            outdated = int(self.outdated[1]), int(self.outdated[2])
+            lines.append(self.outdated.string)
+        lines += [*self.unreachable.values(), *reformed[-1:]]
+        newcomers = dict[int, frozenset[int]]()
+        unchanged_since = frozenset[int]()
+        if self.is_whole:
+            newcomers = {host: frozenset(since) for host, since in self.away.items() if since}
+            unchanged_since = frozenset(self.away.keys() - self.unsure)
         return Signatures(
-            rejected={address: one.count for address, one in rejected.items()},
-            undecryptable={address: one.count for address, one in undecryptable.items()},
-            outdated=(int(self.outdated[1]), int(self.outdated[2])) if self.outdated else None,
+            rejected={address: packets.count for address, packets in rejected.items()},
+            undecryptable={address: packets.count for address, packets in undecryptable.items()},
+            outdated=outdated,
             unreachable=frozenset(self.unreachable),
             lines=tuple(line.strip() for line in lines),
-            ages=ages,
+            ages=_ages({**rejected, **undecryptable}, now),
             reformed=len(reformed),
-            newcomers={one: frozenset(found) for one, found in self.away.items() if found and self.is_whole},
-            unchanged_since=frozenset(self.away.keys() - self.unsure if self.is_whole else ()),
+            newcomers=newcomers,
+            unchanged_since=unchanged_since,
         )
 
     def _start(self) -> None:
-        for one in (self.rejected, self.undecryptable, self.unreachable, self.known, self.away, self.unsure):
-            one.clear()
-        self.reformed.clear()
+        self.rejected.clear()
+        self.undecryptable.clear()
         self.outdated = None
-        self.is_whole, self.has_ring, self.is_ending = True, False, False
+        self.unreachable.clear()
+        self.reformed.clear()
+        self.known.clear()
+        self.away.clear()
+        self.unsure.clear()
+        self.is_whole = True
+        self.has_ring = False
+        self.is_ending = False
 
     def _lost(self, host: int, line: str) -> None:
         if host != self.own:
@@ -157,9 +170,10 @@ class _Log:
             return
         self._meet(host)
         self.unreachable.pop(host, None)
-        for packets in (self.rejected, self.undecryptable):
-            for address in [one for one in packets if self.hosts.get(one) == host]:
-                del packets[address]
+        for address, owner in self.hosts.items():
+            if owner == host:
+                self.rejected.pop(address, None)
+                self.undecryptable.pop(address, None)
 
     def _formed(self, joined: set[int], left: set[int], line: str) -> None:
         if not joined and not left:
@@ -175,10 +189,12 @@ class _Log:
         if not self.has_ring:
             self.away = {host: set() for host in self.known - joined if host != self.own}
             self.has_ring = True
-        else:
-            self.unsure |= self.away.keys() if joined else set()
-            self.unsure -= joined | left
-            self.away |= {host: set() for host in left}
+            return
+        if joined:
+            self.unsure.update(self.away)
+        self.unsure -= joined | left
+        for host in left:
+            self.away[host] = set()
 
     def _meet(self, host: int) -> None:
         if host in self.known:
@@ -188,31 +204,54 @@ class _Log:
             for since in self.away.values():
                 since.add(host)
 
-    def _told(self, packets: Mapping[str, _Packets], now: datetime | None) -> dict[str, _Packets]:
+    def _counting(self, senders: Mapping[str, _Packets], now: datetime | None) -> dict[str, _Packets]:
         """The senders that count: of those that are in no list only the ones that were heard just now."""
-        found = dict[str, _Packets]()
-        for address, one in packets.items():
-            age = age_s(one.line, now)
+        counting = dict[str, _Packets]()
+        for address, packets in senders.items():
+            age = age_s(packets.line, now)
             if address in self.hosts or age is None or age <= RECENT_S:
-                found[address] = one
-        return found
+                counting[address] = packets
+        return counting
 
     def _reformed(self, now: datetime | None) -> list[str]:
         """The memberships that were formed without anybody joining or leaving, while that goes on."""
-        ages = [age_s(line, now) for line in self.reformed]
-        known = [age for age in ages if age is not None]
-        if len(known) < len(ages) or self.is_ending:
-            return [] if self.is_ending else list(self.reformed)
-        found = [line for line, age in zip(self.reformed, known, strict=True) if age <= WINDOW_S]
-        is_going_on = len(known) > 1 and known[-1] <= 2 * (known[-2] - known[-1]) + 5
-        return found if is_going_on else []
+        if self.is_ending:
+            return []
+        ages = list[float]()
+        recent = list[str]()
+        for line in self.reformed:
+            age = age_s(line, now)
+            if age is None:
+                return list(self.reformed)
+            ages.append(age)
+            if age <= WINDOW_S:
+                recent.append(line)
+        return recent if _is_going_on(ages) else []
+
+
+def _is_going_on(ages: Sequence[float]) -> bool:
+    """Whether the next membership is not overdue by much, by the time between the last two."""
+    if len(ages) < 2:  # noqa: PLR2004 - one and another
+        return False
+    last, before = ages[-1], ages[-2]
+    return last <= 2 * (before - last) + 5
+
+
+def _ages(senders: Mapping[str, _Packets], now: datetime | None) -> dict[str, float]:
+    """By address how old the last packet is, where that is known."""
+    ages = dict[str, float]()
+    for address, packets in senders.items():
+        age = age_s(packets.line, now)
+        if age is not None:
+            ages[address] = age
+    return ages
 
 
 def _count(packets: dict[str, _Packets], address: str, line: str) -> None:
-    one = packets.setdefault(address, _Packets())
-    one.count += 1
-    one.line = line
+    of_sender = packets.setdefault(address, _Packets())
+    of_sender.count += 1
+    of_sender.line = line
 
 
 def _ids(words: str | None) -> set[int]:
-    return {int(one) for one in (words or "").split()}
+    return set(map(int, (words or "").split()))
