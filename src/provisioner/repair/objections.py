@@ -15,21 +15,16 @@ def make_forgetting(
 ) -> Forgetting:
     """What forgetting ``target`` would do, with every objection; ``InputError`` when the wish contradicts itself."""
     lead = lead_of(facts)
-    if wish.off_for_good and wish.off_for_good != target.name:
-        raise InputError(
-            f"Unable to forget {target.name}: --off-for-good names {wish.off_for_good}",
-            resolution=f"Say --off-for-good {target.name}, if that is the node that never comes back.",
-        )
-    if wish.move_guests_to and wish.archive_guests:
-        raise InputError("Unable to both move and archive guests", resolution=f"Say one of them: {DECISIONS}")
+    _require_consistent(wish, target)
+    objections = list[str]()
+    if target.kind is Kind.MEMBER:
+        objections += _against_member(facts, target, wish, signs)
+        objections += _against_references(lead, target, leftovers)
+    else:
+        objections += _against_removed(facts, target, wish, signs)
+    objections += _against_guests(facts, target, wish)
+    objections += _against_writing(lead, target, wish)
     guests = lead.guests.get(target.name, ())
-    found = [
-        *(_against_member(facts, target, wish, signs) if target.kind is Kind.MEMBER else ()),
-        *(_against_references(lead, target, leftovers) if target.kind is Kind.MEMBER else ()),
-        *(_against_stranger(facts, target, wish, signs) if target.kind is not Kind.MEMBER else ()),
-        *_against_guests(facts, target, wish),
-        *_against_writing(lead, target, wish),
-    ]
     return Forgetting(
         target=target,
         lead=lead.name,
@@ -37,28 +32,45 @@ def make_forgetting(
         leftovers=leftovers,
         storages=storage_changes(lead.storages, target.name) if wish.storages else (),
         signs=tuple(signs),
-        objections=tuple(found),
+        objections=tuple(objections),
         has_directory=target.name in lead.guests,
     )
 
 
+def _require_consistent(wish: Wish, target: Target) -> None:
+    """Raise ``InputError`` for a wish that contradicts itself."""
+    if wish.off_for_good and wish.off_for_good != target.name:
+        raise InputError(
+            f"Unable to forget {target.name}: --off-for-good names {wish.off_for_good}",
+            resolution=f"Say --off-for-good {target.name}, if that is the node that never comes back.",
+        )
+    if wish.move_guests_to and wish.archive_guests:
+        raise InputError("Unable to both move and archive guests", resolution=f"Say one of them: {DECISIONS}")
+
+
 def _against_member(facts: ClusterFacts, target: Target, wish: Wish, signs: Sequence[Sign]) -> Iterator[str]:
+    """A member may be forgotten only when nothing of it answers, and the user says that it never comes back."""
     lead, name = lead_of(facts), target.name
-    present = {*lead.joined, *(lead.quorum.present if lead.quorum else ())}
-    if facts.node(name) is not None:
+    is_running = facts.node(name) is not None
+    if is_running:
         yield f"{name} is running: it answers by ssh. Shut it down first, if it is really to go."
-    if target.nodeid in present:
+    if target.nodeid in lead.partition:
         yield f"corosync on {lead.name} has joined {name}: it is not off."
     for sign in signs:
         if sign.is_alive:
-            yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
-    if not signs and facts.node(name) is None:
+            yield f"{_life(sign, name)}."
+    if not signs and not is_running:
         yield f"Nobody has tried whether {name} answers at {', '.join(target.addresses)}."
     if wish.off_for_good != name:
         yield f"{name} may be merely off. If it never comes back as it is, say so: --off-for-good {name}"
 
 
+def _life(sign: Sign, name: str) -> str:
+    return f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})"
+
+
 def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -> Iterator[str]:
+    """What of the cluster's configuration needs the member: replication, an external vote, HA."""
     name = target.name
     for job in leftovers.replication:
         yield f"Replication job {job.name} names {name} ({job.line}). Remove it first: {job.command}"
@@ -67,53 +79,66 @@ def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -
     if lead.ha is None:
         why = lead.unread.get("ha", "it was not told")
         yield f"What HA does is not known ({why}). Look at it first, on {lead.name}: ha-manager status"
-    elif not lead.ha.is_idle:
+        return
+    if not lead.ha.is_idle:
         yield "HA is at work. Wait until ha-manager status says that nothing is started, moved or fenced."
-    services = lead.ha.services.get(name, ()) if lead.ha else ()
+    services = lead.ha.services.get(name, ())
     if services:
         yield f"HA counts {', '.join(services)} on {name}. Move or remove them first: ha-manager remove {services[0]}"
 
 
-def _against_stranger(facts: ClusterFacts, target: Target, wish: Wish, signs: Sequence[Sign]) -> Iterator[str]:
+def _against_removed(facts: ClusterFacts, target: Target, wish: Wish, signs: Sequence[Sign]) -> Iterator[str]:
     """A removed node that runs on may run its guests, too, on disks that others share."""
-    running, name = facts.node(target.name), target.name
-    for sign in signs if running is None else ():
+    name = target.name
+    running = facts.node(name)
+    if running is not None:
+        yield (
+            f"{name} is no member, and it runs: it answers at {running.address}. Shut it down first, "
+            f"or bring it back: provision cluster rejoin {name}"
+        )
+        return
+    for sign in signs:
         if sign.is_alive:
             yield (
-                f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said}). Shut it down "
-                f"first, or bring it back: provision cluster rejoin {name} root@{sign.address}"
+                f"{_life(sign, name)}. Shut it down first, or bring it back: provision cluster rejoin {name} "
+                f"root@{sign.address}"
             )
-    if lead_of(facts).guests.get(name) and not signs and running is None and wish.off_for_good != name:
+    has_guests = bool(lead_of(facts).guests.get(name))
+    if has_guests and not signs and wish.off_for_good != name:
         yield (
             f"{name} has guests, and no address of it is known: nobody could try whether it runs them. If you know "
             f"that it is off, say so: --off-for-good {name}"
         )
-    if running is not None:
-        yield (
-            f"{target.name} is no member, and it runs: it answers at {running.address}. Shut it down first, "
-            f"or bring it back: provision cluster rejoin {target.name}"
-        )
 
 
 def _against_guests(facts: ClusterFacts, target: Target, wish: Wish) -> Iterator[str]:
+    """What becomes of the guests has to be said, and the node that they are moved to has to be there."""
     lead = lead_of(facts)
     guests = lead.guests.get(target.name, ())
-    to = wish.move_guests_to
-    if guests and not to and not wish.archive_guests:
-        vmids = ", ".join(str(one.vmid) for one in sorted(guests, key=lambda one: one.vmid))
+    destination = wish.move_guests_to
+    if guests and not destination and not wish.archive_guests:
+        vmids = ", ".join(str(vmid) for vmid in sorted(guest.vmid for guest in guests))
         yield f"{target.name} has the guests {vmids}: say what becomes of their configurations, {DECISIONS}"
-    if to and (to == target.name or facts.node(to) is None or not _is_member(lead, to)):
-        running = ", ".join(one.name for one in facts.nodes if one.name != target.name and _is_member(lead, one.name))
-        yield f"Guests cannot be moved to {to}: it is no other member that runs. There are: {running}"
+    running = _other_members(facts, target)
+    if destination and destination not in running:
+        names = ", ".join(running)
+        yield f"Guests cannot be moved to {destination}: it is no other member that runs. There are: {names}"
 
 
-def _is_member(lead: NodeFacts, name: str) -> bool:
-    return lead.pve_conf is not None and lead.pve_conf.member(name) is not None
+def _other_members(facts: ClusterFacts, target: Target) -> list[str]:
+    """The names of the members that answer, without the node that is to be forgotten."""
+    conf = lead_of(facts).pve_conf
+    if conf is None:
+        return []
+    others = {member.name for member in conf.others(target.name)}
+    return [node.name for node in facts.nodes if node.name in others]
 
 
 def _against_writing(lead: NodeFacts, target: Target, wish: Wish) -> Iterator[str]:
     if not lead.is_writable:
         yield f"/etc/pve on {lead.name} cannot be written."
-    only = [one.name for one in lead.storages if one.nodes == (target.name,)]
-    if wish.storages and only:
+    if not wish.storages:
+        return
+    only = [storage.name for storage in lead.storages if storage.nodes == (target.name,)]
+    if only:
         yield f"Storage {', '.join(only)} is on {target.name} only. Decide yourself: pvesm remove {only[0]}"
