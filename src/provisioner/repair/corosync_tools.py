@@ -35,7 +35,9 @@ def read_quorum(answer: Answer) -> Quorum | None:
         raise UnreadableError("Unable to read corosync-quorumtool", details=answer.text[-200:])
     rows = re.findall(r"^\s*(\d{1,18})\s+(\d{1,18})\s+\S", answer.text, re.MULTILINE)
     present = {int(nodeid): int(votes) for nodeid, votes in rows}
-    needed, expected, total = (_number(values, one) for one in ("Quorum", "Expected votes", "Total votes"))
+    needed = _number(values, "Quorum")
+    expected = _number(values, "Expected votes")
+    total = _number(values, "Total votes")
     is_quorate = values["Quorate"] == "Yes" and answer.code == 0
     if sum(present.values()) != total:  # a quorum device is a row, too: node id 0
         raise UnreadableError("Unable to read corosync-quorumtool", details="Its membership is not whole.")
@@ -54,12 +56,17 @@ def read_links(answer: Answer) -> tuple[Link, ...]:
     """The links to the other nodes; none when corosync does not answer."""
     if answer.code:
         return ()
-    number, links = 0, list[Link]()
+    number = 0
+    links = list[Link]()
     for line in answer.lines:
-        if head := re.match(r"LINK ID (\d{1,18})", line):
+        head = re.match(r"LINK ID (\d{1,18})", line)
+        if head is not None:
             number = int(head[1])
-        elif (state := re.match(r"\s+nodeid:\s+(\d{1,18}):\s+(\w+)", line)) and state[2] != "localhost":
-            links.append(Link(int(state[1]), number, state[2] == "connected"))
+            continue
+        state = re.match(r"\s+nodeid:\s+(\d{1,18}):\s+(\w+)", line)
+        if state is not None and state[2] != "localhost":
+            is_connected = state[2] == "connected"
+            links.append(Link(int(state[1]), number, is_connected))
     return tuple(links)
 
 
@@ -71,28 +78,38 @@ def read_runtime(answer: Answer) -> Runtime:
     version = values.get("totem.config_version", "")
     if not is_number(version):
         raise UnreadableError("Unable to read corosync-cmapctl", details="There is no totem.config_version in it.")
-    members = tuple(member_of(one) for _, one in sorted(_numbered("nodelist.node", values).items()))
-    seen = _numbered("runtime.members", values)
-    told = {number: one.get("config_version", "") for number, one in seen.items()}
-    versions = {number: int(one) for number, one in told.items() if is_number(one)}
-    joined = {number for number, one in seen.items() if one.get("status") == "joined"}
-    addresses = {number: re.findall(r"ip\(([^)]+)\)", one.get("ip", "")) for number, one in seen.items()}
+    listed = _numbered("nodelist.node", values)
+    joined = dict[int, int]()
+    departed = dict[int, int]()
+    heard = dict[int, str]()
+    for nodeid, member in _numbered("runtime.members", values).items():
+        member_version = member.get("config_version", "")
+        if is_number(member_version):
+            versions = joined if member.get("status") == "joined" else departed
+            versions[nodeid] = int(member_version)
+        address = re.search(r"ip\(([^)]+)\)", member.get("ip", ""))
+        if address is not None:
+            heard[nodeid] = address[1]
     return Runtime(
         version=int(version),
         cluster=values.get("totem.cluster_name", ""),
-        members=members,
-        joined={number: versions[number] for number in versions if number in joined},
-        departed={number: versions[number] for number in versions if number not in joined},
-        heard={number: found[0] for number, found in addresses.items() if found},
+        members=tuple(member_of(listed[number]) for number in sorted(listed)),
+        joined=joined,
+        departed=departed,
+        heard=heard,
     )
 
 
 def _numbered(prefix: str, values: Mapping[str, str]) -> dict[int, dict[str, str]]:
-    found: dict[int, dict[str, str]] = {}
+    """The settings below ``prefix``, by the number that follows it."""
+    settings_by_number = dict[int, dict[str, str]]()
+    pattern = re.compile(re.escape(prefix) + r"\.(\d{1,18})\.(\w+)")
     for key, value in values.items():
-        if match := re.fullmatch(re.escape(prefix) + r"\.(\d{1,18})\.(\w+)", key):
-            found.setdefault(int(match[1]), {})[match[2]] = value.strip()
-    return found
+        match = pattern.fullmatch(key)
+        if match is not None:
+            settings = settings_by_number.setdefault(int(match[1]), {})
+            settings[match[2]] = value.strip()
+    return settings_by_number
 
 
 def _number(values: Mapping[str, str], name: str) -> int:
