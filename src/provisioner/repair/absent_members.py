@@ -28,62 +28,71 @@ WILL = (
 
 
 def absent_diagnoses(view: View) -> Iterator[Diagnosis]:
-    """The conditions of members that did not answer, and of strangers whose packets arrive."""
-    silent = {one.name: one for one in view.facts.silent if one.name}
+    """The conditions of members that did not answer, and of unknown senders whose packets arrive."""
+    silent_by_name = {silent.name: silent for silent in view.facts.silent if silent.name}
     for member in view.members:
         if view.facts.node(member.name):
             continue
-        found = silent.get(member.name, Silent(member.name, " ".join(member.addresses), "it was not asked"))
-        tried = f"{found.address}: {found.why}"
+        not_asked = Silent(member.name, " ".join(member.addresses), "it was not asked")
+        silent = silent_by_name.get(member.name, not_asked)
+        tried = f"{silent.address}: {silent.why}"
         if view.is_present(member.nodeid):
             yield _deaf(member, tried, view)
-        else:
+        elif not is_heard_only(member, view):  # else it is told first, among what concerns all nodes
             yield from _offline(member, tried, view)
-    yield from _strangers(view)
+    yield from _unknown_senders(view)
 
 
 def _deaf(member: Member, tried: str, view: View) -> Diagnosis:
     """It is joined: corosync knows that it lives and what version it has, and nobody knows the rest."""
-    joined = view.reference.joined.get(member.nodeid) if view.reference else None
-    if joined is not None and joined < view.version:
-        what = f"its list has version {joined} of {view.version}, while it is joined, and it does not answer us"
-        return Diagnosis(Condition.BEHIND, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
+    condition = Condition.UNKNOWN
     what = "it is joined, but does not answer us: what its files say is not known"
-    return Diagnosis(Condition.UNKNOWN, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
+    version = view.reference.joined.get(member.nodeid) if view.reference else None
+    if version is not None and version < view.version:
+        condition = Condition.BEHIND
+        what = f"its list has version {version} of {view.version}, while it is joined, and it does not answer us"
+    return Diagnosis(condition, member.name, what, (tried,), advice="Make ssh to it work, then check again.")
 
 
 def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
-    if is_heard_only(member, view):
-        return  # it is told first, among what concerns all nodes
-    heard = tuple(
-        f"{one.name}: {line}"
-        for one in view.clustered
-        for line in one.signatures.lines
-        if is_about(line, member.addresses)
-    )
+    heard = _heard(member, view)
     links = link_lines(member, view)
     votes = f"it has {member.votes} of the votes" if member.votes != 1 else "it has 1 vote"
-    what = "it does not answer and is not joined"
-    what += ", but it is on: corosync has a link to it" if links else ": it is off, or cut off"
+    state = ", but it is on: corosync has a link to it" if links else ": it is off, or cut off"
     yield Diagnosis(
         Condition.OFFLINE,
         member.name,
-        what,
+        f"it does not answer and is not joined{state}",
         (tried, votes, *_guests(member, view), *links, *heard),
         advice="Look at it on its own console before anything is decided about it. If its address changed, ask it "
         "itself: provision cluster check root@ITS-ADDRESS",
     )
     has_other_key = any("Unable to decrypt" in line for line in heard)
-    if has_other_key and is_sending(member, view):
-        what = "it is on, and has another authkey than the cluster"
-        advice = f"Make ssh to it work, then: provision cluster rejoin {member.name}"
-        yield Diagnosis(Condition.KEY_CHANGED, member.name, what, heard, "stale-corosync-rejoin", advice)
-    elif has_other_key:
-        what = "do not power it on: when it was last heard it had another authkey than the cluster"
-        evidence = (*heard, "It would send packets that nobody can decrypt, and run alone without quorum.")
-        yield Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, evidence, RUNBOOK, _prepared(member))
+    if has_other_key:
+        yield _other_key(member, heard, view)
     elif not links:
         yield from _power_on(member, view)
+
+
+def _heard(member: Member, view: View) -> tuple[str, ...]:
+    """The lines of all nodes' logs about packets of the member."""
+    lines = list[str]()
+    for node in view.clustered:
+        for line in node.signatures.lines:
+            if is_about(line, member.addresses):
+                lines.append(f"{node.name}: {line}")
+    return tuple(lines)
+
+
+def _other_key(member: Member, heard: tuple[str, ...], view: View) -> Diagnosis:
+    """A member whose packets nobody could decrypt: it is on, or would come with that key when it is powered on."""
+    if is_sending(member, view):
+        what = "it is on, and has another authkey than the cluster"
+        advice = f"Make ssh to it work, then: provision cluster rejoin {member.name}"
+        return Diagnosis(Condition.KEY_CHANGED, member.name, what, heard, "stale-corosync-rejoin", advice)
+    what = "do not power it on: when it was last heard it had another authkey than the cluster"
+    evidence = (*heard, "It would send packets that nobody can decrypt, and run alone without quorum.")
+    return Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, evidence, RUNBOOK, _prepared(member))
 
 
 def is_sending(member: Member, view: View) -> bool:
@@ -99,43 +108,63 @@ def is_sending(member: Member, view: View) -> bool:
 
 def _guests(member: Member, view: View) -> tuple[str, ...]:
     """What the cluster has on it, and would be started with it."""
-    guests = view.reference.guests.get(member.name, ()) if view.reference and view.has_quorum else ()
-    named = ", ".join(f"{one.vmid}{f' {one.name}' if one.name else ''}" for one in guests)
-    return (f"the cluster has {len(guests)} guest{'s' if len(guests) != 1 else ''} on it: {named}",) if guests else ()
+    if view.reference is None or not view.has_quorum:
+        return ()
+    guests = view.reference.guests.get(member.name, ())
+    if not guests:
+        return ()
+    titles = ", ".join(guest.title for guest in guests)
+    plural = "s" if len(guests) > 1 else ""
+    return (f"the cluster has {len(guests)} guest{plural} on it: {titles}",)
 
 
 def _power_on(member: Member, view: View) -> Iterator[Diagnosis]:
     """What comes of powering it on: it ends itself, it disturbs all others, or nobody knows which of them."""
-    last, whence = _last_version(member, view)
+    last, source = _last_version(member, view)
+    seen = f"version now: {view.version}"
+    if last is not None:
+        seen = f"last seen with version {last} ({source}), {seen}"
     added = _added(member, view)
-    seen = "" if last is None else f"last seen with version {last} ({whence}), "
-    evidence = [f"{seen}version now: {view.version}"]
-    advice = _prepared(member)
     if added:
-        names = ", ".join(one.name for one in added)
-        what = (
-            f"do not power it on: {names} {'was' if len(added) == 1 else 'were'} added since, and it would disturb the "
-        )
-        what += "cluster: it does not end itself, and writes to /etc/pve hang on all nodes"
-        evidence += [f"first spoken of by corosync since {member.name} left: {names}", DISTURBS]
-        advice = _cut_off(member)
+        yield _disturbing(member, added, seen)
     elif last is None:
-        what = "do not power it on unseen: with which list it went away is not known"
-        evidence += WILL
-        advice = (
-            f"Read config_version and the nodes in its /etc/corosync/corosync.conf without the network, and give the "
-            f"version: --last-version {member.name}=N. {_cut_off(member)}"
-        )
+        yield _unseen(member, seen)
     elif last < view.version:
-        behind = view.version - last
-        is_sure = _is_settled(member, view)
-        what = f"do not power it on: {behind} version{'s' if behind > 1 else ''} behind, its corosync will end itself"
-        what += "" if is_sure else ", or disturb the cluster if a member was added since"
-        evidence += (ENDS, "No member was added or joined since it left.") if is_sure else WILL
-        advice = advice if is_sure else f"{_cut_off(member)} Its guests stay down until then."
+        yield _outdated(member, view.version - last, seen, nobody_joined=_nobody_joined_since(member, view))
+
+
+def _disturbing(member: Member, added: tuple[Member, ...], seen: str) -> Diagnosis:
+    names = ", ".join(newcomer.name for newcomer in added)
+    were = "was" if len(added) == 1 else "were"
+    what = (
+        f"do not power it on: {names} {were} added since, and it would disturb the cluster: it does not end itself, "
+        "and writes to /etc/pve hang on all nodes"
+    )
+    evidence = (seen, f"first spoken of by corosync since {member.name} left: {names}", DISTURBS)
+    return Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, evidence, RUNBOOK, _cut_off(member))
+
+
+def _unseen(member: Member, seen: str) -> Diagnosis:
+    what = "do not power it on unseen: with which list it went away is not known"
+    advice = (
+        f"Read config_version and the nodes in its /etc/corosync/corosync.conf without the network, and give the "
+        f"version: --last-version {member.name}=N. {_cut_off(member)}"
+    )
+    return Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, (seen, *WILL), RUNBOOK, advice)
+
+
+def _outdated(member: Member, versions: int, seen: str, *, nobody_joined: bool) -> Diagnosis:
+    """A member with an old list ends itself, if nobody was added since: else it may disturb the cluster."""
+    plural = "s" if versions > 1 else ""
+    what = f"do not power it on: {versions} version{plural} behind, its corosync will end itself"
+    if nobody_joined:
+        evidence: tuple[str, ...] = (seen, ENDS, "No member was added or joined since it left.")
+        advice = _prepared(member)
     else:
-        return
-    yield Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, tuple(evidence), RUNBOOK, advice)
+        what += ", or disturb the cluster if a member was added since"
+        evidence = (seen, *WILL)
+        advice = f"{_cut_off(member)} Its guests stay down until then."
+    return Diagnosis(Condition.DO_NOT_POWER_ON, member.name, what, evidence, RUNBOOK, advice)
 
 
 def _prepared(member: Member) -> str:
@@ -156,50 +185,61 @@ def _cut_off(member: Member) -> str:
 
 def _added(member: Member, view: View) -> tuple[Member, ...]:
     """The members of which corosync spoke for the first time after this one had left: they were added meanwhile."""
-    newcomers = {
-        nodeid
-        for node in view.clustered
-        if view.is_joined(node)
-        for nodeid in node.signatures.newcomers.get(member.nodeid, ())
-    }
-    return tuple(one for one in view.members if one.nodeid in newcomers)
+    newcomers = set[int]()
+    for node in view.joined_nodes:
+        newcomers |= node.signatures.newcomers.get(member.nodeid, frozenset())
+    return tuple(other for other in view.members if other.nodeid in newcomers)
 
 
-def _is_settled(member: Member, view: View) -> bool:
+def _nobody_joined_since(member: Member, view: View) -> bool:
     """Whether a log that reaches back to when the member left says that nobody joined since."""
-    return any(member.nodeid in node.signatures.unchanged_since for node in view.clustered if view.is_joined(node))
+    return any(member.nodeid in node.signatures.unchanged_since for node in view.joined_nodes)
 
 
 def _last_version(member: Member, view: View) -> tuple[int | None, str]:
+    """The version of its list when it was last seen, and who says so; None where nobody knows."""
     for name in (member.name, ""):
         if name in view.last_versions:
             return view.last_versions[name], "by --last-version"
-    seen = [
-        (one.departed[member.nodeid], one.name)
-        for one in view.clustered
-        if member.nodeid in one.departed and one.heard.get(member.nodeid, member.addresses[0]) in member.addresses
-    ]
+    seen = list[tuple[int, str]]()
+    for node in view.clustered:
+        address = node.heard.get(member.nodeid, member.addresses[0])
+        if member.nodeid in node.departed and address in member.addresses:
+            seen.append((node.departed[member.nodeid], node.name))
     if not seen:
         return None, ""
     version, name = max(seen)
     return version, f"by corosync on {name}"
 
 
-def _strangers(view: View) -> Iterator[Diagnosis]:
+def _unknown_senders(view: View) -> Iterator[Diagnosis]:
     """Packets that are turned away, of nobody who answered: of a node that runs with another list or key."""
-    known = {address for one in view.facts.nodes for address in (one.address, *one.addresses)}
-    known |= {address for one in view.members for address in one.addresses}
-    lines: dict[str, list[str]] = {}
-    for node in view.clustered if view.has_quorum else ():
-        for address in (*node.signatures.rejected, *node.signatures.undecryptable):
-            if address not in known and view.is_joined(node):
-                found = [line for line in node.signatures.lines if is_about(line, [address])]
-                lines.setdefault(address, []).extend(f"{node.name}: {line}" for line in found)
-    whys = {one.address: one.why for one in view.facts.silent}
-    for address, found in lines.items():
+    if not view.has_quorum:
+        return
+    whys = {silent.address: silent.why for silent in view.facts.silent}
+    for address, lines in _unknown_packets(view).items():
         what = (
             f"{address} sends packets that are turned away, and does not answer: a node with an old list or key is on"
         )
-        evidence = (*found, *([f"{address}: {whys[address]}"] if address in whys else []))
+        evidence = list(lines)
+        if address in whys:
+            evidence.append(f"{address}: {whys[address]}")
         advice = f"Find the machine that has {address}, and stop corosync on it; then check again with ssh to it."
-        yield Diagnosis(Condition.UNKNOWN, "", what, evidence, advice=advice)
+        yield Diagnosis(Condition.UNKNOWN, "", what, tuple(evidence), advice=advice)
+
+
+def _unknown_packets(view: View) -> dict[str, list[str]]:
+    """By the sender's address the logs' lines about it; senders whose address is no known node's only."""
+    known = set[str]()
+    for node in view.facts.nodes:
+        known.update(node.all_addresses)
+    for member in view.members:
+        known.update(member.addresses)
+    lines_by_address = dict[str, list[str]]()
+    for node in view.joined_nodes:
+        log = node.signatures
+        for address in (*log.rejected, *log.undecryptable):
+            if address not in known:
+                lines = [f"{node.name}: {line}" for line in log.lines if is_about(line, [address])]
+                lines_by_address.setdefault(address, []).extend(lines)
+    return lines_by_address
