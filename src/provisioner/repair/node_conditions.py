@@ -32,16 +32,16 @@ def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
     if disturbs(node, view):
         return ()  # it is told first, among what concerns all nodes
     found = tuple(_differences(node, member, view)) or (_without_difference(node, view),)
-    return tuple(_kept_out(one, node, view.reference) for one in found)
+    return tuple(_kept_out(diagnosis, node, view.reference) for diagnosis in found)
 
 
-def _kept_out(found: Diagnosis, node: NodeFacts, reference: NodeFacts) -> Diagnosis:
+def _kept_out(diagnosis: Diagnosis, node: NodeFacts, reference: NodeFacts) -> Diagnosis:
     """A node whose /etc/pve would replace the cluster's needs the runbook that brings it back without."""
-    if found.runbook != LIGHT or not has_newer_pve(node, reference):
-        return found
+    if diagnosis.runbook != LIGHT or not has_newer_pve(node, reference):
+        return diagnosis
     newer = f"its /etc/pve would replace the cluster's: {pve_age_words(node, reference)}"
     advice = f"Keep corosync on it stopped until it is back: {REJOIN.format(node.name)}"
-    return replace(found, evidence=(*found.evidence, newer), runbook=FORCED, advice=advice)
+    return replace(diagnosis, evidence=(*diagnosis.evidence, newer), runbook=FORCED, advice=advice)
 
 
 def _own_id(node: NodeFacts, otherwise: int) -> int:
@@ -50,31 +50,34 @@ def _own_id(node: NodeFacts, otherwise: int) -> int:
 
 
 def _of_joined(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
+    """That a node which is joined has an old list, as it runs or in a file."""
     running = node.running_version or 0
-    files = [conf.version for conf in (node.local_conf, node.pve_conf) if conf]
+    newest_file = max((conf.version for conf in node.files), default=running)
     if running < view.version:
+        behind = _behind(view.version - running)
         yield Diagnosis(
             Condition.BEHIND,
             node.name,
-            f"its list is {_behind(view.version - running)}, while it is joined: it would end itself at its next start",
+            f"its list is {behind}, while it is joined: it would end itself at its next start",
             (versions_text(node), f"{view.reference_name}: config_version {view.version}"),
             LIGHT,
             REJOIN.format(node.name),
         )
-    elif files and max(files) > running:
+    elif newest_file > running:
         yield Diagnosis(
             Condition.BEHIND,
             node.name,
-            f"corosync runs with version {running}, and a file says {max(files)}: it was not taken up",
+            f"corosync runs with version {running}, and a file says {newest_file}: it was not taken up",
             (versions_text(node),),
             advice="Run corosync-cfgtool -R on a node; if it refuses, an address has changed, and corosync has to be "
             "restarted, on one node after the other.",
         )
-    elif files and node.local_conf and node.local_conf.version < running:
+    elif node.local_conf and node.local_conf.version < running:
+        behind = _behind(running - node.local_conf.version)
         yield Diagnosis(
             Condition.BEHIND,
             node.name,
-            f"/etc/corosync/corosync.conf is {_behind(running - node.local_conf.version)}: it counts at the next start",
+            f"/etc/corosync/corosync.conf is {behind}: it counts at the next start",
             (versions_text(node),),
             LIGHT,
             REJOIN.format(node.name),
@@ -84,80 +87,119 @@ def _of_joined(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
 def _by_own_log(node: NodeFacts) -> Iterator[Diagnosis]:
     """What a node's own log proves when there is nobody to compare it with."""
     log = node.signatures
-    advice = "Name a node that is in the cluster: its list and key are needed to compare."
-
-    def told(condition: Condition, what: str, words: str, runbook: str) -> Diagnosis:
-        evidence = (*_log(node, words), versions_text(node))
-        return Diagnosis(condition, node.name, what, evidence, runbook, advice)
-
-    is_outdated = log.outdated is not None and (node.local_conf is None or node.local_conf.version < log.outdated[0])
-    if log.outdated and is_outdated:
+    is_outdated = _ended_because_behind(node)
+    if log.outdated is not None and is_outdated:
         received, own = log.outdated
         what = f"its list is {_behind(received - own)}: corosync ended itself"
-        yield told(Condition.BEHIND, what, "Received config version", LIGHT)
+        yield _logged(node, Condition.BEHIND, what, "Received config version", LIGHT)
     if log.undecryptable:
         what = f"it cannot decrypt what comes from {', '.join(log.undecryptable)}: one of them has another key"
-        yield told(Condition.KEY_CHANGED, what, "Unable to decrypt", FORCED)
+        yield _logged(node, Condition.KEY_CHANGED, what, "Unable to decrypt", FORCED)
     if log.rejected:
         what = f"packets come from {', '.join(log.rejected)}, which its list does not have for their senders"
-        yield told(Condition.PEERS_MOVED, what, "Packet rejected", LIGHT)
+        yield _logged(node, Condition.PEERS_MOVED, what, "Packet rejected", LIGHT)
     if not is_running(node) and not is_outdated:
         yield _dead(node)
 
 
+def _ended_because_behind(node: NodeFacts) -> bool:
+    """Whether corosync ended itself over a newer list, and the node has no such list since."""
+    outdated = node.signatures.outdated
+    if outdated is None:
+        return False
+    received, _ = outdated
+    return node.local_conf is None or node.local_conf.version < received
+
+
+def _logged(node: NodeFacts, condition: Condition, what: str, words: str, runbook: str) -> Diagnosis:
+    """A diagnosis for which the lines of the node's log with these words are the evidence."""
+    evidence = (*_log(node, words), versions_text(node))
+    advice = "Name a node that is in the cluster: its list and key are needed to compare."
+    return Diagnosis(condition, node.name, what, evidence, runbook, advice)
+
+
 def _removed(node: NodeFacts, view: View, member: Member | None) -> Diagnosis:
+    """A node that is no member any more, or one with another id; the heir is the member that has its id now."""
     own = member_in(members_of(node), node.name)
-    heir = next((one for one in view.members if own and one.nodeid == own.nodeid and one.name != node.name), None)
-    evidence = [versions_text(node), view.list_text, *_log_of_others(node, view), *_folder(node, view)]
+    heirs = [other for other in view.members if own and other.nodeid == own.nodeid and other.name != node.name]
+    evidence = (versions_text(node), view.list_text, *_log_of_others(node, view), *_folder(node, view))
     advice = f"Keep corosync on it stopped until it is back: {REJOIN.format(node.name)}"
-    if heir and own:
-        what = f"it was removed, and its id {own.nodeid} was given to {heir.name}"
-        return Diagnosis(Condition.ID_REUSED, node.name, what, tuple(evidence), FORCED, advice)
+    if own and heirs:
+        what = f"it was removed, and its id {own.nodeid} was given to {heirs[0].name}"
+        return Diagnosis(Condition.ID_REUSED, node.name, what, evidence, FORCED, advice)
     again = f", and {node.name} was added again with id {member.nodeid}" if member else ""
     what = f"it was removed from the cluster{again}; it still takes itself for a member"
-    return Diagnosis(Condition.REMOVED, node.name, what, tuple(evidence), FORCED, advice)
+    return Diagnosis(Condition.REMOVED, node.name, what, evidence, FORCED, advice)
 
 
 def _differences(node: NodeFacts, member: Member, view: View) -> Iterator[Diagnosis]:
-    reference = view.reference
-    common = (versions_text(node), view.list_text)
-    advice = REJOIN.format(node.name)
-    if reference and node.key_digest and reference.key_digest and node.key_digest != reference.key_digest:
-        keys = f"sha256 of authkey: {node.key_digest[:16]}… here, {reference.key_digest[:16]}… on {reference.name}"
-        evidence = (keys, *_log(node, "decrypt"), *_log_of_others(node, view))
-        what = "it has another authkey than the cluster"
-        yield Diagnosis(Condition.KEY_CHANGED, node.name, what, (*evidence, *common), FORCED, advice)
-    own_list = members_of(node)
-    moved = [
-        (one, old)
-        for one in view.members
-        if one.name != node.name and (old := member_in(own_list, one.name)) and old.addresses != one.addresses
-    ]
-    if moved:
-        lines = [f"{new.name}: {_at(new)}, its list says {_at(old)}" for new, old in moved]
-        what = f"{', '.join(new.name for new, _ in moved)} moved to other addresses: it rejects their packets"
-        evidence = (*lines, *_log(node, "Packet rejected"), *common)
-        yield Diagnosis(Condition.PEERS_MOVED, node.name, what, evidence, LIGHT, advice)
-    own = member_in(own_list, node.name)
+    """In what the node is not as the cluster has it: key, the others' addresses, its own."""
+    yield from _key_change(node, view)
+    yield from _moved_peers(node, view)
+    own = member_in(members_of(node), node.name)
     if own and own.addresses != member.addresses:
         yield _moved(node, view, own, member)
-    elif lost := lost_addresses(node, member):
+        return
+    lost = lost_addresses(node, member)
+    if lost:
         yield _renumbered(node, view, lost)
+
+
+def _key_change(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
+    reference = view.reference
+    if reference is None or not node.key_digest or not reference.key_digest:
+        return
+    if node.key_digest == reference.key_digest:
+        return
+    keys = f"sha256 of authkey: {node.key_digest[:16]}… here, {reference.key_digest[:16]}… on {reference.name}"
+    logs = (*_log(node, "decrypt"), *_log_of_others(node, view))
+    yield Diagnosis(
+        Condition.KEY_CHANGED,
+        node.name,
+        "it has another authkey than the cluster",
+        (keys, *logs, versions_text(node), view.list_text),
+        FORCED,
+        REJOIN.format(node.name),
+    )
+
+
+def _moved_peers(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
+    """That members have other addresses than the node's list says."""
+    own_list = members_of(node)
+    names, lines = list[str](), list[str]()
+    for member in view.members:
+        listed = member_in(own_list, member.name)
+        if member.name == node.name or listed is None or listed.addresses == member.addresses:
+            continue
+        names.append(member.name)
+        lines.append(f"{member.name}: {_at(member)}, its list says {_at(listed)}")
+    if names:
+        yield Diagnosis(
+            Condition.PEERS_MOVED,
+            node.name,
+            f"{', '.join(names)} moved to other addresses: it rejects their packets",
+            (*lines, *_log(node, "Packet rejected"), versions_text(node), view.list_text),
+            LIGHT,
+            REJOIN.format(node.name),
+        )
 
 
 def _moved(node: NodeFacts, view: View, own: Member, member: Member) -> Diagnosis:
     """Its own list has another address for it than the cluster's: it has moved, or the list is only old."""
-    has_it = bool(node.addresses) and set(member.addresses) <= set(node.addresses)
     what = f"the cluster knows it by {_at(member)}, and its own list says {_at(own)}"
-    what += ": the list is old, the node has that address" if has_it else ": its packets are rejected"
     evidence = (
         f"addresses of {node.name}: {', '.join(node.addresses) or 'not known'}",
         *_log_of_others(node, view),
         versions_text(node),
         view.list_text,
     )
-    condition, runbook = (Condition.BEHIND, LIGHT) if has_it else (Condition.NODE_MOVED, FORCED)
-    return Diagnosis(condition, node.name, what, evidence, runbook, REJOIN.format(node.name))
+    advice = REJOIN.format(node.name)
+    has_it = bool(node.addresses) and set(member.addresses) <= set(node.addresses)
+    if has_it:
+        what += ": the list is old, the node has that address"
+        return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, advice)
+    what += ": its packets are rejected"
+    return Diagnosis(Condition.NODE_MOVED, node.name, what, evidence, FORCED, advice)
 
 
 def _renumbered(node: NodeFacts, view: View, lost: tuple[str, ...]) -> Diagnosis:
@@ -173,20 +215,13 @@ def _renumbered(node: NodeFacts, view: View, lost: tuple[str, ...]) -> Diagnosis
 
 
 def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
-    behind = view.version - (version_of(node) or 0)
-    if version_of(node) is not None and behind > 0:
-        what = f"its list is {_behind(behind)}, with the same key, id and addresses"
-        advice = REJOIN.format(node.name)
-        if could_disturb(node, view):
-            what = f"its list is {_behind(behind)}: {unheard_words(node, view)} while it was off"
-            advice = f"Keep corosync on it stopped, it would disturb the cluster. Bring it back: {advice}"
-        if not is_running(node):
-            what += "; corosync does not run"
-        evidence = (*_log(node, "Received config version"), versions_text(node), view.list_text, *_units(node))
-        return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, advice)
+    """A node that is as the cluster has it and has not joined: it is behind, its corosync is dead, or it is cut off."""
+    version = version_of(node)
+    if version is not None and version < view.version:
+        return _only_behind(node, view, view.version - version)
     if not is_running(node):
         return _dead(node)
-    links = [f"link {one.number} to node {one.nodeid}: disconnected" for one in node.links if not one.is_connected]
+    links = [f"link {link.number} to node {link.nodeid}: disconnected" for link in node.links if not link.is_connected]
     return Diagnosis(
         Condition.PARTITION,
         node.name,
@@ -194,6 +229,18 @@ def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
         (*links, *node.signatures.lines, versions_text(node)),
         advice="Look at the network between the nodes: UDP 5405 of each link, both ways; a firewall; the switch.",
     )
+
+
+def _only_behind(node: NodeFacts, view: View, versions: int) -> Diagnosis:
+    what = f"its list is {_behind(versions)}, with the same key, id and addresses"
+    advice = REJOIN.format(node.name)
+    if could_disturb(node, view):
+        what = f"its list is {_behind(versions)}: {unheard_words(node, view)} while it was off"
+        advice = f"Keep corosync on it stopped, it would disturb the cluster. Bring it back: {advice}"
+    if not is_running(node):
+        what += "; corosync does not run"
+    evidence = (*_log(node, "Received config version"), versions_text(node), view.list_text, *_units(node))
+    return Diagnosis(Condition.BEHIND, node.name, what, evidence, LIGHT, advice)
 
 
 def _dead(node: NodeFacts) -> Diagnosis:
@@ -217,18 +264,22 @@ def _log(node: NodeFacts, words: str) -> tuple[str, ...]:
 
 def _log_of_others(node: NodeFacts, view: View) -> tuple[str, ...]:
     """The lines of the others' logs that name one of the node's addresses."""
-    own = {
-        node.address,
-        *node.addresses,
-        *(a for one in members_of(node) if one.name == node.name for a in one.addresses),
-    }
-    lines = [f"{one.name}: {line}" for one in view.facts.nodes if one is not node for line in one.signatures.lines]
-    return tuple(line for line in lines if is_about(line, own))
+    own = set(node.all_addresses)
+    for member in members_of(node):
+        if member.name == node.name:
+            own.update(member.addresses)
+    lines = list[str]()
+    for other in view.facts.nodes:
+        if other is not node:
+            lines += [f"{other.name}: {line}" for line in other.signatures.lines if is_about(line, own)]
+    return tuple(lines)
 
 
 def _folder(node: NodeFacts, view: View) -> tuple[str, ...]:
-    guests = view.reference.guests.get(node.name) if view.reference else None
-    return () if guests is None else (f"/etc/pve/nodes/{node.name} is still there, with {len(guests)} guests",)
+    if view.reference is None or node.name not in view.reference.guests:
+        return ()
+    guests = view.reference.guests[node.name]
+    return (f"/etc/pve/nodes/{node.name} is still there, with {len(guests)} guests",)
 
 
 def _at(member: Member) -> str:
