@@ -33,9 +33,12 @@ class Answer:
     @property
     def why(self) -> str:
         """Why there is no answer, in a line; empty when there is one."""
+        if not self.code:
+            return ""
         if self.code in TIMED_OUT:
             return "it did not answer in time"
-        return (self.text.strip().splitlines() or [f"exit code {self.code}"])[-1] if self.code else ""
+        lines = self.text.strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.code}"
 
 
 def is_number(text: str) -> bool:
@@ -48,17 +51,18 @@ ABSENT = Answer(127, ("the section is missing",))
 
 def answers(text: str) -> Mapping[str, Answer]:
     """The sections by their names; ``UnreadableError`` unless all of it is there."""
-    found: dict[str, Answer] = {}
+    sections = dict[str, Answer]()
     name, code, lines = "", 0, list[str]()
     for line in [*text.split("\n"), "@ ended 0"]:
-        if head := _HEAD.fullmatch(line):
+        head = _HEAD.fullmatch(line)
+        if head is not None:
             if name:
-                found[name] = Answer(code, tuple(lines))
+                sections[name] = Answer(code, tuple(lines))
             name, code, lines = head[1], int(head[2]), []
         elif line.startswith(" ") and name:
             lines.append(line[1:])
         elif line:
             raise UnreadableError("Unable to read what the node says of itself", details=line[:200])
-    if "end" not in found:
+    if "end" not in sections:
         raise UnreadableError("Unable to read what the node says of itself", details="Its answer ends early.")
-    return found
+    return sections

@@ -42,27 +42,32 @@ class Judged:
 
 def judge_guests(own: Iterable[Guest], lead: NodeFacts, node: str) -> tuple[Judged, ...]:
     """Every guest of ``node`` (as it has them itself) with what a rejoin would do to it, by VMID."""
-    by_id: Mapping[int, Guest] = {one.vmid: one for guests in lead.guests.values() for one in guests}
-    return tuple(_judged(one, lead, by_id, node) for one in sorted(set(own), key=lambda one: (one.vmid, one.kind)))
+    by_id = dict[int, Guest]()
+    for guests in lead.guests.values():
+        for guest in guests:
+            by_id[guest.vmid] = guest
+    ordered = sorted(set(own), key=lambda guest: (guest.vmid, guest.kind))
+    return tuple(_judged(guest, lead, by_id, node) for guest in ordered)
 
 
 def refused(judged: Iterable[Judged], given_up: Collection[int]) -> tuple[Judged, ...]:
     """Those for which a rejoin is refused, unless the user has given the node's configuration of them up."""
-    bad = (Fate.LOST, Fate.CONFLICT)
-    return tuple(one for one in judged if one.fate in bad and one.guest.vmid not in given_up)
+    bad = [judgement for judgement in judged if judgement.fate in (Fate.LOST, Fate.CONFLICT)]
+    return tuple(judgement for judgement in bad if judgement.guest.vmid not in given_up)
 
 
 def guest_words(judged: Judged) -> str:
     """One guest and its fate, in a line."""
     guest = judged.guest
-    who = f"{guest.vmid} ({guest.kind}{f' {guest.name}' if guest.name else ''})"
-    return {
-        Fate.KEPT: f"{who}: the cluster has it on this node, too",
-        Fate.CHANGED: f"{who}: the cluster's configuration of it differs, and will be the one that counts",
-        Fate.MOVED: f"{who}: the same guest is on {judged.owner} now; its configuration there counts",
-        Fate.LOST: f"{who}: only this node has its configuration",
-        Fate.CONFLICT: f"{who}: {judged.why}",
-    }[judged.fate]
+    kind_and_name = f"{guest.kind} {guest.name}".rstrip()
+    fates = {
+        Fate.KEPT: "the cluster has it on this node, too",
+        Fate.CHANGED: "the cluster's configuration of it differs, and will be the one that counts",
+        Fate.MOVED: f"the same guest is on {judged.owner} now; its configuration there counts",
+        Fate.LOST: "only this node has its configuration",
+        Fate.CONFLICT: judged.why,
+    }
+    return f"{guest.vmid} ({kind_and_name}): {fates[judged.fate]}"
 
 
 def recovery_words(judged: Judged, node: str, lead: str, address: str) -> str:
@@ -91,36 +96,48 @@ def recovery_words(judged: Judged, node: str, lead: str, address: str) -> str:
 
 def _judged(guest: Guest, lead: NodeFacts, by_id: Mapping[int, Guest], node: str) -> Judged:
     owner = lead.vmlist.get(guest.vmid, "")
-    there = by_id.get(guest.vmid)
     if not owner:
         return Judged(guest, Fate.LOST)
+    there = by_id.get(guest.vmid)
     if there is None:
         why = f"the cluster has a guest with this VMID on {owner}, and what it is could not be read"
         return Judged(guest, Fate.CONFLICT, owner, why)
-    return _at_home(guest, there, owner) if owner == node else _elsewhere(guest, there, owner, lead)
+    if owner == node:
+        return _at_home(guest, there, owner)
+    return _elsewhere(guest, there, owner, lead)
 
 
 def _at_home(guest: Guest, there: Guest, owner: str) -> Judged:
     """The cluster has the VMID on this node, too: the same guest, unless its kind or its disks say otherwise."""
     if there.kind != guest.kind:
         return Judged(guest, Fate.CONFLICT, owner, f"the cluster has a {there.kind} guest with this VMID on {owner}")
-    if loose := tuple(one for one in guest.volumes if one not in there.volumes):
+    loose = tuple(volume for volume in guest.volumes if volume not in there.volumes)
+    if loose:
         why = f"the cluster's configuration of it does not have {', '.join(loose)}"
         return Judged(guest, Fate.CONFLICT, owner, why, loose)
-    return Judged(guest, Fate.KEPT if there.digest == guest.digest else Fate.CHANGED, owner)
+    fate = Fate.KEPT if there.digest == guest.digest else Fate.CHANGED
+    return Judged(guest, fate, owner)
 
 
 def _elsewhere(guest: Guest, there: Guest, owner: str, lead: NodeFacts) -> Judged:
+    """The cluster has the VMID on another node: the guest has moved there, if all its disks could move along."""
     if not _is_same_guest(guest, there):
         return Judged(guest, Fate.CONFLICT, owner, f"the cluster has another guest with this VMID on {owner}")
-    shared = {one.name for one in lead.storages if one.is_shared}
-    local = [one for one in guest.volumes if one.startswith("/") or one.partition(":")[0] not in shared]
+    shared = {storage.name for storage in lead.storages if storage.is_shared}
+    local = [volume for volume in guest.volumes if not _is_on(volume, shared)]
     if local:
         why = f"the cluster has it on {owner}, and {', '.join(local)} is on no shared storage: there are two of it now"
         return Judged(guest, Fate.CONFLICT, owner, why)
     return Judged(guest, Fate.MOVED, owner)
 
 
-def _is_same_guest(one: Guest, other: Guest) -> bool:
+def _is_on(volume: str, storages: Collection[str]) -> bool:
+    """Whether the volume is on one of these storages; a device or folder of the node's own is on none."""
+    return not volume.startswith("/") and volume.partition(":")[0] in storages
+
+
+def _is_same_guest(guest: Guest, other: Guest) -> bool:
     """By kind and name and disks: its other settings may have changed since it moved."""
-    return (one.kind, one.name, sorted(one.volumes)) == (other.kind, other.name, sorted(other.volumes))
+    if (guest.kind, guest.name) != (other.kind, other.name):
+        return False
+    return sorted(guest.volumes) == sorted(other.volumes)

@@ -42,37 +42,39 @@ def asked_node(facts: ClusterFacts) -> NodeFacts:
 def absent_members(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:
     """The members that are not in the asked node's part of the cluster → their addresses."""
     asked = asked_node(facts)
-    return {
-        one.name: one.addresses
-        for one in _list(asked).members
-        if one.name != asked.name and one.nodeid not in _present(asked)
-    }
+    absent = dict[str, tuple[str, ...]]()
+    for member in _list(asked).others(asked.name):
+        if member.nodeid not in asked.partition:
+            absent[member.name] = member.addresses
+    return absent
 
 
 def make_regaining(facts: ClusterFacts, off: Sequence[str], signs: Sequence[Sign] = ()) -> Regaining:
     """What having the asked node's part decide alone means; ``InputError`` for a name that is no member."""
     asked = asked_node(facts)
     conf = _list(asked)
-    ids = {one.name: one.nodeid for one in conf.members}
-    if unknown := [name for name in off if name not in ids]:
-        raise InputError(
-            f"Unable to find node {unknown[0]}",
-            details=f"The members are: {', '.join(ids)}",
-            resolution="Name with --off each member that is off.",
-        )
-    present = _present(asked)
+    ids = {member.name: member.nodeid for member in conf.members}
+    for name in off:
+        if name not in ids:
+            raise InputError(
+                f"Unable to find node {name}",
+                details=f"The members are: {', '.join(ids)}",
+                resolution="Name with --off each member that is off.",
+            )
+    present = [member for member in conf.members if member.nodeid in asked.partition]
     return Regaining(
         host=asked.name,
         cluster=conf.cluster,
-        votes=sum(one.votes for one in conf.members if one.nodeid in present),
+        votes=sum(member.votes for member in present),
         off=tuple(off),
         off_ids=tuple(ids[name] for name in off),
-        is_needed=asked.quorum is None or not asked.quorum.is_quorate,
+        is_needed=not asked.is_quorate,
         objections=tuple(_objections(facts, asked, off, signs)),
     )
 
 
 def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs: Sequence[Sign]) -> Iterator[str]:
+    """Why the part may not decide alone: only members that are proved off, or said to be, may be left out."""
     if asked.quorum is None:
         yield f"corosync does not answer on {asked.name}. Start it first: systemctl start corosync"
         return
@@ -81,7 +83,8 @@ def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs
         if name not in absent:
             yield f"{name} is not off: it is in one part of the cluster with {asked.name}, or is {asked.name}."
     for name, addresses in absent.items():
-        if facts.node(name) is not None:
+        is_running = facts.node(name) is not None
+        if is_running:
             yield f"{name} is running: it answers by ssh. Mend its link to {asked.name}, or shut it down."
         elif name not in off:
             yield f"{name} may be running, cut off from here. When you have seen that it is off, say so: --off {name}"
@@ -89,12 +92,8 @@ def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs
         for sign in tried:
             if sign.is_alive:
                 yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
-        if not tried and facts.node(name) is None:
+        if not tried and not is_running:
             yield f"Nobody has tried whether {name} answers at {', '.join(addresses)}."
-
-
-def _present(node: NodeFacts) -> frozenset[int]:
-    return frozenset({*node.joined, *(node.quorum.present if node.quorum else ())})
 
 
 def _list(node: NodeFacts) -> CorosyncConf:
