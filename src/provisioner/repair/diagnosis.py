@@ -21,21 +21,29 @@ def diagnose(facts: ClusterFacts, last_versions: Mapping[str, int] | None = None
     not be learned is ``UNKNOWN``, never healthy.
     """
     view = View(facts, dict(last_versions or {}))
-    found = [*ring_diagnoses(view), *cluster_diagnoses(view)]
+    diagnoses = [*ring_diagnoses(view), *cluster_diagnoses(view)]
     for node in facts.nodes:
-        found += node_diagnoses(node, view) if is_clustered(node) else _unclustered(node, view)
-        found += [_copied_keys(node)] if node.has_copied_keys else []
-    found += [*absent_diagnoses(view), *ghost_diagnoses(view)]
-    if not found and view.quorum and view.has_quorum:
-        names = ", ".join(one.name for one in facts.nodes)
-        what = f"{names}: {votes_text(view.quorum)}, config_version {view.version} everywhere"
-        return (Diagnosis(Condition.HEALTHY, "", what),)
-    return tuple(found) or (Diagnosis(Condition.UNKNOWN, "", "nothing is known of this cluster"),)
+        if is_clustered(node):
+            diagnoses += node_diagnoses(node, view)
+        else:
+            diagnoses.append(_unclustered(node, view))
+        if node.has_copied_keys:
+            diagnoses.append(_copied_keys(node))
+    diagnoses += [*absent_diagnoses(view), *ghost_diagnoses(view)]
+    return tuple(diagnoses) or (_nothing_wrong(view),)
+
+
+def _nothing_wrong(view: View) -> Diagnosis:
+    if view.quorum is None or not view.has_quorum:
+        return Diagnosis(Condition.UNKNOWN, "", "nothing is known of this cluster")
+    names = ", ".join(node.name for node in view.facts.nodes)
+    what = f"{names}: {votes_text(view.quorum)}, config_version {view.version} everywhere"
+    return Diagnosis(Condition.HEALTHY, "", what)
 
 
 def is_healthy(diagnoses: tuple[Diagnosis, ...]) -> bool:
     """Whether there is nothing to do."""
-    return all(one.condition is Condition.HEALTHY for one in diagnoses)
+    return all(diagnosis.condition is Condition.HEALTHY for diagnosis in diagnoses)
 
 
 def _copied_keys(node: NodeFacts) -> Diagnosis:
@@ -53,23 +61,26 @@ def _copied_keys(node: NodeFacts) -> Diagnosis:
     return Diagnosis(Condition.LEFTOVERS, node.name, what, evidence, advice=advice)
 
 
-def _unclustered(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
-    member = view.member(node.name)
-    if member and view.has_quorum:
-        what = "the cluster has it as a member, and it has no corosync.conf at all: it was installed anew, or cleaned"
-        evidence = (view.list_text,)
-        advice = f"provision cluster rejoin {node.name}"
-        return (Diagnosis(Condition.UNCLUSTERED, node.name, what, evidence, "stale-corosync-rejoin", advice),)
-    others = [name for name in node.guests if name != node.name]
-    evidence = (
-        f"/etc/pve/nodes has {', '.join(others)}: another node, or an earlier host name of this one" if others else "",
-    )
-    return (
-        Diagnosis(
+def _unclustered(node: NodeFacts, view: View) -> Diagnosis:
+    """A node without any list: a member that lost it, or one that is in no cluster."""
+    if view.has_quorum and view.member(node.name):
+        return Diagnosis(
             Condition.UNCLUSTERED,
             node.name,
-            "it is in no cluster: there is no list of nodes, so that one is missing from it proves nothing",
-            tuple(filter(None, evidence)),
-            advice="Name a node of the cluster, if there is one.",
-        ),
+            "the cluster has it as a member, and it has no corosync.conf at all: it was installed anew, or cleaned",
+            (view.list_text,),
+            "stale-corosync-rejoin",
+            f"provision cluster rejoin {node.name}",
+        )
+    evidence = list[str]()
+    others = [name for name in node.guests if name != node.name]
+    if others:
+        names = ", ".join(others)
+        evidence.append(f"/etc/pve/nodes has {names}: another node, or an earlier host name of this one")
+    return Diagnosis(
+        Condition.UNCLUSTERED,
+        node.name,
+        "it is in no cluster: there is no list of nodes, so that one is missing from it proves nothing",
+        tuple(evidence),
+        advice="Name a node of the cluster, if there is one.",
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -12,6 +10,7 @@ from typing import Literal
 from provisioner.errors import InputError, PreflightError
 from provisioner.repair.facts import ClusterFacts, Guest, Member, NodeFacts, Storage
 from provisioner.repair.leftovers import Leftovers, StorageChange
+from provisioner.repair.own_addresses import is_address
 
 DECISIONS = "--move-guests-to NODE or --archive-guests"
 
@@ -126,21 +125,15 @@ def target_of(facts: ClusterFacts, name: str, leftovers: Leftovers, forgotten: C
     itself, or the lists contradict each other.
     """
     lead = lead_of(facts)
-    with suppress(ValueError):
-        ipaddress.ip_address(name.strip("[]"))
-        raise InputError(
-            f"Unable to forget {name}: that is an address",
-            details="An address may belong to another node by now.",
-            resolution=f"Name the node: {', '.join(known_names(facts, leftovers))}",
-        )
+    _require_name(facts, name, leftovers)
     if name == lead.name:
         raise PreflightError(
             f"Unable to forget {name}: it is the node that would do it",
             resolution="Ask another node of the cluster, if this one is really to go: it has to be off then.",
         )
     member = lead.pve_conf.member(name) if lead.pve_conf else None
-    peer = next((one for one in lead.pmxcfs.peers if one.name == name), None) if lead.pmxcfs else None
-    if (member is None) != (peer is None):
+    is_peer = any(peer.name == name for peer in lead.peers)
+    if is_peer != (member is not None):
         raise _contradiction(name, in_list=member is not None)
     if member is not None:
         return Target(name, Kind.MEMBER, member.addresses, member.nodeid)
@@ -156,13 +149,25 @@ def target_of(facts: ClusterFacts, name: str, leftovers: Leftovers, forgotten: C
     )
 
 
+def _require_name(facts: ClusterFacts, name: str, leftovers: Leftovers) -> None:
+    """Raise ``InputError`` for an address."""
+    if is_address(name.strip("[]")):
+        raise InputError(
+            f"Unable to forget {name}: that is an address",
+            details="An address may belong to another node by now.",
+            resolution=f"Name the node: {', '.join(known_names(facts, leftovers))}",
+        )
+
+
 def known_names(facts: ClusterFacts, leftovers: Leftovers) -> tuple[str, ...]:
     """Members, directories in ``/etc/pve/nodes``, and owners of keys."""
     lead = facts.lead
     if lead is None:
-        return tuple(one.name for one in facts.nodes)
-    members = {one.name for one in lead.pve_conf.members} if lead.pve_conf else set()
-    return tuple(sorted(members | set(lead.guests) | leftovers.owners))
+        return tuple(node.name for node in facts.nodes)
+    names = {*lead.guests, *leftovers.owners}
+    if lead.pve_conf is not None:
+        names.update(member.name for member in lead.pve_conf.members)
+    return tuple(sorted(names))
 
 
 def _contradiction(name: str, *, in_list: bool) -> PreflightError:
@@ -178,22 +183,18 @@ def _contradiction(name: str, *, in_list: bool) -> PreflightError:
 
 def fates_of(guests: Sequence[Guest], storages: Sequence[Storage], wish: Wish) -> tuple[GuestFate, ...]:
     """What becomes of each guest: its disks by what ``storage.cfg`` says, its configuration by what was decided."""
-    shared = {one.name: one.is_shared for one in storages}
-    return tuple(
-        GuestFate(
-            one,
-            tuple((volume, _fate(volume, shared)) for volume in one.volumes),
-            wish.move_guests_to,
-            wish.archive_guests,
-        )
-        for one in sorted(guests, key=lambda guest: guest.vmid)
-    )
+    shared = {storage.name: storage.is_shared for storage in storages}
+    fates = list[GuestFate]()
+    for guest in sorted(guests, key=lambda guest: guest.vmid):
+        disks = tuple((volume, _fate(volume, shared)) for volume in guest.volumes)
+        fates.append(GuestFate(guest, disks, wish.move_guests_to, wish.archive_guests))
+    return tuple(fates)
 
 
 def _fate(volume: str, shared: dict[str, bool]) -> Fate:
-    storage = volume.partition(":")[0]
     if volume.startswith("/"):  # a device or folder of the node's own
         return Fate.LOCAL
+    storage = volume.partition(":")[0]
     if storage not in shared:
         return Fate.UNKNOWN
     return Fate.SHARED if shared[storage] else Fate.LOCAL

@@ -12,14 +12,17 @@ def require_same(node: NodeFacts, record: Record, *, has_backup: bool) -> None:
 
     A cut-off repair may have left it without a list. Then ``has_backup`` counts: it has its own copy of that run.
     """
-    clusters = {conf.cluster for conf in (node.local_conf, node.pve_conf) if conf}
+    clusters = {conf.cluster for conf in node.files}
     if node.pmxcfs and node.pmxcfs.cluster:
         clusters.add(node.pmxcfs.cluster)
-    if clusters == {record.cluster} or (not clusters and has_backup):
+    if clusters == {record.cluster}:
         return
-    words = (
-        f"of the cluster {', '.join(sorted(clusters))}" if clusters else "of no cluster, and has no copy of that run"
-    )
+    if not clusters and has_backup:
+        return
+    if clusters:
+        words = f"of the cluster {', '.join(sorted(clusters))}"
+    else:
+        words = "of no cluster, and has no copy of that run"
     raise PreflightError(
         f"Unable to restore {node.name}: it is not the node that was saved",
         details=f"That was {record.node} of the cluster {record.cluster}. At {node.address} is {node.name}, {words}.",
@@ -29,18 +32,19 @@ def require_same(node: NodeFacts, record: Record, *, has_backup: bool) -> None:
 
 def require_spare(node: NodeFacts) -> None:
     """Raise ``PreflightError`` where the node cannot be spared: HA may fence it, or the others would lose quorum."""
-    if node.quorum is None or not node.quorum.is_quorate:
-        return
-    _require_votes(node)
-    _require_ha(node)
+    if node.is_quorate:
+        _require_votes(node)
+        _require_ha(node)
 
 
 def _require_votes(node: NodeFacts) -> None:
-    quorum, conf = node.quorum, node.pve_conf
-    member = conf.member(node.name) if conf else None
+    """Raise ``PreflightError`` where the other nodes of its partition have too few votes without it."""
+    quorum = node.quorum
     if quorum is None or len(quorum.present) < 2:  # noqa: PLR2004 - one and another
         return
-    left = quorum.total - (member.votes if member else 0)
+    member = node.pve_conf.member(node.name) if node.pve_conf else None
+    own = member.votes if member else 0
+    left = quorum.total - own
     if left < quorum.needed:
         raise PreflightError(
             f"Unable to restore {node.name}: the others would lose quorum without it",
