@@ -15,7 +15,7 @@ from typing import TypeVar
 from provisioner.repair.answers import ABSENT, TIMED_OUT, Answer, UnreadableError, answers
 from provisioner.repair.corosync_conf import read_corosync_conf
 from provisioner.repair.corosync_log import read_log
-from provisioner.repair.corosync_tools import Runtime, own_id, read_links, read_quorum, read_runtime
+from provisioner.repair.corosync_tools import NOT_QUORATE, Runtime, own_id, read_links, read_quorum, read_runtime
 from provisioner.repair.facts import CorosyncConf, NodeFacts
 from provisioner.repair.ha import read_ha
 from provisioner.repair.pmxcfs_files import (
@@ -43,30 +43,41 @@ def read_node(text: str, address: str, clock_offset_s: float = 0.0) -> NodeFacts
     if not name:
         raise UnreadableError("Unable to read what the node says of itself", details="It has no name.")
     known = NodeFacts(name, address, clock_offset_s=clock_offset_s)
-    if seen["proxmox"].code and seen["proxmox"].code not in TIMED_OUT:
+    has_no_proxmox = seen["proxmox"].code not in (0, *TIMED_OUT)
+    if has_no_proxmox:
         return replace(known, is_proxmox=False)
+    version = seen["version"]
+    interfaces = seen["addresses"].text
     known = replace(
         known,
-        version=seen["version"].text.strip() if not seen["version"].code else "",
-        addresses=tuple(re.findall(r"inet6? ([0-9a-f.:]+)/", seen["addresses"].text)),
-        networks=tuple(re.findall(r"inet6? ([0-9a-f.:]+/\d+)", seen["addresses"].text)),
+        version="" if version.code else version.text.strip(),
+        addresses=tuple(re.findall(r"inet6? ([0-9a-f.:]+)/", interfaces)),
+        networks=tuple(re.findall(r"inet6? ([0-9a-f.:]+/\d+)", interfaces)),
         units=_units(seen["units"]),
     )
-    copied = seen.part("way-in", lambda one: _required(one).text.strip() not in ("", "0"))
-    known = _with_pmxcfs(_with_corosync(known, seen), seen)
-    late = {name: one.why for name, one in seen.answers.items() if one.code in TIMED_OUT}
-    return replace(known, has_copied_keys=bool(copied), unread={**late, **seen.unread})
+    copied = seen.part("way-in", _has_copied_keys)
+    known = _with_corosync(known, seen)
+    known = _with_pmxcfs(known, seen)
+    return replace(known, has_copied_keys=bool(copied), unread={**seen.late(), **seen.unread})
+
+
+def _has_copied_keys(answer: Answer) -> bool:
+    return _required(answer).text.strip() not in ("", "0")
 
 
 def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
     """What corosync's tools, its files and its log say."""
     digests = _digests(seen["digests"], seen["pve-digest"])
-    runtime = seen.part("cmap", lambda one: read_runtime(_required(one, known.units))) or Runtime()
-    pve_conf = seen.part("pve-conf", lambda one: _conf(one, digests.get(PVE_CONF, "")))
-    local_conf = seen.part("local-conf", lambda one: _conf(one, digests.get(LOCAL_CONF, "")))
+    runtime = seen.part("cmap", lambda answer: read_runtime(_required(answer, known.units))) or Runtime()
+    pve_conf = seen.part("pve-conf", lambda answer: _conf(answer, digests.get(PVE_CONF, "")))
+    local_conf = seen.part("local-conf", lambda answer: _conf(answer, digests.get(LOCAL_CONF, "")))
+    members = runtime.members
     conf = local_conf or pve_conf
-    members = runtime.members or (conf.members if conf else ())
-    hosts = {address: one.nodeid for one in members for address in one.addresses}
+    if not members and conf is not None:
+        members = conf.members
+    hosts = dict[str, int]()
+    for member in members:
+        hosts.update(dict.fromkeys(member.addresses, member.nodeid))
     return replace(
         known,
         pve_conf=pve_conf,
@@ -77,7 +88,7 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
         joined=runtime.joined,
         departed=runtime.departed,
         heard=runtime.heard,
-        quorum=seen.part("quorum", lambda one: read_quorum(_required(one, known.units, 2))),
+        quorum=seen.part("quorum", lambda answer: read_quorum(_required(answer, known.units, NOT_QUORATE))),
         links=read_links(seen["links"]),
         signatures=read_log(seen["journal"].lines, hosts, _moment(seen["now"]), own_id(seen["quorum"])),
     )
@@ -85,19 +96,21 @@ def _with_corosync(known: NodeFacts, seen: _Seen) -> NodeFacts:
 
 def _with_pmxcfs(known: NodeFacts, seen: _Seen) -> NodeFacts:
     """What stands in ``/etc/pve``."""
-    pmxcfs = seen.part("members", lambda one: read_members(_required(one).text))
-    storages = seen.part("storage", lambda one: read_storages(_matched(one).lines)) or ()
-    guests = seen.part("guests", lambda one: read_guests(_required(seen["folders"]).lines, _required(one).lines))
+    pmxcfs = seen.part("members", lambda answer: read_members(_required(answer).text))
+    storages = seen.part("storage", lambda answer: read_storages(_matched(answer).lines)) or ()
+    folders = seen["folders"]
+    guests = seen.part("guests", lambda answer: read_guests(_required(folders).lines, _required(answer).lines))
+    known_hosts = seen["known-hosts"]
     return replace(
         known,
-        database=seen.part("database", lambda one: _database(_required(one))),
+        database=seen.part("database", lambda answer: _database(_required(answer))),
         pmxcfs=pmxcfs,
         guests=guests or {},
-        vmlist=seen.part("vmlist", lambda one: read_vmlist(_required(one).text)) or {},
+        vmlist=seen.part("vmlist", lambda answer: read_vmlist(_required(answer).text)) or {},
         storages=storages,
-        ha=seen.part("ha", lambda one: read_ha(_required(one).lines)),
+        ha=seen.part("ha", lambda answer: read_ha(_required(answer).lines)),
         keys=read_keys(seen["keys"].lines),
-        known_hosts=read_known_hosts(seen["known-hosts"].lines if not seen["known-hosts"].code else ()),
+        known_hosts=() if known_hosts.code else read_known_hosts(known_hosts.lines),
         references=read_references(storages, seen["ha-config"].lines, seen["replication"].lines),
         is_writable=is_open(seen["mode"], pmxcfs, known.units.get("pve-cluster", "")),
     )
@@ -121,18 +134,29 @@ class _Seen:
             self.unread[name] = error.details or error.message
             return None
 
+    def late(self) -> dict[str, str]:
+        """The sections whose commands did not end in time, each with that reason."""
+        return {name: answer.why for name, answer in self.answers.items() if answer.code in TIMED_OUT}
+
 
 def _required(answer: Answer, units: Mapping[str, str] | None = None, also: int = 0) -> Answer:
-    """The section, as one that has to be there: a tool of a corosync that is dead has nothing to say, and may."""
-    is_excused = units is not None and units.get("corosync") in ("inactive", "failed", "not-found")
-    if answer.code not in (0, also) and not (is_excused and answer.code == 1):
-        raise UnreadableError("Unable to read it", details=answer.why)
-    return answer
+    """The section, as one that has to be there: a tool of a corosync that is dead has nothing to say, and may.
+
+    ``also``: another exit code with which it is there.
+    """
+    if answer.code in (0, also):
+        return answer
+    is_dead = units is not None and units.get("corosync") in ("inactive", "failed", "not-found")
+    if is_dead and answer.code == 1:
+        return answer
+    raise UnreadableError("Unable to read it", details=answer.why)
 
 
 def _matched(answer: Answer) -> Answer:
     """What ``grep`` found, be it nothing."""
-    return answer if answer.code == 1 or _ABSENT_FILE in answer.text else _required(answer)
+    if answer.code == 1 or _ABSENT_FILE in answer.text:
+        return answer
+    return _required(answer)
 
 
 def _database(answer: Answer) -> tuple[int, int]:
@@ -149,17 +173,23 @@ def _conf(answer: Answer, digest: str) -> CorosyncConf | None:
 
 
 def _digests(*found: Answer) -> Mapping[str, str]:
-    rows = re.findall(r"^([0-9a-f]{64})\s+(\S+)$", "\n".join(one.text for one in found), re.MULTILINE)
+    """The digests of files by their paths, as ``sha256sum`` writes them."""
+    text = "\n".join(answer.text for answer in found)
+    rows = re.findall(r"^([0-9a-f]{64})\s+(\S+)$", text, re.MULTILINE)
     return {path: digest for digest, path in rows}
 
 
 def _units(answer: Answer) -> Mapping[str, str]:
-    blocks = [dict(re.findall(r"^(\w+)=(.*)$", one, re.MULTILINE)) for one in answer.text.split("\n\n")]
-    return {
-        one["Id"].removesuffix(".service"): "not-found" if one.get("LoadState") == "not-found" else one["ActiveState"]
-        for one in blocks
-        if "Id" in one and "ActiveState" in one
-    }
+    """The states of the services that ``systemctl show`` told, a paragraph for each."""
+    units = dict[str, str]()
+    for paragraph in answer.text.split("\n\n"):
+        properties = dict(re.findall(r"^(\w+)=(.*)$", paragraph, re.MULTILINE))
+        if "Id" not in properties or "ActiveState" not in properties:
+            continue
+        unit = properties["Id"].removesuffix(".service")
+        is_absent = properties.get("LoadState") == "not-found"
+        units[unit] = "not-found" if is_absent else properties["ActiveState"]
+    return units
 
 
 def _moment(answer: Answer) -> datetime | None:
