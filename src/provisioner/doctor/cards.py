@@ -74,11 +74,7 @@ def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
     for card in wanted:
         yield "driver", _driver(card, seen.driver)
         if card.driver in DRIVERS[card.vendor]:
-            yield NODES, _nodes(card, seen.driver)
-            link = seen.driver.slot(card.pci) or card.link
-            if link:
-                yield "slot", slot_verdict(card.title, link)
-            yield "memory", _memory(card)
+            yield from _of_driven(card, seen.driver)
     if any(card.driver == "nvidia" for card in wanted):
         yield "module", _module(seen.driver)
         yield "boot", _boot(seen.driver)
@@ -89,18 +85,30 @@ def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
             yield "card", _unused(card)
 
 
+def _of_driven(card: Card, driver: HostDriver) -> Iterator[tuple[str, Verdict]]:
+    """The checks of a card that has its driver."""
+    yield NODES, _nodes(card, driver)
+    link = driver.slot(card.pci) or card.link
+    if link:
+        yield "slot", slot_verdict(card.title, link)
+    yield "memory", _memory(card)
+
+
 def _wanted(seen: Graphics) -> tuple[Card, ...]:
     """The cards that containers get, and where one gets none those that it may mean."""
-    given = {card.pci for card in seen.given.values()}
-    refused = [seen.wishes[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
-    meant = {card.pci for card in seen.cards for wish in refused if card.obstacle() and _may_mean(wish, card)}
-    return tuple(card for card in seen.cards if card.pci in given | meant)
+    wanted = {card.pci for card in seen.given.values()}
+    for container, choice in seen.choices.items():
+        if isinstance(choice, Refusal):
+            wish = seen.wishes[container]
+            wanted.update(card.pci for card in seen.cards if card.obstacle() and _may_mean(wish, card))
+    return tuple(card for card in seen.cards if card.pci in wanted)
 
 
 def _may_mean(wish: Wish, card: Card) -> bool:
-    # A driver that is not there tells no uuid.
-    has_uuid = wish.uuid is None or card.uuid in {"", wish.uuid}
-    return has_uuid and wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci}
+    """Whether the wish may be for this card; a driver that is not there tells no uuid."""
+    if wish.uuid is not None and card.uuid not in {"", wish.uuid}:
+        return False
+    return wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci}
 
 
 def _choice(container: str, choice: Card | Refusal) -> Verdict:
@@ -110,30 +118,36 @@ def _choice(container: str, choice: Card | Refusal) -> Verdict:
 
 
 def _driver(card: Card, driver: HostDriver) -> Verdict:
-    if card.driver in DRIVERS[card.vendor]:
-        version = card.driver_version or (driver.module if card.vendor == "nvidia" else "")
-        return Verdict(f"{card.title}: {card.driver}" + (f" {version}" if version else ""))
-    hint = RESERVED if card.driver == "vfio-pci" else INSTALL[card.vendor]
-    return Verdict("", f"{card.title}: {card.obstacle()}", hint)
+    if card.driver not in DRIVERS[card.vendor]:
+        hint = RESERVED if card.driver == "vfio-pci" else INSTALL[card.vendor]
+        return Verdict("", f"{card.title}: {card.obstacle()}", hint)
+    version = card.driver_version
+    if not version and card.vendor == "nvidia":
+        version = driver.module
+    return Verdict(f"{card.title}: {card.driver} {version}".rstrip())
 
 
 def _nodes(card: Card, driver: HostDriver) -> Verdict:
     if not card.missing:
         return Verdict(f"{card.title}: all {len(card.nodes)} are there")
-    hint = INSTALL[card.vendor]
-    if card.vendor == "nvidia":
-        install = "" if driver.has_modprobe else "apt install nvidia-modprobe; "
-        hint = (
-            f"On the host: {install}sudo nvidia-modprobe -u -c 0 makes them (so does provision doctor --fix, where "
-            "Incus is on this machine); at every start: sudo provision host prepare --gpu"
-        )
-    return Verdict("", f"{card.title}: {' and '.join(card.missing)} are missing", hint)
+    problem = f"{card.title}: {' and '.join(card.missing)} are missing"
+    if card.vendor != "nvidia":
+        return Verdict("", problem, INSTALL[card.vendor])
+    install = "" if driver.has_modprobe else "apt install nvidia-modprobe; "
+    return Verdict(
+        "",
+        problem,
+        f"On the host: {install}sudo nvidia-modprobe -u -c 0 makes them (so does provision doctor --fix, where "
+        "Incus is on this machine); at every start: sudo provision host prepare --gpu",
+    )
 
 
 def _memory(card: Card) -> Verdict:
-    own = f"{size_text(card.memory)}" if card.memory else "nobody tells its memory"
-    shared = f", and up to {size_text(card.shared_memory)} of the machine's" if card.shared_memory else ""
-    return Verdict(f"{card.title}: {own}{shared}")
+    own = size_text(card.memory) if card.memory else "nobody tells its memory"
+    words = f"{card.title}: {own}"
+    if card.shared_memory:
+        words += f", and up to {size_text(card.shared_memory)} of the machine's"
+    return Verdict(words)
 
 
 def _module(driver: HostDriver) -> Verdict:
@@ -177,6 +191,11 @@ def _tools(wanted: tuple[Card, ...]) -> Verdict:
 
 
 def _unused(card: Card) -> Verdict:
+    words = card.title
+    if card.memory:
+        words += f", {size_text(card.memory)}"
+    words += ": no container gets it"
     obstacle = card.obstacle()
-    memory = f", {size_text(card.memory)}" if card.memory else ""
-    return Verdict(f"{card.title}{memory}: no container gets it" + (f"; {obstacle}" if obstacle else ""))
+    if obstacle:
+        words += f"; {obstacle}"
+    return Verdict(words)

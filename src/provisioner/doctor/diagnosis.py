@@ -34,11 +34,11 @@ class Verdict:
 
 def diagnosed(subject: str, name: str, verdict: Verdict) -> Diagnosis:
     """The verdict on one thing of ``subject`` as it is told."""
-    check = Check(subject, name, not verdict.problem, verdict.problem or verdict.seen)
-    if not verdict.problem:
-        return Diagnosis(check, warning=_warning(subject, name, verdict) if verdict.warning else None)
-    return Diagnosis(check, Finding(subject, f"{name}: {verdict.problem}", verdict.details, verdict.hint))
-
-
-def _warning(subject: str, name: str, verdict: Verdict) -> Diagnostic:
-    return Diagnostic("warning", f"{subject}: {name}: {verdict.seen}", verdict.details, verdict.warning)
+    if verdict.problem:
+        finding = Finding(subject, f"{name}: {verdict.problem}", verdict.details, verdict.hint)
+        return Diagnosis(Check(subject, name, False, verdict.problem), finding)
+    check = Check(subject, name, True, verdict.seen)
+    if not verdict.warning:
+        return Diagnosis(check)
+    warning = Diagnostic("warning", f"{subject}: {name}: {verdict.seen}", verdict.details, verdict.warning)
+    return Diagnosis(check, warning=warning)

@@ -12,6 +12,9 @@ from provisioner.gpus.inside import Access, Inside, Toolkit, Torch, User
 from provisioner.stacks.objections import DRIVERS
 
 RESTART = "Restart it: provision verify --after-reboot {container}"
+LIBRARIES_AGAIN = (
+    "Start the container anew (with the host's tools its libraries are mounted then), or run: provision up"
+)
 LIBRARY = "libcuda"
 MANAGEMENT = "libnvidia-ml"
 FIXED = {PI: (13, 0), RSQRT: (13, 2)}
@@ -25,14 +28,16 @@ def inside_diagnoses(container: str, card: Card, seen: Inside, module: str = "")
 
 
 def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator[tuple[str, Verdict]]:
+    is_nvidia = card.vendor == "nvidia"
+    running_module = seen.module or module
     yield "device files", _nodes(container, card, seen)
-    if card.vendor == "nvidia":
-        yield "libraries", _libraries(seen, seen.module or module)
+    if is_nvidia:
+        yield "libraries", _libraries(seen, running_module)
     for toolkit in seen.toolkits:
         yield "compiler", _compiler(toolkit, seen)
-    if card.vendor == "nvidia":
+    if is_nvidia:
         for torch in seen.torches:
-            yield "torch", _torch(torch, seen.module or module)
+            yield "torch", _torch(torch, running_module)
 
 
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
@@ -71,20 +76,26 @@ def _closed(container: str, user: User, closed: Sequence[Access]) -> Verdict:
 
 def _libraries(seen: Inside, module: str) -> Verdict:
     """Whether the driver's libraries are of exactly the version of the host's kernel module."""
-    again = "Start the container anew (with the host's tools its libraries are mounted then), or run: provision up"
-    if not seen.versions(LIBRARY):
+    there = seen.versions(LIBRARY)
+    if not there:
         stub = f": {', '.join(seen.stubs)} is a stand-in" if seen.stubs else ""
-        return Verdict("", f"the driver's library libcuda.so.1 is not there{stub}", again)
+        return Verdict("", f"the driver's library libcuda.so.1 is not there{stub}", LIBRARIES_AGAIN)
     for library in (LIBRARY, MANAGEMENT):
-        versions = seen.versions(library)
-        if len(versions) > 1:
-            problem = f"{library} is there in several versions: {', '.join(versions)}"
-            return Verdict("", problem, "Remove the older ones.")
-        if versions and module and versions[0] != module:
-            problem = f"{library} is of version {versions[0]}, the host's kernel module of {module}"
-            return Verdict("", f"{problem}: the driver refuses that", again)
-    there = f"{LIBRARY} {seen.versions(LIBRARY)[0]}"
-    return Verdict(f"{there}, as the host's kernel module" if module else there)
+        wrong = _wrong_library(library, seen.versions(library), module)
+        if wrong is not None:
+            return wrong
+    words = f"{LIBRARY} {there[0]}"
+    return Verdict(f"{words}, as the host's kernel module" if module else words)
+
+
+def _wrong_library(library: str, versions: Sequence[str], module: str) -> Verdict | None:
+    """What is wrong with these versions of one library, if anything."""
+    if len(versions) > 1:
+        return Verdict("", f"{library} is there in several versions: {', '.join(versions)}", "Remove the older ones.")
+    if not versions or not module or versions[0] == module:
+        return None
+    problem = f"{library} is of version {versions[0]}, the host's kernel module of {module}"
+    return Verdict("", f"{problem}: the driver refuses that", LIBRARIES_AGAIN)
 
 
 def _compiler(toolkit: Toolkit, seen: Inside) -> Verdict:

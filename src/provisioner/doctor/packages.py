@@ -54,12 +54,14 @@ def packages_in(answer: str) -> Packages | None:
     age, newer = None, []
     has_apt = False
     for line in answer.splitlines():
-        if said := _LISTS.match(line):
+        lists = _LISTS.match(line)
+        if lists is not None:
             has_apt = True
-            age = None if said[1] == "none" else max(0, int(said[1]))
-        if found := _NEWER.match(line):
-            is_security = "security" in found["suite"].lower()
-            newer.append(Newer(found["name"], found["there"], found["newer"], is_security))
+            age = None if lists[1] == "none" else max(0, int(lists[1]))
+        package = _NEWER.match(line)
+        if package is not None:
+            is_security = "security" in package["suite"].lower()
+            newer.append(Newer(package["name"], package["there"], package["newer"], is_security))
     return Packages(age, tuple(newer)) if has_apt else None
 
 
@@ -71,8 +73,8 @@ def packages_diagnosis(container: str, packages: Packages) -> Diagnosis:
     if not packages.newer:
         return diagnosed(container, NAME, Verdict(f"none is known to have a newer version; {age}"))
     count = len(packages.newer)
-    security = sum(one.is_security for one in packages.newer)
-    names = [f"{one.name} {one.there} → {one.version}" for one in _first(packages.newer)]
+    security = sum(package.is_security for package in packages.newer)
+    names = [f"{package.name} {package.there} → {package.version}" for package in _first(packages.newer)]
     more = f" and {count - len(names)} more" if count > len(names) else ""
     said = f"{count} of its packages have newer versions, {security} of them for security; {age}"
     how = f"To refresh the lists and upgrade: provision exec {container} -- sh -c 'apt-get update && apt-get upgrade'"
@@ -85,7 +87,7 @@ def unread_diagnosis(container: str, why: str) -> Diagnosis:
 
 
 def _first(newer: tuple[Newer, ...]) -> list[Newer]:
-    return sorted(newer, key=lambda one: (not one.is_security, one.name))[:_SHOWN]
+    return sorted(newer, key=lambda package: (not package.is_security, package.name))[:_SHOWN]
 
 
 def _age(seconds: int) -> str:
