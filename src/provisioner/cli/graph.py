@@ -1,4 +1,4 @@
-"""The verb ``graph``: what of a file is connected with what, as text or as a picture."""
+"""The verb ``graph``: what of a file is connected with what, as text, as a picture, or for other tools."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from provisioner.errors import ExitCode, InputError
 @verb
 @lab_words(names=False)
 @option("--svg", "svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write a picture.")
-def graph(session: Session, words: Words, *, svg: Path | None) -> int:
+@option("--dot", "dot", is_flag=True, help="Print it in Graphviz' language, for other tools.")
+def graph(session: Session, words: Words, *, svg: Path | None, dot: bool) -> int:
     """Draw what is connected with what: hosts, containers, services, aliases, models, upstreams.
 
     Touches no host. The picture (SVG) is one file that any browser shows, light or dark.
     """
-    from provisioner.report.graph import graph_svg, graph_text, topology
+    from provisioner.report.graph import graph_dot, graph_svg, graph_text, topology
     from provisioner.report.graph.words import ASCII, UNICODE
 
+    if svg is not None and dot:
+        raise click.UsageError("Choose one of --svg FILE and --dot.")
     lab = session.open_lab(words.existing(), needs="none")
     made = topology(lab.spec, lab.catalog)
     content = {"lab": made.lab, "hosts": made.hosts, "nodes": (*made.boxes, *made.outside), "edges": made.edges}
+    if dot:
+        session.console.result(graph_dot(made), **content)
+        return ExitCode.DONE
     if svg is None:
         signs = UNICODE if _is_unicode(sys.stdout.encoding) else ASCII
         session.console.result(graph_text(made, session.console.style, signs), **content)

@@ -79,8 +79,8 @@ class Login:
             raise contact.unreached(error, self._access, self._timeout_s) from error
 
 
-# Not proxmoxer's ProxmoxHTTPAuth: it logs in over a connection of its own, which knows no pinned fingerprint, and renews
-# a ticket with the one before, which no longer counts in a run that slept for two hours.
+# Not proxmoxer's ProxmoxHTTPAuth: it logs in over a connection of its own, which knows no pinned fingerprint, and
+# renews a ticket with the one before, which no longer counts in a run that slept for two hours.
 class Ticket(ProxmoxHTTPAuthBase):  # type: ignore[misc]
     """What a password buys for two hours; bought at the first call, by one thread for all."""
 
