@@ -37,7 +37,7 @@ class ByHand:
 
     def instances(self) -> tuple[Instance, ...]:
         """What the file asks for."""
-        return self.lab.opened().fleet({"local": platform.machine()}).instances
+        return self.lab.opened().fleet(architectures={"local": platform.machine()}).instances
 
     def play(self, *arguments: str) -> Cost:
         """What a run took; the settings are those of our own runner, with a fork for each container."""

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner import paths
-from provisioner.catalog import Catalog, load_catalog
+from provisioner.catalog import load_catalog
 from provisioner.errors import InputError, PreflightError
 from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
-from provisioner.lab import desired_fleet, host_of, problems
+from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.cards import given
-from provisioner.lab.engine_cards import card_problems, with_cards
-from provisioner.lab.engine_options import option_problems, option_warnings
-from provisioner.lab.engines import has_stacks, models_of, services_of
-from provisioner.lab.hosts import LOCAL_HOST, with_images
+from provisioner.lab.resolved import Known, ResolvedLab, host_name
+from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.loader import Loaded, Needs, load
 from provisioner.lockfile import lock_file, read_pins, write_pins
 from provisioner.model_files import Found, find_models, missing_files
@@ -32,15 +30,14 @@ class Lab:
     """A valid file and what it asks for."""
 
     loaded: Loaded
-    catalog: Catalog
-    headers: Mapping[str, Header] = field(default_factory=dict)
-    """What the models' files say of themselves: those on the controller, and those elsewhere that were read before."""
+    resolved: ResolvedLab
+    """What the file means, as far as its hosts have not been looked at."""
     _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
     _fetched: dict[str, Header] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def spec(self) -> Spec:
-        """The file's content."""
+        """The file's content, as it was written."""
         return self.loaded.spec
 
     @property
@@ -53,71 +50,83 @@ class Lab:
         """``.provision/`` beside the file."""
         return paths.lab_folder(self.loaded.path)
 
-    def fleet(
+    def on_hosts(
         self,
-        architectures: Mapping[str, str] | None = None,
         cards: Mapping[str, Card] | None = None,
         *,
         addresses: Mapping[str, str] | None = None,
         images: Mapping[str, str] | None = None,
+    ) -> ResolvedLab:
+        """What the file means on its hosts, with what they tell of containers; ``InputError`` where that breaks a rule.
+
+        ``cards`` are those that containers get; without them none has one, as it is where nobody looked. ``addresses``:
+        in the LAN, as far as they are known. ``images``: of which those are made that are there, which the file's
+        containers keep where they name none.
+        """
+        known = replace(self.resolved.known, cards=cards or {}, addresses=addresses or {}, images=images or {})
+        resolved = self.resolved.with_known(known)
+        if resolved.known.images and (broken := problems(resolved)):
+            raise self.loaded.error(broken)
+        return resolved
+
+    def fleet(
+        self,
+        resolved: ResolvedLab | None = None,
+        architectures: Mapping[str, str] | None = None,
+        *,
         needs_wheels: bool = True,
     ) -> Fleet:
         """What the file asks for; reads and hashes the models' files, and asks a hub for what no pin tells.
 
-        ``cards`` are those that its containers get; without them no container has one, as it is where nobody looked.
-        ``addresses``: of containers, in the LAN, as far as they are known. ``images``: of which those are made that
-        are there, which the file's containers keep where they name none.
-        Raises ``PreflightError`` where the wheels of a stack are not locked, unless nobody ``needs_wheels``.
+        ``resolved``: what the file means on its hosts. Raises ``PreflightError`` where the wheels of a stack are not
+        locked, unless nobody ``needs_wheels``.
         """
-        spec = with_images(self.spec, images or {})
-        if images and (broken := problems(spec, self.catalog)):
-            raise self.loaded.error(broken)
-        spec = self.installed(spec) if needs_wheels else spec
+        wanted = resolved or self.resolved
+        if needs_wheels:
+            wanted = self.with_wheels(wanted)
         if foreign := self._stacks_elsewhere({}, architectures or {}):
-            raise PreflightError(
-                "Unable to use a stack", details="\n".join(self.loaded.rendered(one) for one in foreign)
-            )
-        return desired_fleet(spec, self.catalog, self.models().files, architectures, cards, addresses=addresses)
+            details = "\n".join(self.loaded.rendered(problem) for problem in foreign)
+            raise PreflightError("Unable to use a stack", details=details)
+        return desired_fleet(wanted, self.models().files, architectures)
 
-    def installed(self, spec: Spec) -> Spec:
-        """The content with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
-        if not has_stacks(spec, self.catalog):
-            return spec
-        from provisioner.stack_pins import installed  # nothing that a lab without stacks needs
+    def with_wheels(self, resolved: ResolvedLab) -> ResolvedLab:
+        """The same with the wheels of its stacks; raises ``PreflightError`` where they are not locked."""
+        if not resolved.has_stacks:
+            return resolved
+        from provisioner.stack_pins import pinned_wheels  # nothing that a lab without stacks needs
         from provisioner.stacks.known import stacks_of
 
-        return installed(spec, self.catalog, self.lock_file, stacks_of(self.loaded.path))
+        wheels = pinned_wheels(resolved, self.lock_file, stacks_of(self.loaded.path))
+        return resolved.with_known(replace(resolved.known, wheels=wheels))
 
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""
-        found, refused = given(self.spec, there)
-        refused += card_problems(with_cards(self.spec, found), self.catalog, found)
+        found, refused = given(self.resolved, there)
+        with_cards = self.resolved.with_known(replace(self.resolved.known, cards=found))
+        refused += card_problems(with_cards)
         refused += self._stacks_elsewhere(found, {})
         why: dict[str, str] = {}
-        for one in refused:
-            name = str(one.path[1])
-            why[name] = "\n".join(filter(None, (why.get(name), self.loaded.rendered(one))))
+        for problem in refused:
+            name = str(problem.path[1])
+            why[name] = "\n".join(filter(None, (why.get(name), self.loaded.rendered(problem))))
         return {name: card for name, card in found.items() if name not in why}, why
 
     def _stacks_elsewhere(self, cards: Mapping[str, Card], architectures: Mapping[str, str]) -> list[Problem]:
         """Stacks that do not run with these cards (by container), or on hosts of these architectures (by host)."""
-        if not has_stacks(self.spec, self.catalog):
+        if not self.resolved.has_stacks:
             return []
         from provisioner.lab.stacks import host_problems, stack_uses
         from provisioner.stacks.known import stacks_of
 
         there = {
-            name: architectures.get(host_of(self.spec, container) or LOCAL_HOST, "")
-            for name, container in self.spec.containers.items()
+            name: architectures.get(host_name(container), "") for name, container in self.resolved.containers.items()
         }
-        uses = stack_uses(self.spec, self.catalog)
-        return list(host_problems(uses, stacks_of(self.loaded.path), cards, there))
+        return list(host_problems(stack_uses(self.resolved), stacks_of(self.loaded.path), cards, there))
 
     def models(self) -> Found:
         """The files behind the models that services use; found once, so that a run makes and pins what it planned."""
         if not self._found:
-            services = services_of(self.spec, self.catalog)
-            used = {name for _, service, page in services for name in models_of(service, page)}
+            used = self.resolved.used_models
             models = {name: model for name, model in self.spec.models.items() if name in used}
             found = find_models(models, read_pins(self.lock_file))
             if found.problems:
@@ -126,9 +135,10 @@ class Lab:
         return self._found[0]
 
     @property
-    def known_headers(self) -> Mapping[str, Header]:
-        """``headers``, and what ``look_at_models`` read since."""
-        return {**self.headers, **self._fetched}
+    def with_headers(self) -> ResolvedLab:
+        """What the file means, with what ``look_at_models`` read of models elsewhere."""
+        headers = {**self.resolved.known.headers, **self._fetched}
+        return self.resolved.with_known(replace(self.resolved.known, headers=headers))
 
     @property
     def lock_file(self) -> Path:
@@ -140,18 +150,19 @@ class Lab:
 
         What is new to say; raises ``InputError`` with what no server could run with.
         """
-        files = {name: file for name, file in self.models().files.items() if name not in self.headers}
+        known = self.resolved.known.headers
+        files = {name: file for name, file in self.models().files.items() if name not in known}
         found, notes = fetch_headers(self.spec.models, files)
         self._fetched.update(found)
         if not found:  # the options were held against all that is known when the file was opened
             return [Diagnostic("note", note) for note in notes]
-        headers = {**self.headers, **found}
-        if broken := list(option_problems(self.spec, self.catalog, headers)):
+        resolved = self.with_headers
+        if broken := model_option_problems(resolved):
             raise self.loaded.error(broken)
-        told = set(option_warnings(self.spec, self.catalog, self.headers))
-        new = [one for one in option_warnings(self.spec, self.catalog, headers) if one not in told]
-        warnings = [Diagnostic("warning", self.loaded.rendered(one)) for one in new]
-        return [*(Diagnostic("note", note) for note in notes), *warnings]
+        told = set(warnings(self.resolved))
+        new = [problem for problem in warnings(resolved) if problem not in told]
+        said = [Diagnostic("warning", self.loaded.rendered(problem)) for problem in new]
+        return [*(Diagnostic("note", note) for note in notes), *said]
 
     def pin(self) -> None:
         """Note in the lock file what the models were found to be; nothing is written where it says so already."""
@@ -163,7 +174,7 @@ class Lab:
 
     def used_hosts(self) -> tuple[str, ...]:
         """The hosts of the file; those that hold no container may still hold orphans."""
-        named = {host_of(self.spec, container) for container in self.spec.containers.values()} | set(self.spec.hosts)
+        named = {container.host for container in self.resolved.containers.values()} | set(self.spec.hosts)
         return tuple(sorted(name for name in named if name))
 
     def check_targets(self, targets: Sequence[str]) -> None:
@@ -182,18 +193,21 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
     A verb that does not need all secrets reads no lock file either: what stops or deletes uses none.
     """
     catalog = load_catalog()
-    headers: dict[str, Header] = {}
+    opened: list[ResolvedLab] = []
 
     def rules(spec: Spec) -> list[Problem]:
-        found, broken = read_headers(spec.models)
-        headers.update(found | (_cached(path, spec.models) if needs == "all" else {}))
-        options = option_problems(spec, catalog, headers)
-        stacks = _stack_problems(spec, catalog, path)
-        return [*problems(spec, catalog), *stacks, *missing_files(spec.models), *broken, *options]
+        headers, broken = read_headers(spec.models)
+        if needs == "all":
+            headers |= _cached(path, spec.models)
+        resolved = resolve(spec, catalog, Known(headers=headers))
+        opened.append(resolved)
+        stacks = _stack_problems(resolved, path)
+        options = model_option_problems(resolved)
+        return [*problems(resolved), *stacks, *missing_files(spec.models), *broken, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules)
-    warnings = (*loaded.warnings, *option_warnings(loaded.spec, catalog, headers))
-    return Lab(replace(loaded, warnings=warnings), catalog, headers)
+    resolved = opened[-1]  # with the secrets that only a command gives, where there are such
+    return Lab(replace(loaded, warnings=(*loaded.warnings, *warnings(resolved))), resolved)
 
 
 def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
@@ -201,10 +215,10 @@ def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
     return cached_headers(models, read_pins(lock_file(path)) if has_pins else {})
 
 
-def _stack_problems(spec: Spec, catalog: Catalog, path: Path) -> Iterable[Problem]:
-    if not has_stacks(spec, catalog):
+def _stack_problems(resolved: ResolvedLab, path: Path) -> Iterable[Problem]:
+    if not resolved.has_stacks:
         return ()
     from provisioner.lab.stacks import stack_problems, stack_uses
     from provisioner.stacks.known import stacks_of
 
-    return stack_problems(stack_uses(spec, catalog), stacks_of(path))
+    return stack_problems(stack_uses(resolved), stacks_of(path))

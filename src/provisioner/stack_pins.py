@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from provisioner.catalog import Catalog
 from provisioner.errors import PreflightError
-from provisioner.lab.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, with_stacks
+from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, wheel_options
 from provisioner.lockfile import read_stacks, write_stacks
-from provisioner.spec import Spec
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked
+from provisioner.values.address import Address
 
 Find = Callable[[Use, Stack], tuple[Locked, ...]]
 
 
-def installed(spec: Spec, catalog: Catalog, lock: Path, known: Mapping[str, Stack]) -> Spec:
-    """The file with the wheels of each stack; ``PreflightError`` where they have to be found first."""
-    pinned, uses = _pinned(lock), stack_uses(spec, catalog)
+def pinned_wheels(lab: ResolvedLab, lock: Path, known: Mapping[str, Stack]) -> dict[Address, dict[str, Any]]:
+    """The options that follow from the stacks' wheels; ``PreflightError`` where wheels have to be found first."""
+    pinned, uses = _pinned(lock), stack_uses(lab)
     missing = unlocked(uses, known, pinned)
     if missing:
         named = [f"{use.stack} for {use.distribution}" for use in missing.values()]
@@ -27,7 +28,7 @@ def installed(spec: Spec, catalog: Catalog, lock: Path, known: Mapping[str, Stac
             f"Unable to install {' and '.join(named)}: {lock.name} does not say with which wheels",
             resolution="Run: provision lock",
         )
-    return with_stacks(spec, catalog, known, pinned)
+    return wheel_options(lab, known, pinned)
 
 
 def find_stacks(uses: Sequence[Use], known: Mapping[str, Stack], lock: Path, find: Find) -> dict[Key, Pinned]:

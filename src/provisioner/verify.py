@@ -4,28 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from provisioner.services.base import Processor
 from provisioner.state import ACTIVE, Fact, Finding, Fleet, Instance, Service, Status, is_well
 
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""
-CPU, UNPROVEN = "CPU", "device named, unproven"
+CPU, UNPROVEN, UNKNOWN = "CPU", "device named, unproven", "?"
 PROVE = "provision verify"
 
 
 def processor(
-    verdict: Mapping[str, str] | None, *, wants_device: bool, runs: bool, healthy: bool | None
+    verdict: Mapping[str, str] | None, asked: Processor, *, runs: bool, healthy: bool | None
 ) -> tuple[str, str]:
-    """What computes for a service, and why we say so: "CPU", "GPU", "device named, unproven", or nothing known.
+    """What computes for a service, and why we say so: "CPU", "GPU", "device named, unproven", "?", or nothing.
 
-    ``verdict`` is what its proof noted. It counts for the start of the unit and for the driver that it was made with.
-    ``runs``: whether its unit runs; nothing computes for one that does not.
+    ``asked`` is what it was asked to compute on, ``verdict`` what its proof noted, which counts for the start of the
+    unit and for the driver that it was made with. ``runs``: whether its unit runs; nothing computes for one that does
+    not.
     """
     if not runs:
         return "", ""
-    if not wants_device:
-        return CPU, "no device was asked for"
-    if not healthy:
-        return "", ""
+    if asked.is_device is None:
+        return UNKNOWN, asked.why
+    if not asked.is_device:
+        return CPU, asked.why
+    return _on_device(verdict, asked) if healthy else ("", "")
+
+
+def _on_device(verdict: Mapping[str, str] | None, asked: Processor) -> tuple[str, str]:
+    if not asked.notes_verdict:
+        return UNPROVEN, asked.why
     if verdict is None:
         return UNPROVEN, f"not proved yet: {PROVE}"
     if verdict["stale"]:

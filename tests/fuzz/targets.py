@@ -21,7 +21,7 @@ from provisioner.fit.layers import shape_of
 from provisioner.gguf import GgufError, read_head, read_header
 from provisioner.hub import Hub, HubError, find_file
 from provisioner.hub.folder import find_folder
-from provisioner.lab import ModelFile, desired_fleet, problems
+from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lockfile import read_pins, read_stacks, write_pins, write_stacks
 from provisioner.opened_lab import open_lab
 from provisioner.probe import probe
@@ -105,10 +105,13 @@ def _resolve(data: Any, _folder: Path) -> None:
     """Everything that follows from a file's values: its problems or, without any, what the lab shall be."""
     catalog = load_catalog()
     parsed = parse_spec(data if isinstance(data, dict) else {}, catalog)
-    if parsed.spec is None or problems(parsed.spec, catalog):
+    if parsed.spec is None:
+        return
+    lab = resolve(parsed.spec, catalog)
+    if problems(lab):
         return
     models = {name: ModelFile(f"/models/{name}.gguf", f"{name}.gguf", "a" * 64) for name in parsed.spec.models}
-    desired_fleet(parsed.spec, catalog, models)
+    desired_fleet(lab, models)
 
 
 def _hub_page(name: str, number: int) -> dict[str, Any]:

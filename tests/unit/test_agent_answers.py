@@ -14,6 +14,7 @@ from provisioner.errors import ProviderError
 from provisioner.plain_data import answer_value
 from provisioner.probe import probe, write_stamps
 from provisioner.providers.fake import Container, FakeProvider
+from provisioner.services.base import Processor
 from provisioner.stamp import reasons_to_run
 from provisioner.state import Execution, Fact, Fleet, Instance, Service, Status
 from provisioner.verify import judge, processor
@@ -102,7 +103,7 @@ def require_harmless(facts: Sequence[Fact], said: object) -> None:
     judge(Fleet("home", (MINE,)), Fleet("home", (MINE,)), facts)
     for one in facts:
         if one.name == "verdict":
-            processor(one.value, wants_device=True, runs=True, healthy=True)
+            processor(one.value, Processor(is_device=True, why=""), runs=True, healthy=True)
     json.dumps([[one.subject, one.name, str(one.value)] for one in facts])
 
 

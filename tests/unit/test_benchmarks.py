@@ -21,6 +21,7 @@ from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
 from benchmarks.spans import WHOLE
 from provisioner.bench import FORMATS, Ask, Run, Series
 from provisioner.providers.base import Provider
+from provisioner.values.address import Address
 from provisioner.workflow.benching import Speaker
 
 GOAL = Goal("noop", "a / b", 0.5)
@@ -114,7 +115,7 @@ def test_what_is_spoken_takes_turns_and_is_measured_as_bench_does(monkeypatch: p
         return SimpleNamespace(series=[Series(one, (run,) * runs) for one in asks])
 
     monkeypatch.setattr(speech, "measure", measure)
-    speaker = Speaker("voice", "kokoro", "kokoro.service", 8880, ("af_sky",))
+    speaker = Speaker(Address("voice/kokoro"), "kokoro.service", 8880, ("af_sky",), "speak.py")
     taken = speech.spoken(speaker, cast(Provider, None), speech.TWO, 2)
     assert asked == ["pcm", "wav", "mp3"] * 2
     shares = [row for row in speech.rows_of("two sentences", taken) if row.unit == "x"]

@@ -9,7 +9,8 @@ import yaml
 
 from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.lab.engine_builds import engine_builds
+from provisioner.lab import resolve
+from provisioner.lab.rules import service_options
 from provisioner.spec import parse_spec
 
 COMMIT = "0c1e57098" + "0" * 31
@@ -22,7 +23,7 @@ def problems_of(**options: Any) -> list[tuple[str, str]]:
     file = {"name": "lab", "models": {"m": {"source": "builtin:tiny"}}, "containers": {"a": {"services": services}}}
     parsed = parse_spec(file, load_catalog())
     assert parsed.spec is not None, parsed.problems
-    found = list(engine_builds(parsed.spec, load_catalog()))
+    found = list(service_options(resolve(parsed.spec, load_catalog())))
     assert all(one.path[:4] == ("containers", "a", "services", "llama_cpp") and one.hint for one in found)
     return [(str(one.path[4]), one.message) for one in found]
 

@@ -12,7 +12,8 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.errors import InputError
 from provisioner.gguf import Header
-from provisioner.lab.engine_options import option_problems, option_warnings
+from provisioner.lab import Known, ResolvedLab, resolve
+from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.opened_lab import Lab, open_lab
 from provisioner.report.client import Served
 from provisioner.report.gateway import entrance_of
@@ -38,6 +39,10 @@ def lab_of(model: Mapping[str, Any] | None = None, **options: Any) -> Spec:
     return parsed.spec
 
 
+def resolved(spec: Spec, headers: Mapping[str, Header] | None = None) -> ResolvedLab:
+    return resolve(spec, load_catalog(), Known(headers=headers or {}))
+
+
 def told(problems: Any) -> list[tuple[str, str]]:
     prefix = ("containers", "a", "services", "llama_cpp")
     assert all(one.path[:4] == prefix and one.hint for one in problems)
@@ -46,12 +51,12 @@ def told(problems: Any) -> list[tuple[str, str]]:
 
 def problems_of(header: Header | None, eye: Header = EYE, **options: Any) -> list[tuple[str, str]]:
     headers = {"m": header, "eye": eye} if header else {}
-    return told(list(option_problems(lab_of(**options), load_catalog(), headers)))
+    return told(model_option_problems(resolved(lab_of(**options), headers)))
 
 
 def warnings_of(header: Header | None, model: Mapping[str, Any] | None = None, **options: Any) -> list[tuple[str, str]]:
     headers = {"m": header} if header else {}
-    return told(list(option_warnings(lab_of(model, **options), load_catalog(), headers)))
+    return told(warnings(resolved(lab_of(model, **options), headers)))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_experts_that_are_not_there_are_warned_of() -> None:
     ],
 )
 def test_clients_are_told_what_one_request_can_fill(header: Any, options: Any, context: int | None) -> None:
-    entrance = entrance_of(lab_of(**options), load_catalog(), {"m": header} if header else {})
+    entrance = entrance_of(resolved(lab_of(**options), {"m": header} if header else {}))
     assert entrance is not None
     assert entrance.models == {"m": Served(context)}
 
@@ -185,7 +190,7 @@ def test_a_gateways_name_takes_what_all_behind_it_take() -> None:
         {"name": "lab", "models": models, "upstreams": upstreams, "containers": engines}, load_catalog()
     )
     assert parsed.spec is not None, parsed.problems
-    entrance = entrance_of(parsed.spec, load_catalog(), {})
+    entrance = entrance_of(resolved(parsed.spec))
     assert entrance is not None
     assert entrance.models == {
         "eyes": Served(8192, vision=True),
@@ -233,12 +238,12 @@ def several(**options: Any) -> Spec:
     ],
 )
 def test_each_of_several_models_is_looked_at(headers: Any, options: Any, problems: Any) -> None:
-    assert told(list(option_problems(several(**options), load_catalog(), headers))) == problems
+    assert told(model_option_problems(resolved(several(**options), headers))) == problems
 
 
 def test_each_of_several_models_is_warned_of() -> None:
     headers = {"m": MODEL, "n": SHORT, "o": SHORT}
-    found = list(option_warnings(several(context=1024), load_catalog(), headers))
+    found = warnings(resolved(several(context=1024), headers))
     message = "a request gets 2048 tokens, the model was trained with 1024, and gets no more"
     assert [(one.path[4:], one.message) for one in found] == [(("models", 1), message)]
     assert found[0].hint == "Give n a context of 1024 or less."
@@ -246,7 +251,7 @@ def test_each_of_several_models_is_warned_of() -> None:
 
 def test_experts_of_one_of_several_models_are_enough() -> None:
     def warned(headers: dict[str, Header]) -> list[str]:
-        return [where for where, _ in told(list(option_warnings(several(cpu_moe=True), load_catalog(), headers)))]
+        return [where for where, _ in told(warnings(resolved(several(cpu_moe=True), headers)))]
 
     assert warned({"m": MODEL, "n": EXPERTS, "o": MODEL}) == []
     assert warned({"m": MODEL, "n": MODEL}) == []
@@ -254,7 +259,7 @@ def test_experts_of_one_of_several_models_are_enough() -> None:
 
 
 def test_clients_are_told_of_each_of_several_models() -> None:
-    entrance = entrance_of(several(context=8192, parallel=2), load_catalog(), {"o": SHORT})
+    entrance = entrance_of(resolved(several(context=8192, parallel=2), {"o": SHORT}))
     assert entrance is not None
     assert entrance.models == {"m": Served(4096), "n": Served(1024), "o": Served(1024)}
 
@@ -266,7 +271,7 @@ def test_a_gateways_name_takes_what_its_model_of_several_takes() -> None:
     parsed = parse_spec(file, load_catalog())
     assert parsed.spec is not None, parsed.problems
     spec = server.model_copy(update={"containers": {**server.containers, **parsed.spec.containers}})
-    entrance = entrance_of(spec, load_catalog(), {})
+    entrance = entrance_of(resolved(spec))
     assert entrance is not None
     assert entrance.models == {"a": Served(2048), "b": Served(2048)}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import desired_fleet
+from provisioner.lab import desired_fleet, resolve
 from provisioner.lockfile import Pin
 from provisioner.model_files import find_models, missing_files
 from provisioner.spec import Model, parse_spec
@@ -56,7 +56,7 @@ def test_the_same_model_from_another_place_is_the_same_volume() -> None:
         containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
         spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
         assert spec is not None
-        fleet = desired_fleet(spec, load_catalog(), find_models(spec.models, {"m": pin}).files)
+        fleet = desired_fleet(resolve(spec, load_catalog()), find_models(spec.models, {"m": pin}).files)
         volumes |= {one.volume for one in fleet.artifacts if one.role == "model_store"}
     assert len(volumes) == 1
 
@@ -73,7 +73,7 @@ def artifact_of(model: Model, pins: dict[str, Pin]) -> Artifact:
     containers = {"llama": {"services": {"llama_cpp": {"model": "m"}}}}
     spec = parse_spec({"name": "lab", "models": written, "containers": containers}, load_catalog()).spec
     assert spec is not None
-    fleet = desired_fleet(spec, load_catalog(), find_models(spec.models, pins).files)
+    fleet = desired_fleet(resolve(spec, load_catalog()), find_models(spec.models, pins).files)
     engine = fleet.instances[0].services[-1]
     assert engine.variables["llama_cpp_model"] == "/srv/models/m/m-Q8_0-00001-of-00003.gguf"
     return next(one for one in fleet.artifacts if one.role == "model_store")

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.lab import desired_fleet, problems
+from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.loader import Loaded, load
 from provisioner.lockfile import Pin
 from provisioner.model_files import find_models, missing_files
@@ -55,7 +55,7 @@ containers:
 """)
 
     def rules(spec: Spec) -> list[Problem]:
-        return [*problems(spec, catalog), *missing_files(spec.models)]
+        return [*problems(resolve(spec, catalog)), *missing_files(spec.models)]
 
     return load(file, catalog, run_secret_command=False, rules=rules)
 
@@ -72,7 +72,7 @@ def refused(tmp_path: Path, catalog: Catalog, model: str, engine: str = "tabbyap
 def test_an_engine_that_reads_the_format_is_given_the_folder(tmp_path: Path, catalog: Catalog) -> None:
     folder = write_folder(tmp_path / "small", folder_files())
     spec = opened(tmp_path, catalog, '{ source: "dir:small" }').spec
-    fleet = desired_fleet(spec, catalog, find_models(spec.models, {}).files)
+    fleet = desired_fleet(resolve(spec, catalog), find_models(spec.models, {}).files)
     assert fleet.instances[0].services[-1].variables["tabbyapi_model"] == "/srv/models/m"
     artifact = fleet.artifacts[0]
     variables = artifact.variables
@@ -126,7 +126,7 @@ def test_a_gguf_may_say_that_it_is_one(catalog: Catalog) -> None:
     models = {"m": {"source": "builtin:tiny", "format": "gguf"}, "n": {"source": "hf:a/b@c", "format": "safetensors"}}
     spec = parse_spec({"name": "lab", "models": models, "containers": {}}, catalog).spec
     assert spec is not None
-    assert problems(spec, catalog) == []
+    assert problems(resolve(spec, catalog)) == []
     assert [one.format for one in spec.models.values()] == ["gguf", "safetensors"]
 
 
@@ -219,7 +219,7 @@ def artifact_of(spec_of: Mapping[str, Any], pins: Mapping[str, Pin], catalog: Ca
     written = {"name": "lab", "models": {"m": spec_of}}
     spec = parse_spec({**written, "containers": {"a": {"services": {"tabbyapi": {"model": "m"}}}}}, catalog).spec
     assert spec is not None
-    return desired_fleet(spec, catalog, find_models(spec.models, pins).files).artifacts[0]
+    return desired_fleet(resolve(spec, catalog), find_models(spec.models, pins).files).artifacts[0]
 
 
 def pin_of(files: Mapping[str, bytes]) -> Pin:

@@ -22,7 +22,7 @@ from provisioner.catalog import ServiceType, load_catalog
 from provisioner.ejected import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
 from provisioner.inventory import render_builders, render_inventory, render_nodes, render_this_machine
-from provisioner.lab import ModelFile, desired_fleet, hosts_of, problems
+from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.runner import ansible_environment
 from provisioner.schema import file_schema
@@ -167,7 +167,7 @@ def test_a_key_with_a_template_is_refused(name: str, form: str) -> None:
 
 def _refusal(lab: Mapping[str, Any]) -> list[Any]:
     parsed = parse_spec(lab, load_catalog())
-    return [*parsed.problems, *(problems(parsed.spec, load_catalog()) if parsed.spec else ())]
+    return [*parsed.problems, *(problems(resolve(parsed.spec, load_catalog())) if parsed.spec else ())]
 
 
 @cache
@@ -210,9 +210,10 @@ def _made(lab: Mapping[str, Any]) -> Made:
     assert spec is not None
     fleet = _fleet(spec)
     templates = paths.inventory_templates()
-    hosts = {name: host_variables(host) for name, host in hosts_of(spec).items()}
+    resolved = resolve(spec, load_catalog())
+    hosts = {name: host_variables(host) for name, host in resolved.hosts.items()}
     connections = {one.name: {"ansible_connection": "local"} for one in fleet.instances}
-    boxes = [Box(one, connections[one.name], role_variables(one, spec)) for one in fleet.instances]
+    boxes = [Box(one, connections[one.name], role_variables(one, resolved)) for one in fleet.instances]
     ejected = ejected_texts(Source(spec.name, boxes, hosts, PLAYBOOKS, "2.19.0"))
     builders: dict[str, dict[str, str]] = {one.builder: {} for one in fleet.artifacts}
     return Made(
@@ -230,7 +231,7 @@ def _fleet(spec: Spec) -> Fleet:
         for name, model in spec.models.items()
     }
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
-    return desired_fleet(spec, load_catalog(), files, cards=cards)
+    return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards)), files)
 
 
 def _trusted_templates(text: str) -> list[str]:

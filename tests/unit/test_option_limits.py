@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import yaml
 from provisioner import paths
 from provisioner.catalog import load_catalog
 from provisioner.errors import InputError
-from provisioner.lab import problems
+from provisioner.lab import problems, resolve
 from provisioner.loader import load
 from tests.ansible_environment import ansible_environment
 
@@ -67,7 +66,7 @@ def refused(roles: Path, options: str) -> list[str]:
     file, catalog = roles.parent / "homelab.yml", load_catalog(roles)
     file.write_text(f"name: lab\ncontainers:\n  a:\n    services:\n      whisper:\n        {options}\n")
     try:
-        load(file, catalog, run_secret_command=False, rules=partial(problems, catalog=catalog))
+        load(file, catalog, run_secret_command=False, rules=lambda spec: problems(resolve(spec, catalog)))
     except InputError as error:
         return [line.removeprefix(f"{file}:") for line in error.details.splitlines()]
     return []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import resolve
 from provisioner.report.graph import Graph, graph_svg, graph_text, topology
 from provisioner.report.graph.layout import BOX_HEAD, PADDING, arrange, card_height
 from provisioner.report.graph.routes import Rectangle, route
@@ -26,7 +27,7 @@ EVIL = "<script>{{x}} & \"'\u202e\x07"
 
 
 def graph(**written: Any) -> Graph:
-    return topology(Spec.model_validate({"name": "homelab", **written}), CATALOG)
+    return topology(resolve(Spec.model_validate({"name": "homelab", **written}), CATALOG))
 
 
 def service(role: str, expose: str = "host", **options: Any) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def test_an_alias_names_its_model_of_several() -> None:
         "gateway": {"services": service("litellm", aliases=aliases)},
     }
     spec = Spec.model_validate({"name": "homelab", "models": MODELS, "containers": containers})
-    made = topology(spec, load_catalog())
+    made = topology(resolve(spec, load_catalog()))
     assert [one.target for one in made.edges if one.line == "serves"] == ["model:qwen", "model:coder"]
     lines = [line.lstrip("│├└─ ") for line in graph_text(made).splitlines()]
     assert "fast → llama/llama_cpp (qwen)" in lines
@@ -153,7 +154,7 @@ def test_an_alias_that_says_more_has_the_same_lines_and_those_to_whoever_reads_m
         "gateway": {"services": service("litellm", aliases={"fast": said})},
     }
     written = {"name": "homelab", "models": MODELS, "upstreams": UPSTREAMS, "containers": containers}
-    made = topology(Spec.model_validate(written), load_catalog())
+    made = topology(resolve(Spec.model_validate(written), load_catalog()))
     edges = [(one.target, one.rank, one.model) for one in made.edges if one.alias == "fast"]
     assert edges == [("llama/llama_cpp", 1, "qwen"), ("upstream:cloud", 2, ""), ("llama/llama_cpp", 3, "small")]
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import ModelFile, desired_fleet, problems
+from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Artifact, Fleet, Secret
@@ -48,13 +48,13 @@ def _spec(written: Mapping[str, Any]) -> Spec:
 
 def _fleet(spec: Spec, **architectures: str) -> Fleet:
     models = {name: ModelFile(f"/models/{name}.gguf", f"{name}.gguf", "a" * 64) for name in spec.models}
-    return desired_fleet(spec, load_catalog(), models, architectures)
+    return desired_fleet(resolve(spec, load_catalog()), models, architectures)
 
 
 @pytest.mark.parametrize("file", PROBLEMS, ids=lambda file: file.stem)
 def test_problems(file: Path) -> None:
     case = _read(file)
-    found = problems(_spec(case["file"]), load_catalog())
+    found = problems(resolve(_spec(case["file"]), load_catalog()))
     assert [".".join(map(str, one.path)) for one in found] == [one["path"] for one in case["problems"]]
     for one, expected in zip(found, case["problems"], strict=True):
         assert expected["says"] in f"{one.message} {one.hint}"
@@ -64,7 +64,7 @@ def test_problems(file: Path) -> None:
 def test_fleet(file: Path) -> None:
     case = _read(file)
     spec = _spec(case["file"])
-    assert problems(spec, load_catalog()) == []
+    assert problems(resolve(spec, load_catalog())) == []
     fleet = asdict(_fleet(spec))
     for address, expected in case["expected"].items():
         container, _, role = address.partition("/")
@@ -131,7 +131,7 @@ def test_an_artifact_is_the_same_wherever_its_build_tells_how_far_it_is() -> Non
         told = replace(page, artifact=replace(page.artifact, log=log))
         services = {**catalog.services, "llama_cpp": told}
         models = {"m": ModelFile("/models/m.gguf", "m.gguf", "a" * 64)}
-        made += desired_fleet(spec, replace(catalog, services=services), models).artifacts[:1]
+        made += desired_fleet(resolve(spec, replace(catalog, services=services)), models).artifacts[:1]
     assert [one.log for one in made] == ["", "/var/log/build.log"]
     assert made[0] == made[1]
     assert made[0].volume == made[1].volume

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import problems
+from provisioner.lab import problems, resolve
+from provisioner.lab.alias_rules import MOST_ALIASES
 from provisioner.lab.aliases import alias_loop, flatten
-from provisioner.lab.gateways import MOST_ALIASES
 from provisioner.lab.rules import MOST_OF_A_RULE
 from provisioner.spec import parse_spec
 from provisioner.state import Problem, Secret
@@ -29,7 +29,7 @@ def _problems(aliases: dict[str, Any], *models: str) -> list[Problem]:
     }
     parsed = parse_spec(written, load_catalog())
     assert parsed.spec is not None, parsed.problems
-    return problems(parsed.spec, load_catalog())
+    return problems(resolve(parsed.spec, load_catalog()))
 
 
 def _doubled(count: int) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card, Node
-from provisioner.lab import ModelFile, desired_fleet, problems
+from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.cards import given
-from provisioner.lab.engine_cards import card_problems, with_cards
+from provisioner.lab.rules import card_problems
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Device, Instance, Secret
 
@@ -50,14 +50,14 @@ def lab(gpu: object = "any", host: Mapping[str, Any] | None = None, **options: A
     parsed = parse_spec({"name": "lab", **hosts, "models": models, "containers": {"a": engine}}, load_catalog())
     assert parsed.problems == ()
     assert parsed.spec is not None
-    assert problems(parsed.spec, load_catalog()) == []
+    assert problems(resolve(parsed.spec, load_catalog())) == []
     return parsed.spec
 
 
 def made(spec: Spec, card: Card) -> Instance:
     """The container of ``lab`` with that card."""
     models = {"m": ModelFile("/models/m.gguf", "m.gguf", "a" * 64)}
-    return desired_fleet(spec, load_catalog(), models, cards={"a": card}).instances[0]
+    return desired_fleet(resolve(spec, load_catalog(), Known(cards={"a": card})), models).instances[0]
 
 
 def gpu_devices(spec: Spec, card: Card) -> list[Device]:
@@ -134,8 +134,9 @@ def test_another_driver_on_the_host_is_a_reason_to_run_the_role_again() -> None:
 def said(spec: Spec, *cards: Card) -> list[str]:
     """Why the container gets no card, or cannot use it."""
     host = next(iter(spec.hosts), "local")
-    found, refused = given(spec, {host: cards})
-    refused += card_problems(with_cards(spec, found), load_catalog(), found)
+    lab = resolve(spec, load_catalog())
+    found, refused = given(lab, {host: cards})
+    refused += card_problems(lab.with_known(Known(cards=found)))
     return [f"{'.'.join(map(str, one.path))}: {one.message}" for one in refused]
 
 

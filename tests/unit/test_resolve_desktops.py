@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import desired_fleet, problems
-from provisioner.lab.desktops import needed_bytes
+from provisioner.lab import desired_fleet, problems, resolve
+from provisioner.services.desktop import needed_bytes
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret, Service
 
@@ -28,7 +28,7 @@ def lab(container: dict[str, Any] | None = None, **options: Any) -> Spec:
 
 def said(container: dict[str, Any] | None = None, **options: Any) -> list[str]:
     """Everything that is wrong with it, each with its place."""
-    found = problems(lab(container, **options), CATALOG)
+    found = problems(resolve(lab(container, **options), CATALOG))
     return [f"{'.'.join(map(str, one.path))}: {one.message}; {one.hint}" for one in found]
 
 
@@ -39,7 +39,7 @@ def refused(content: dict[str, Any]) -> list[str]:
 
 
 def service(spec: Spec) -> Service:
-    (one,) = desired_fleet(spec, CATALOG, {}).instances[0].services
+    (one,) = desired_fleet(resolve(spec, CATALOG), {}).instances[0].services
     return one
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import desired_fleet, problems
-from provisioner.lab.engine_cards import card_problems, with_cards
-from provisioner.lab.speech import speakers
+from provisioner.lab import Known, ResolvedLab, desired_fleet, problems, resolve
+from provisioner.lab.rules import card_problems
+from provisioner.lab.speech import speakers_for
 from provisioner.report.client import Gateway, Served, Speech, client_text
-from provisioner.report.gateway import Mouth, entrance_of, mouth_of
+from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpoint_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret
+from provisioner.values.address import Address
 from tests.unit.test_resolve_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()
@@ -30,13 +31,18 @@ def lab(*, gateway: dict[str, Any] | None = None, gpu: object = None, **options:
     parsed = parse_spec(content, CATALOG)
     assert parsed.problems == ()
     assert parsed.spec is not None
-    assert problems(parsed.spec, CATALOG) == []
+    assert problems(resolve(parsed.spec, CATALOG)) == []
     return parsed.spec
+
+
+def resolved(spec: Spec, cards: Any = None) -> ResolvedLab:
+    """What the file means when its containers have these cards."""
+    return resolve(spec, CATALOG, Known(cards=cards or {}))
 
 
 def variables(spec: Spec, role: str, cards: Any = None) -> Any:
     """What the role is told."""
-    fleet = desired_fleet(spec, CATALOG, {}, cards=cards)
+    fleet = desired_fleet(resolved(spec, cards), {})
     return next(one for place in fleet.instances for one in place.services if one.role == role)
 
 
@@ -48,27 +54,27 @@ def test_without_a_card_torch_is_that_for_the_cpu() -> None:
 def test_a_card_of_nvidia_decides_which_torch(device: str, torch: str) -> None:
     spec = lab(gpu="any", device=device)
     assert variables(spec, "kokoro", {"voice": NVIDIA}).variables["kokoro_torch"] == torch
-    assert list(card_problems(with_cards(spec, {"voice": NVIDIA}), CATALOG, {"voice": NVIDIA})) == []
+    assert card_problems(resolved(spec, {"voice": NVIDIA})) == []
 
 
 def test_another_card_leaves_it_to_the_cpu() -> None:
     spec = lab(gpu="any")
     assert variables(spec, "kokoro", {"voice": AMD}).variables["kokoro_torch"] == "cpu"
-    assert list(card_problems(with_cards(spec, {"voice": AMD}), CATALOG, {"voice": AMD})) == []
+    assert card_problems(resolved(spec, {"voice": AMD})) == []
 
 
 def test_nobody_asks_for_a_card_and_gets_the_cpu() -> None:
-    assert [one.message for one in card_problems(lab(device="nvidia"), CATALOG, {})] == [
+    assert [one.message for one in card_problems(resolved(lab(device="nvidia")))] == [
         "its container has no card of nvidia"
     ]
     spec = lab(gpu="any", device="nvidia")
-    found = card_problems(with_cards(spec, {"voice": AMD}), CATALOG, {"voice": AMD})
+    found = card_problems(resolved(spec, {"voice": AMD}))
     assert [one.message for one in found] == [f"{AMD.title} is not one of nvidia"]
 
 
 def test_two_devices_are_two_artifacts() -> None:
     volumes = [
-        desired_fleet(lab(gpu="any"), CATALOG, {}, cards=cards).artifacts[0].volume for cards in ({}, {"voice": NVIDIA})
+        desired_fleet(resolved(lab(gpu="any"), cards), {}).artifacts[0].volume for cards in ({}, {"voice": NVIDIA})
     ]
     assert len(set(volumes)) == 2
 
@@ -81,8 +87,9 @@ def test_a_gateway_offers_speech_and_waits_for_it() -> None:
 
 
 def test_the_name_of_an_alias_stays_the_alias() -> None:
-    spec = lab(gateway={"tts": ["far"]})
-    assert [one["name"] for one in speakers(spec, CATALOG, "door").values()] == ["tts-voice"]
+    made = resolved(lab(gateway={"tts": ["far"]}))
+    gateway = made.services[Address("door/litellm")]
+    assert [speaker.name for speaker in speakers_for(made, gateway)] == ["tts-voice"]
 
 
 def test_a_gateway_without_aliases_has_to_offer_speech() -> None:
@@ -90,22 +97,22 @@ def test_a_gateway_without_aliases_has_to_offer_speech() -> None:
     containers = {"door": {"services": {"litellm": {"master_key": Secret("litellm_key", "sk-x"), "aliases": {}}}}}
     spec = parse_spec({"name": "lab", "containers": containers}, CATALOG).spec
     assert spec
-    assert [one.message for one in problems(spec, CATALOG)] == ["there is nothing to offer"]
+    assert [one.message for one in problems(resolved(spec))] == ["there is nothing to offer"]
 
 
-def mouth(spec: Spec) -> Mouth:
+def endpoint(spec: Spec) -> SpeechEndpoint:
     """Where clients have texts spoken."""
-    found = mouth_of(spec, CATALOG, entrance_of(spec, CATALOG, {}))
+    found = speech_endpoint_of(resolved(spec), entrance_of(resolved(spec)))
     assert found
     return found
 
 
 def test_clients_speak_through_the_gateway_else_with_the_service_itself() -> None:
-    through = mouth(lab(gateway={"fast": ["far"]}))
+    through = endpoint(lab(gateway={"fast": ["far"]}))
     assert (through.entrance.address, through.model, through.voice) == ("door:4000", "tts", "af_heart")
     assert through.entrance.key_variable == "PROVISION_SECRET_LITELLM_KEY"
-    assert mouth(lab(gateway={})).entrance.address == "door:4000"
-    alone = mouth(lab(default_voice="af_bella(2)+af_sky(1)"))
+    assert endpoint(lab(gateway={})).entrance.address == "door:4000"
+    alone = endpoint(lab(default_voice="af_bella(2)+af_sky(1)"))
     assert (alone.entrance.address, alone.model, alone.voice) == ("voice:8880", "kokoro", "af_bella(2)+af_sky(1)")
     assert alone.entrance.key_variable == ""
 

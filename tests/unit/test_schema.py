@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.lab import problems
+from provisioner.lab import problems, resolve
 from provisioner.loader.document import parse_document
 from provisioner.schema import file_schema
 from provisioner.spec import Spec, parse_spec
@@ -112,7 +112,7 @@ def test_an_engine_gets_one_model_or_a_list(options: dict[str, Any], is_valid: b
     assert [error.message for error in real.iter_errors(file)] == [] or not is_valid
     assert real.is_valid(file) == is_valid
     parsed = parse_spec(file, load_catalog())
-    found = [*parsed.problems, *(problems(parsed.spec, load_catalog()) if parsed.spec else ())]
+    found = [*parsed.problems, *(problems(resolve(parsed.spec, load_catalog())) if parsed.spec else ())]
     assert (not found) == is_valid, found
 
 

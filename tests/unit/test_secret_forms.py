@@ -11,7 +11,7 @@ import yaml
 
 from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.lab import problems
+from provisioner.lab import problems, resolve
 from provisioner.spec import parse_spec
 from provisioner.state import Problem, Secret
 from tests.maximal_labs import LABS, Place, at, steps, with_value
@@ -75,7 +75,7 @@ def _keys() -> list[Place]:
 
 def _found(place: Place, value: str) -> list[Problem]:
     parsed = parse_spec(with_value(LABS["everything"], place, Secret("name", value)), load_catalog())
-    return [*parsed.problems, *(problems(parsed.spec, load_catalog()) if parsed.spec else ())]
+    return [*parsed.problems, *(problems(resolve(parsed.spec, load_catalog())) if parsed.spec else ())]
 
 
 @pytest.mark.parametrize("place", _keys(), ids=lambda place: ".".join(map(str, place)))

@@ -10,6 +10,7 @@ import pytest
 from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
+from provisioner.services.base import Processor
 from provisioner.state import BUSY, Fact, Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge, processor
 
@@ -119,6 +120,10 @@ def test_what_a_proof_measures_is_a_fact_of_its_service() -> None:
     assert Fact("a/llama_cpp", "device_memory", 6_900 * 2**20) in _facts([event])
 
 
+def asked(is_device: bool | None) -> Processor:
+    return Processor(is_device, "no device was asked for" if is_device is False else "nobody knows")
+
+
 @pytest.mark.parametrize(
     ("verdict", "wants_device", "healthy", "shown"),
     [
@@ -128,15 +133,17 @@ def test_what_a_proof_measures_is_a_fact_of_its_service() -> None:
         ({"verdict": "GPU", "why": "figures", "stale": ""}, True, False, ("", "")),
         ({"verdict": "GPU", "why": "figures", "stale": ""}, True, None, ("", "")),
         (None, True, True, ("device named, unproven", "not proved yet: provision verify")),
+        (None, None, True, ("?", "nobody knows")),
+        ({"verdict": "GPU", "why": "figures", "stale": ""}, None, True, ("?", "nobody knows")),
     ],
 )
 def test_what_computes_is_said_of_what_was_proved(
-    verdict: dict[str, str] | None, wants_device: bool, healthy: bool | None, shown: tuple[str, str]
+    verdict: dict[str, str] | None, wants_device: bool | None, healthy: bool | None, shown: tuple[str, str]
 ) -> None:
-    assert processor(verdict, wants_device=wants_device, runs=True, healthy=healthy) == shown
+    assert processor(verdict, asked(wants_device), runs=True, healthy=healthy) == shown
 
 
 @pytest.mark.parametrize("wants_device", [True, False])
 def test_nothing_computes_for_what_does_not_run(wants_device: bool) -> None:
     proved = {"verdict": "GPU", "why": "figures", "stale": ""}
-    assert processor(proved, wants_device=wants_device, runs=False, healthy=None) == ("", "")
+    assert processor(proved, asked(wants_device), runs=False, healthy=None) == ("", "")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from provisioner.catalog import load_catalog
+from provisioner.lab import resolve
 from provisioner.lab.proxmox import settings_of, written_form
 from provisioner.lab.written import host_variables, written_container
 from provisioner.sizes import parse_size, written_size
@@ -64,7 +66,7 @@ def test_what_a_file_refuses_is_left_out_and_the_rest_is_valid() -> None:
         "devices": ({"path": "/dev/kfd", "mode": "wrong", "uid": 0, "gid": 0},),
     }
     there = Instance("web", "pve", "", "bad image!", cpu=0, settings=settings)
-    written = written_container(there, spec, adopt=True)
+    written = written_container(there, resolve(spec, load_catalog()), adopt=True)
     assert written == {
         "host": "pve",
         "proxmox": {"swap": 0, "network": {"vlan": 4}, "mounts": [{"path": "/srv", "size": "1GiB"}]},
@@ -75,7 +77,7 @@ def test_what_a_file_refuses_is_left_out_and_the_rest_is_valid() -> None:
 
 def test_an_incus_container_has_no_block_of_proxmox() -> None:
     spec = Spec.model_validate({"name": "x", "hosts": {"box": IncusHost(incus="local")}, "containers": {}})
-    assert written_container(Instance("web", "box", "", "debian/12"), spec, adopt=False) == {
+    assert written_container(Instance("web", "box", "", "debian/12"), resolve(spec, load_catalog()), adopt=False) == {
         "host": "box",
         "image": "debian/12",
     }

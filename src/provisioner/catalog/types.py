@@ -45,7 +45,7 @@ class Reference:
 
     ``folder_to``: the option that gets the folder of all models, which the service finds by their names; a ``stack`` is
     one of wheels, and ``packages_to`` the option that gets them. ``engines_to`` gets the engines that aliases name, and
-    ``settings_to`` what is said of aliases beside them.
+    ``settings_to`` what is said of aliases beside them. ``key_to`` gets the key that the named service asks for.
     """
 
     kind: Literal["model", "models", "aliases", "service", "stack"]
@@ -56,6 +56,7 @@ class Reference:
     folder_to: str | None = None
     packages_to: str | None = None
     settings_to: str | None = None
+    key_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

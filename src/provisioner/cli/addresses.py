@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from provisioner.cli.session import Session
 from provisioner.errors import PreflightError
-from provisioner.lab.hosts import host_of, hosts_of, is_elsewhere
+from provisioner.lab.hosts import is_elsewhere
 from provisioner.opened_lab import Lab
 from provisioner.spec import IncusHost
 
@@ -32,8 +32,8 @@ def _host_address(lab: Lab, name: str) -> str | None:
     """The address at which the container's host shows it to the LAN; None where it has one there itself, or none."""
     from provisioner.workflow.addressing import ANYWHERE, own_address
 
-    host = host_of(lab.spec, lab.spec.containers[name])
-    page = hosts_of(lab.spec)[host] if host else None
+    container = lab.resolved.containers[name]
+    host, page = container.host, container.page
     if page is not None and not isinstance(page, IncusHost):
         return None
     if page is not None and page.address:

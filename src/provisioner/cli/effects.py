@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from provisioner import paths
 from provisioner.cluster.reaching import SSH_CONFIG
-from provisioner.lab import hosts_of
 from provisioner.lab.proxmox import direct_ways
 from provisioner.opened_lab import Lab
 from provisioner.providers import provider_for
@@ -25,7 +24,7 @@ def providers_of(lab: Lab) -> dict[str, Provider]:
     """A provider for each host of the file."""
     folder = lab.loaded.path.parent
     return {
-        name: provider_of(name, hosts_of(lab.spec)[name], folder, direct=direct_of(lab, name))
+        name: provider_of(name, lab.resolved.hosts[name], folder, direct=direct_of(lab, name))
         for name in lab.used_hosts()
     }
 
@@ -55,7 +54,7 @@ def client_pair() -> tuple[Path, Path]:
 
 def direct_of(lab: Lab, name: str) -> Direct | None:
     """The containers of host ``name`` whose own sshd Ansible uses; None where there is none."""
-    host, ways = hosts_of(lab.spec)[name], direct_ways(lab.spec, name)
+    host, ways = lab.resolved.hosts[name], direct_ways(lab.resolved, name)
     if not ways or not isinstance(host, ProxmoxHost):
         return None
     from provisioner.providers.proxmox.access import Direct

@@ -31,7 +31,7 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     """Add up what the engines need on their cards: weights, cache, recurrent state, buffers, encoders.
 
     Where the hosts tell which cards the containers get, or with --memory, it says whether that fits, the largest
-    context that does, and what to do; exit code 4 when it does not fit.
+    context that does, and what to do; exit code 4 when it does not fit, 3 when nobody knows what an engine needs.
     """
     from provisioner.fit.measured import measured
     from provisioner.report.fit import fit_content, fit_text
@@ -52,7 +52,9 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     session.console.result(
         text or "No engine of the file computes on a card.", cards=[fit_content(one, known) for one in found]
     )
-    return ExitCode.REFUSED if any(one.missing for one in found) else ExitCode.DONE
+    if any(budget.missing for budget in found):
+        return ExitCode.REFUSED
+    return ExitCode.VERIFICATION_FAILED if any(budget.is_undecided for budget in found) else ExitCode.DONE
 
 
 def _cards(session: Session, lab: Lab) -> dict[str, Card]:

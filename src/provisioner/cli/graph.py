@@ -28,7 +28,7 @@ def graph(session: Session, words: Words, *, svg: Path | None, dot: bool) -> int
     if svg is not None and dot:
         raise click.UsageError("Choose one of --svg FILE and --dot.")
     lab = session.open_lab(words.existing(), needs="none")
-    made = topology(lab.spec, lab.catalog)
+    made = topology(lab.resolved)
     content = {"lab": made.lab, "hosts": made.hosts, "nodes": (*made.boxes, *made.outside), "edges": made.edges}
     if dot:
         session.console.result(graph_dot(made), **content)

@@ -17,10 +17,10 @@ from provisioner.cli.containers import Containers
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError, ProviderError
 from provisioner.events import Diagnostic
-from provisioner.lab.engines import services_of
 from provisioner.opened_lab import Lab
 from provisioner.report.style import safe_text
 from provisioner.unit_journals import plain_line
+from provisioner.values.address import Address
 from provisioner.work_folders import by_age
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
@@ -96,8 +96,7 @@ class Journals:
 
     def _readable(self, lab: Lab, names: Sequence[str]) -> list[Source]:
         there = [
-            Source(f"{container}/{service.role}", container, page.unit)
-            for container, service, page in services_of(lab.spec, lab.catalog)
+            Source(service.address, service.container, service.page.unit) for service in lab.resolved.services.values()
         ]
         if names:
             found = [source for name in names for source in self._named(name, there)]
@@ -109,7 +108,8 @@ class Journals:
 
     def _named(self, name: str, there: Sequence[Source]) -> list[Source]:
         """The journals of a container, or the one of its service; of one without services its whole journal."""
-        container, _, role = name.partition("/")
+        address = Address(name)
+        container, role = address.container, address.service
         self._containers.running(container)
         own = [source for source in there if source.container == container]
         found = [source for source in own if source.address == name] if role else own

@@ -40,7 +40,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
         session.console.emit(Diagnostic("note", f"Looking for the wheels of {use.stack} for {use.distribution}"))
         return locked(stack, Wish(*use.place, use.requirements, source, accept_unverified))
 
-    found = find_stacks(stack_uses(lab.spec, lab.catalog), stacks_of(lab.loaded.path), lab.lock_file, find)
+    found = find_stacks(stack_uses(lab.resolved), stacks_of(lab.loaded.path), lab.lock_file, find)
     lines = [f"{name} for {place}: {len(one.packages)} wheels" for (name, place), one in found.items()]
     lines += [f"model {name}: {pin.file}" for name, pin in pins.items()]
     session.console.result(

@@ -15,11 +15,10 @@ import click
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError, ProvisionError
-from provisioner.lab.desktops import PROTOCOL
-from provisioner.lab.engines import port_of, services_of
 from provisioner.opened_lab import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
 
+PROTOCOL = "rdp"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
 CERTIFICATE = "/etc/xrdp/tls/{}.crt"
 FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:)+[0-9A-F]{2}")
@@ -109,9 +108,9 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
     from provisioner.cli.addresses import address_of
 
     found = {
-        name: (service, page)
-        for name, service, page in services_of(lab.spec, lab.catalog)
-        if page.protocol == PROTOCOL and (not words.names or name in words.names)
+        service.container: service
+        for service in lab.resolved.services.values()
+        if service.page.protocol == PROTOCOL and (not words.names or service.container in words.names)
     }
     if len(found) != 1 or len(words.names) > 1:
         named = " ".join(words.names) or "the file"
@@ -119,13 +118,12 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
             f"Unable to open one desktop: {named} has {', '.join(found) or 'none'}",
             resolution="Name one container with service desktop: provision open FILE NAME",
         )
-    ((name, (service, page)),) = found.items()
-    port = port_of(service, page) or 0
-    address = address_of(session, lab, name, is_on_lan=service.expose == "lan")
-    options = {option: one.default for option, one in page.options.items()} | dict(service.options)
+    ((name, service),) = found.items()
+    address = address_of(session, lab, name, is_on_lan=service.is_on_lan)
+    options = service.options()
     shows = "given" if options["certificate"] else "own"
     shared = {option: bool(options[option]) for option in ("clipboard", "drives")}
-    return Desktop(name, address, port, options["user"], certificate=shows, **shared)
+    return Desktop(name, address, service.port or 0, options["user"], certificate=shows, **shared)
 
 
 def _write(file: Path, text: str) -> None:

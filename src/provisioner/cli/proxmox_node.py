@@ -10,7 +10,6 @@ from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError
 from provisioner.events import Diagnostic
-from provisioner.lab import hosts_of
 from provisioner.spec import ProxmoxHost
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def _way(session: Session, words: Words) -> Way:
     from provisioner.workflow import preparing_node
 
     lab = session.open_lab(words.existing(), needs="none")
-    name, hosts = " ".join(words.names), hosts_of(lab.spec)
+    name, hosts = " ".join(words.names), lab.resolved.hosts
     page = hosts.get(name)
     if page is None:
         unknown = name or "a host without its name"

@@ -10,7 +10,7 @@ from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError
 from provisioner.opened_lab import Lab
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
-from provisioner.report.gateway import Entrance, Mouth, entrance_of, mouth_of
+from provisioner.report.gateway import Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
 
 
 @click.command()
@@ -34,27 +34,29 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
         session.console.result(client_text(client, gateway), client=client, gateway=gateway)
         return ExitCode.DONE
     fleet = lab.fleet(needs_wheels=False)
-    value = fleet_value(lab.spec, lab.catalog, fleet) if expanded else file_value(lab.spec, lab.catalog, fleet)
+    value = fleet_value(lab.resolved, fleet) if expanded else file_value(lab.resolved, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:
-    entrance = entrance_of(lab.spec, lab.catalog, lab.headers)
-    mouth = mouth_of(lab.spec, lab.catalog, entrance)
-    first = entrance or (mouth.entrance if mouth else None)
+    entrance = entrance_of(lab.resolved)
+    endpoint = speech_endpoint_of(lab.resolved, entrance)
+    first = entrance or (endpoint.entrance if endpoint else None)
     if first is None:
         raise InputError(
             f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
             resolution="Add a gateway, such as litellm, an engine, such as llama_cpp, or speech, such as kokoro.",
         )
     url = _url(session, lab, first)
-    speech = _speech(session, lab, mouth, url if mouth.entrance == first else "") if mouth else None
+    speech = _speech(session, lab, endpoint, url if endpoint.entrance == first else "") if endpoint else None
     return Gateway(lab.name, url, first.key_variable, first.models, speech)
 
 
-def _speech(session: Session, lab: Lab, mouth: Mouth, url: str) -> Speech:
-    return Speech(url or _url(session, lab, mouth.entrance), mouth.entrance.key_variable, mouth.model, mouth.voice)
+def _speech(session: Session, lab: Lab, endpoint: SpeechEndpoint, url: str) -> Speech:
+    return Speech(
+        url or _url(session, lab, endpoint.entrance), endpoint.entrance.key_variable, endpoint.model, endpoint.voice
+    )
 
 
 def _url(session: Session, lab: Lab, entrance: Entrance) -> str:

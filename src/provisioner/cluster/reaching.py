@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.errors import InputError
-from provisioner.lab import hosts_of
 from provisioner.opened_lab import open_lab
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
@@ -84,7 +83,7 @@ def _proxmox_hosts(words: str, file: Path) -> dict[str, ProxmoxHost]:
     if not file.is_file():
         what = f"{words} is no host: there is no {file}" if words else f"no host is named, and there is no {file}"
         raise InputError(f"Unable to find the cluster: {what}", resolution=f"Name a node: {DIRECT}.")
-    hosts = hosts_of(open_lab(file, needs="none").spec)
+    hosts = open_lab(file, needs="none").resolved.hosts
     return {name: host for name, host in hosts.items() if isinstance(host, ProxmoxHost)}
 
 

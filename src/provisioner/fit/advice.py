@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from provisioner.fit.budgets import Budget
-from provisioner.fit.loads import SMALL_CARD, Engine
+from provisioner.fit.engines import SMALL_CARD, EngineLoads
 from provisioner.fit.placing import Placing, expert_bytes
 from provisioner.fit.terms import BITS, MIB, Load, largest_context, total_of
 from provisioner.fit.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
@@ -47,7 +47,7 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
     return tuple(advices)
 
 
-def _on(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
+def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What to do about one model of an engine."""
     yield from _whole(load, budget)
     yield from _split(load, budget)
@@ -85,7 +85,7 @@ def _split(load: Load, budget: Budget) -> Iterator[Advice]:
         yield Advice(f"{never}; {instead}", "gpu_layers: 0", None, fits)
 
 
-def _floor(engine: Engine, load: Load) -> Iterator[Advice]:
+def _floor(engine: EngineLoads, load: Load) -> Iterator[Advice]:
     kind = _quantisation(engine, load)
     if kind and BYTES_PER_WEIGHT[kind] < BYTES_PER_WEIGHT[FLOOR]:
         yield Advice(f"{kind} is below {FLOOR}, the floor of quality: a smaller model at {FLOOR} is the better one")
@@ -101,7 +101,7 @@ def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
         )
 
 
-def _ways(engine: Engine, load: Load, budget: Budget) -> Iterator[Advice]:
+def _ways(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What takes less of the card, in the order of what costs least."""
     whole = _on_card(load)
     yield from _experts(whole, load, budget)
@@ -161,7 +161,7 @@ def _context(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator
         yield Advice("the largest context that fits", f"context: {largest}{beside}", total, fits)
 
 
-def _weights(engine: Engine, whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+def _weights(engine: EngineLoads, whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
     kind = _quantisation(engine, load)
     beats = "a smaller one all on the card beats a larger one that is split"
     if not kind:
@@ -193,7 +193,7 @@ def _is_enough(budget: Budget, total: int) -> bool:
     return total <= (budget.usable or 0)
 
 
-def _quantisation(engine: Engine, load: Load) -> str:
+def _quantisation(engine: EngineLoads, load: Load) -> str:
     """The quantisation that the head of the model's file names, empty where it is not known."""
     header = engine.headers.get(load.name)
     if header is None:

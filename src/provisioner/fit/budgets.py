@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from provisioner.fit.loads import Engine
+from provisioner.fit.engines import EngineLoads
 from provisioner.fit.terms import MIB, Load, Sum, added_up, total_of
 from provisioner.gpus.cards import Card
-from provisioner.lab.hosts import host_of
-from provisioner.spec import Spec
 
 RESERVED = 832 * MIB
 """What the driver, a display and the engine's own context take of a card before anything of the engine lies there.
@@ -25,7 +23,7 @@ class Budget:
     """The engines of one card, or of what is taken for one; ``usable`` is None where nobody tells it."""
 
     title: str
-    engines: tuple[Engine, ...]
+    engines: tuple[EngineLoads, ...]
     usable: int | None
     card: Card | None = None
 
@@ -49,6 +47,16 @@ class Budget:
         return added_up(self.named, self.usable or 0)
 
     @property
+    def unknown(self) -> tuple[EngineLoads, ...]:
+        """The engines of which nobody knows what they need."""
+        return tuple(engine for engine in self.engines if engine.unknown)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the card's memory is known, all that was added up fits, and something is not in the sum."""
+        return self.usable is not None and not self.missing and bool(self.unknown)
+
+    @property
     def missing(self) -> int:
         """Bytes that are not there; 0 when it fits, and when nobody tells how large the card is."""
         return self.added.missing if self.usable is not None else 0
@@ -65,31 +73,33 @@ def usable_of(card: Card) -> int | None:
     return max(memory - RESERVED, 0) if memory else None
 
 
-def budgets(
-    spec: Spec, engines: Iterable[Engine], cards: Mapping[str, Card], memory: int | None = None
-) -> tuple[Budget, ...]:
+def budgets(engines: Iterable[EngineLoads], cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
     """The engines by their cards; ``cards`` by container; ``memory`` stands for what is usable of every card.
 
     Containers of one host that say the same of their card get the same one, unless one of them wants it alone.
     """
-    groups: dict[tuple[str, ...], list[Engine]] = {}
+    groups: dict[tuple[str, ...], list[EngineLoads]] = {}
     for engine in engines:
-        groups.setdefault(_place(spec, engine, cards), []).append(engine)
+        groups.setdefault(_place(engine, cards), []).append(engine)
     found = []
     for members in groups.values():
         card = cards.get(members[0].container)
-        names = ", ".join(one.container for one in members)
-        usable = memory if memory is not None else usable_of(card) if card else None
-        found.append(Budget(f"{names} on {card.title}" if card else names, tuple(members), usable, card))
+        names = ", ".join(engine.container for engine in members)
+        title = f"{names} on {card.title}" if card else names
+        found.append(Budget(title, tuple(members), _usable(card, memory), card))
     return tuple(found)
 
 
-def _place(spec: Spec, engine: Engine, cards: Mapping[str, Card]) -> tuple[str, ...]:
-    container = spec.containers[engine.container]
-    host, card = host_of(spec, container) or "", cards.get(engine.container)
+def _usable(card: Card | None, memory: int | None) -> int | None:
+    if memory is not None:
+        return memory
+    return usable_of(card) if card else None
+
+
+def _place(engine: EngineLoads, cards: Mapping[str, Card]) -> tuple[str, ...]:
+    card = cards.get(engine.container)
     if card is not None:
-        return ("card", host, card.pci)
-    wish = container.gpu
-    if wish is None or getattr(wish, "sharing", "shared") == "exclusive":
+        return ("card", engine.host, card.pci)
+    if not engine.wish:
         return ("container", engine.container)
-    return ("wish", host, repr(wish))
+    return ("wish", engine.host, engine.wish)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Vendor = Literal["nvidia", "amd", "intel"]
 VENDORS: dict[str, Vendor] = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
@@ -82,3 +82,16 @@ class Card:
             wanted = " or ".join(sorted(DRIVERS[self.vendor]))
             return f"its driver is {self.driver or 'none'}, not {wanted}"
         return f"{' and '.join(self.missing)} are missing" if self.missing else ""
+
+
+def described(card: Card) -> dict[str, Any]:
+    """What a role is told of the card of its container; another driver is another card to it."""
+    return {
+        "pci": card.pci,
+        "vendor": card.vendor,
+        "name": card.name,
+        "uuid": card.uuid,
+        "memory_mib": card.memory // 2**20,
+        "driver_version": card.driver_version,
+        "capability": card.capability,
+    }

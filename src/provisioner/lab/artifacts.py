@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import ArtifactType, ServiceType
-from provisioner.spec import ServiceSpec
+from provisioner.catalog import ArtifactType
+from provisioner.services.base import ResolvedService
 from provisioner.spec.sources import ModelPart
 from provisioner.state import Artifact, Secret
 
@@ -34,20 +34,17 @@ class ModelFile:
     is_folder: bool = False
 
 
-def built(
-    service: ServiceSpec, page: ServiceType, artifact: ArtifactType, *, host: str, image: str, architecture: str
-) -> Artifact:
+def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image: str, architecture: str) -> Artifact:
     """What the service's role builds once for that host and image, with the service's options."""
-    variables = {
-        f"{page.role}_{option}": service.options.get(option, page.options[option].default)
-        for option in artifact.options
-    }
-    values = {option: variables[f"{page.role}_{option}"] for option in artifact.includes}
-    included = [
-        artifact.includes[option][value] for option, value in values.items() if value in artifact.includes[option]
-    ]
+    values = {option: service.option(option) for option in artifact.options}
+    variables = {f"{service.role}_{option}": value for option, value in values.items()}
+    included = []
+    for option, roles in artifact.includes.items():
+        value = service.option(option)
+        if value in roles:
+            included.append(roles[value])
     digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
-    return Artifact(artifact.name, host, digest, page.role, artifact.path, image, variables, log=artifact.log)
+    return Artifact(artifact.name, host, digest, service.role, artifact.path, image, variables, log=artifact.log)
 
 
 def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:

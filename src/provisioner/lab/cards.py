@@ -7,8 +7,10 @@ from typing import Any
 
 from provisioner.gpus.cards import Card
 from provisioner.gpus.choice import Refusal, Wish, choices
-from provisioner.lab.hosts import LOCAL_HOST, host_of
-from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, Spec
+from provisioner.lab.hosts import HostPage
+from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
+from provisioner.services import knowledge_of
+from provisioner.spec import Gpu, IncusHost
 from provisioner.state import Device, Problem
 
 DEVICE = "gpu"
@@ -23,44 +25,32 @@ USERSPACE = "gpu_userspace"
 _EVERYBODY, _GROUP = "0666", "0660"
 
 
-def wanting(spec: Spec) -> dict[str, dict[str, Wish]]:
+def wanting(lab: ResolvedLab) -> dict[str, dict[str, Wish]]:
     """The containers that want a card, with what they say of it, by their hosts."""
     found: dict[str, dict[str, Wish]] = {}
-    for name, container in spec.containers.items():
-        if container.gpu is not None:
-            found.setdefault(host_of(spec, container) or LOCAL_HOST, {})[name] = _wish(container.gpu)
+    for name, container in lab.containers.items():
+        if container.written.gpu is not None:
+            found.setdefault(host_name(container), {})[name] = _wish(container.written.gpu)
     return found
 
 
-def given(spec: Spec, cards: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], list[Problem]]:
+def given(lab: ResolvedLab, cards: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], list[Problem]]:
     """The card of each container that wants one, and why some get none; ``cards`` are those of each host."""
     found: dict[str, Card] = {}
     problems: list[Problem] = []
-    for host, wishes in wanting(spec).items():
+    for host, wishes in wanting(lab).items():
         for name, card in choices(wishes, cards.get(host, ())).items():
             path = ("containers", name, "gpu")
             if isinstance(card, Refusal):
                 problems.append(Problem(path, f"host {host}: {card.message}", card.hint))
             else:
                 found[name] = card
-                problems += [Problem(path, *words) for words in _too_old(spec.containers[name].gpu or Gpu(), card)]
+                gpu = lab.containers[name].written.gpu or Gpu()
+                problems += [Problem(path, *words) for words in _too_old(gpu, card)]
     return found, problems
 
 
-def described(card: Card) -> dict[str, Any]:
-    """What a role is told of the card of its container; another driver is another card to it."""
-    return {
-        "pci": card.pci,
-        "vendor": card.vendor,
-        "name": card.name,
-        "uuid": card.uuid,
-        "memory_mib": card.memory // 2**20,
-        "driver_version": card.driver_version,
-        "capability": card.capability,
-    }
-
-
-def devices(container: Container, card: Card) -> Iterator[Device]:
+def devices(container: ResolvedContainer, card: Card) -> Iterator[Device]:
     """What an Incus attaches: the card by its address, since the numbers of its nodes change from boot to boot."""
     properties = {"pci": card.pci}
     if card.vendor == "nvidia":
@@ -90,7 +80,7 @@ def with_device_files(settings: Mapping[str, Any], card: Card | None) -> Mapping
     return {**settings, "devices": tuple(both[path] for path in sorted(both))}
 
 
-def lends(host: IncusHost | ProxmoxHost) -> bool:
+def lends(host: HostPage) -> bool:
     """Whether hosts of this kind can lend containers the driver's user space, as Incus does with NVIDIA's tools."""
     return isinstance(host, IncusHost)
 
@@ -112,14 +102,15 @@ def _wish(gpu: Gpu) -> Wish:
     return Wish(gpu.vendor, gpu.pci, gpu.uuid, gpu.vram, exclusive=gpu.sharing == "exclusive")
 
 
-def _lent(container: Container) -> dict[str, str]:
-    uses_vulkan = any(one.options.get("backend") == "vulkan" for one in container.services.values())
-    require = container.gpu.require if container.gpu else None
-    wanted = {name: getattr(require, name, None) for name in ("driver", "cuda")}
-    return {
-        "runtime": GRAPHICS if uses_vulkan else COMPUTE,
-        **{f"require_{name}": f"{name}>={value}" for name, value in wanted.items() if value},
-    }
+def _lent(container: ResolvedContainer) -> dict[str, str]:
+    uses_vulkan = any(knowledge_of(service.role).needs_vulkan(service) for service in container.services)
+    lent = {"runtime": GRAPHICS if uses_vulkan else COMPUTE}
+    gpu = container.written.gpu
+    for name in ("driver", "cuda"):
+        least = getattr(gpu.require, name) if gpu else None
+        if least:
+            lent[f"require_{name}"] = f"{name}>={least}"
+    return lent
 
 
 def _too_old(gpu: Gpu, card: Card) -> Iterator[tuple[str, str]]:

@@ -1,110 +1,135 @@
-"""What stands for a reference in the options of a service: files of models, engines, addresses. Pure."""
+"""What stands for a reference in the options of a service: files of models, engines, addresses, keys. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import Catalog, ServiceType
-from provisioner.gpus.cards import Card
 from provisioner.lab.aliases import alias_settings, flatten, for_too_long
 from provisioner.lab.artifacts import MODELS_PATH, ModelFile, given_path
-from provisioner.lab.engines import base_url, engine_entries, engines_of, find_engines
-from provisioner.lab.hosts import hostname
-from provisioner.spec import ServiceSpec, Spec
+from provisioner.lab.engines import Engine, find_engines
+from provisioner.lab.resolved import ResolvedLab
+from provisioner.services.base import ResolvedService
+from provisioner.spec import Upstream
+from provisioner.values.address import Address
 
 CONTEXT_OPTION = "context"
 """A model's own ``context`` is the default of an engine's option of that name."""
 
-Filled = tuple[dict[str, Any], set[str]]
-"""Options with their values, and the addresses of the services that are needed for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """The file and all that is known beside it."""
-
-    spec: Spec
-    catalog: Catalog
-    models: Mapping[str, ModelFile]
-    architectures: Mapping[str, str]
-    cards: Mapping[str, Card]
-    addresses: Mapping[str, str]
+Filled = tuple[dict[str, Any], set[Address]]
+"""Options with their values, and the services that are needed for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A service in its container."""
+    """A service in its lab; ``files`` holds the file of every model that a service uses."""
 
-    context: Context
-    container: str
-    service: ServiceSpec
-    page: ServiceType
+    lab: ResolvedLab
+    service: ResolvedService
+    files: Mapping[str, ModelFile]
 
 
 def filled_in(place: Place, option: str) -> Filled:
     """What the written ``option``, which refers to something, becomes."""
-    return _BY_KIND[place.page.references[option].kind](place, option)
+    return _BY_KIND[place.service.page.references[option].kind](place, option)
 
 
 def _model(place: Place, option: str) -> Filled:
-    context, service, page = place.context, place.service, place.page
-    model = str(service.options[option])
+    service, page = place.service, place.service.page
+    model = str(service.written[option])
     folder_to, name_to = page.references[option].folder_to, page.references[option].name_to
     if folder_to is not None:  # it finds its models by their names below one folder
         return {option: model, folder_to: MODELS_PATH}, set()
-    filled: dict[str, Any] = {option: _model_file(context, model)}
+    filled: dict[str, Any] = {option: _model_file(place, model)}
     if name_to is None:  # it helps the one that gives its name
         return filled, set()
-    filled[name_to] = service.options.get(name_to, model)
-    window = context.spec.models[model].context
+    filled[name_to] = service.said.get(name_to, model)
+    window = place.lab.models[model].context
     if window is not None and CONTEXT_OPTION in page.options:
-        filled[CONTEXT_OPTION] = service.options.get(CONTEXT_OPTION, window)
+        filled[CONTEXT_OPTION] = service.said.get(CONTEXT_OPTION, window)
     return filled, set()
 
 
 def _models(place: Place, option: str) -> Filled:
     """Each by its name; its context is its own where the file says it, else the service's."""
     listed = []
-    for model in place.service.options[option]:
-        window = place.context.spec.models[model].context
-        one = {"alias": model, "path": _model_file(place.context, model), CONTEXT_OPTION: window}
-        listed.append({name: value for name, value in one.items() if value is not None})
+    for model in place.service.written[option]:
+        entry: dict[str, Any] = {"alias": model, "path": _model_file(place, model)}
+        window = place.lab.models[model].context
+        if window is not None:
+            entry[CONTEXT_OPTION] = window
+        listed.append(entry)
     return {option: listed}, set()
 
 
-def _model_file(context: Context, model: str) -> str:
-    return given_path(model, context.models[model])
+def _model_file(place: Place, model: str) -> str:
+    return given_path(model, place.files[model])
 
 
 def _aliases(place: Place, option: str) -> Filled:
-    spec, catalog, page = place.context.spec, place.context.catalog, place.page
-    aliases = place.service.options[option]
+    aliases, reference = place.service.written[option], place.service.page.references[option]
     flat = {alias: list(flatten(aliases, alias)) for alias in aliases}
+    usual = [name for names in flat.values() for name in names]
     rare = [name for alias in aliases for name in for_too_long(aliases, alias)]
-    names = list(dict.fromkeys([*(name for engines in flat.values() for name in engines), *rare]))
-    known = engines_of(spec, catalog)
+    names = list(dict.fromkeys([*usual, *rare]))
     filled: dict[str, Any] = {option: flat}
-    engines_to, settings_to = page.references[option].engines_to, page.references[option].settings_to
-    if engines_to:
-        filled[engines_to] = engine_entries(spec, catalog, names, place.container, place.context.addresses)
-    if settings_to:
-        filled[settings_to] = alias_settings(aliases)
-    return filled, {engine.address for name in names for engine in find_engines(known, name)}
+    if reference.engines_to:
+        filled[reference.engines_to] = _engine_entries(place, names)
+    if reference.settings_to:
+        filled[reference.settings_to] = alias_settings(aliases)
+    return filled, {engine.address for name in names for engine in find_engines(place.lab.engines, name)}
+
+
+def _engine_entries(place: Place, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours."""
+    entries: list[dict[str, Any]] = []
+    for name in names:
+        entries += [_own_entry(place, name, engine) for engine in find_engines(place.lab.engines, name)]
+        if name in place.lab.upstreams:
+            entries.append(_upstream_entry(name, place.lab.upstreams[name]))
+    return entries
+
+
+def _upstream_entry(name: str, upstream: Upstream) -> dict[str, Any]:
+    # LiteLLM puts a path of its own behind the address.
+    address = upstream.base_url and upstream.base_url.rstrip("/")
+    entry = {"name": name, "model": upstream.model, "api_base": address, "api_key": upstream.api_key}
+    return {**{key: value for key, value in entry.items() if value is not None}, "local": False}
+
+
+def _own_entry(place: Place, name: str, engine: Engine) -> dict[str, Any]:
+    service = engine.service
+    served = service.said.get("alias") or engine.model_for(name) or service.role
+    entry: dict[str, Any] = {
+        "name": name,
+        "model": f"openai/{served}",
+        "api_base": f"{place.lab.base_url(service, place.service.container)}/v1",
+        "local": True,
+    }
+    key = _key_of(service)
+    return {**entry, "api_key": key} if key is not None else entry
+
+
+def _key_of(service: ResolvedService) -> Any:
+    """The key that a service asks for (``Secret``); None where it asks for none."""
+    return service.said.get(service.page.key_option or "")
 
 
 def _service(place: Place, option: str) -> Filled:
-    spec, address = place.context.spec, str(place.service.options[option])
-    container, role = address.split("/", 1)
-    other = spec.containers[container].services[role]
-    host = hostname(spec, container, place.container, place.context.addresses)
-    return {option: base_url(host, other, place.context.catalog.services[role])}, {address}
+    """The other service's address, and its key where the page has an option for it."""
+    address = Address(place.service.written[option])
+    other = place.lab.services[address]
+    filled: dict[str, Any] = {option: place.lab.base_url(other, place.service.container)}
+    key_to, key = place.service.page.references[option].key_to, _key_of(other)
+    if key_to and key is not None:
+        filled[key_to] = key
+    return filled, {address}
 
 
 def _stack(place: Place, option: str) -> Filled:
-    """Its wheels were filled in before, by ``with_stacks``."""
-    return {option: place.service.options[option]}, set()
+    """Its name; its wheels are among the derived options."""
+    return {option: place.service.written[option]}, set()
 
 
 _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from provisioner.catalog import Catalog
-from provisioner.spec import Spec
+from provisioner.lab.resolved import ResolvedLab
 from provisioner.spec.folders import GGUF, unknown_format
 from provisioner.spec.sources import filename_of, is_folder, part_count
 from provisioner.state import Problem
 
 
-def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+def model_sources(lab: ResolvedLab) -> Iterator[Problem]:
     """What is downloaded from an address is one file, and its hash is known before."""
-    for name, model in spec.models.items():
+    for name, model in lab.models.items():
         if not model.source.startswith("https:"):
             continue
         if model.sha256 is None:
@@ -26,9 +25,9 @@ def model_sources(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
             yield Problem(("models", name, "source"), "this is one part of a model of several files", hint)
 
 
-def model_formats(spec: Spec, _catalog: Catalog) -> Iterator[Problem]:
+def model_formats(lab: ResolvedLab) -> Iterator[Problem]:
     """A GGUF is one, a folder is none and tells its format, and a folder's many files have no one hash."""
-    for name, model in spec.models.items():
+    for name, model in lab.models.items():
         form = ("models", name, "format")
         if not is_folder(model.source):
             if model.format != GGUF:

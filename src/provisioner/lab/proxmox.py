@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.lab.hosts import host_of, hosts_of
+from provisioner.lab.resolved import ResolvedLab
 from provisioner.sizes import written_size
-from provisioner.spec import ProxmoxContainer, ProxmoxHost, Spec
+from provisioner.spec import ProxmoxContainer, ProxmoxHost
 
 PCT = "pct"
 """The transport that needs nothing in a container."""
@@ -40,17 +40,17 @@ def settings_of(host: ProxmoxHost, written: ProxmoxContainer | None) -> dict[str
     return settings | {name: value for name, value in chosen.items() if value is not None}
 
 
-def direct_ways(spec: Spec, name: str) -> dict[str, str]:
-    """Of the containers of host ``name`` that Ansible reaches by an sshd of their own: by which way."""
-    host = hosts_of(spec)[name]
-    if not isinstance(host, ProxmoxHost):
-        return {}
-    ways = {
-        one: (container.proxmox.transport if container.proxmox else None) or host.transport
-        for one, container in spec.containers.items()
-        if host_of(spec, container) == name
-    }
-    return {one: way for one, way in ways.items() if way != PCT}
+def direct_ways(lab: ResolvedLab, host: str) -> dict[str, str]:
+    """Of the containers of that host which Ansible reaches by an sshd of their own: by which way."""
+    ways: dict[str, str] = {}
+    for name, container in lab.containers.items():
+        if container.host != host or not isinstance(container.page, ProxmoxHost):
+            continue
+        options = container.written.proxmox
+        way = (options.transport if options else None) or container.page.transport
+        if way != PCT:
+            ways[name] = way
+    return ways
 
 
 def _network(host: ProxmoxHost, options: ProxmoxContainer) -> dict[str, Any]:

@@ -10,18 +10,15 @@ from typing import Any
 
 from packaging.version import Version
 
-from provisioner.catalog import Catalog, Reference, ServiceType
 from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import distribution_of
-from provisioner.lab.engines import services_of
-from provisioner.lab.hosts import image_of
-from provisioner.spec import ServiceSpec, Spec
+from provisioner.lab.resolved import STACK, ResolvedLab
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked
 from provisioner.stacks.pythons import IMAGES, Machine, takes
 from provisioner.state import Problem
+from provisioner.values.address import Address
 
-KIND = "stack"
 Key = tuple[str, str]
 """A stack's name, and the distribution whose Python it is installed for."""
 
@@ -38,12 +35,16 @@ class Pinned:
 class Use:
     """A service that is installed with a stack; ``requirements`` is what it needs besides."""
 
-    container: str
-    role: str
+    address: Address
     option: str
     stack: str
     distribution: str
     requirements: tuple[str, ...]
+
+    @property
+    def container(self) -> str:
+        """The container in which it is installed."""
+        return self.address.container
 
     @property
     def key(self) -> Key:
@@ -53,7 +54,7 @@ class Use:
     @property
     def path(self) -> tuple[str, ...]:
         """Where the file names the stack."""
-        return ("containers", self.container, "services", self.role, self.option)
+        return ("containers", self.container, "services", self.address.service, self.option)
 
     @property
     def place(self) -> tuple[str, Machine]:
@@ -61,14 +62,15 @@ class Use:
         return IMAGES[self.distribution]
 
 
-def stack_uses(spec: Spec, catalog: Catalog) -> tuple[Use, ...]:
+def stack_uses(lab: ResolvedLab) -> tuple[Use, ...]:
     """Every service that names a stack."""
-    return tuple(
-        Use(name, service.role, option, service.options[option], _distribution(spec, catalog, name), page.requirements)
-        for name, service, page in services_of(spec, catalog)
-        for option, _ in _references(page)
-        if option in service.options
-    )
+    uses = []
+    for service in lab.services.values():
+        for option, reference in service.page.references.items():
+            if reference.kind == STACK and option in service.written:
+                stack, distribution = service.written[option], distribution_of(service.image)
+                uses.append(Use(service.address, option, stack, distribution, service.page.requirements))
+    return tuple(uses)
 
 
 def stack_problems(uses: tuple[Use, ...], known: Mapping[str, Stack]) -> Iterator[Problem]:
@@ -119,33 +121,19 @@ def unlocked(uses: Iterable[Use], known: Mapping[str, Stack], pinned: Mapping[Ke
     }
 
 
-def with_stacks(spec: Spec, catalog: Catalog, known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]) -> Spec:
-    """The file with the wheels of each stack, and what follows from it; what is written stays."""
-    told: dict[str, dict[str, ServiceSpec]] = {}
-    for use in stack_uses(spec, catalog):
-        service = spec.containers[use.container].services[use.role]
-        page = catalog.services[use.role]
-        reference = page.references[use.option]
-        stack = known[use.stack]
-        wheels = [asdict(one) for one in pinned[use.key].packages]
-        options: dict[str, Any] = {str(reference.packages_to): wheels}
+def wheel_options(
+    lab: ResolvedLab, known: Mapping[str, Stack], pinned: Mapping[Key, Pinned]
+) -> dict[Address, dict[str, Any]]:
+    """The options that follow from the wheels of each service's stack."""
+    found: dict[Address, dict[str, Any]] = {}
+    for use in stack_uses(lab):
+        page, stack = lab.services[use.address].page, known[use.stack]
+        options = found.setdefault(use.address, {})
+        options[str(page.references[use.option].packages_to)] = [asdict(one) for one in pinned[use.key].packages]
         if stack.tabbyapi:
             follows = {"commit": stack.tabbyapi.commit, "backend": stack.tabbyapi.backend}
             options |= {name: value for name, value in follows.items() if name in page.options}
-        changed = service.model_copy(update={"options": {**options, **service.options}})
-        told.setdefault(use.container, dict(spec.containers[use.container].services))[use.role] = changed
-    containers = {
-        name: spec.containers[name].model_copy(update={"services": services}) for name, services in told.items()
-    }
-    return spec.model_copy(update={"containers": {**spec.containers, **containers}}) if containers else spec
-
-
-def _references(page: ServiceType) -> Iterator[tuple[str, Reference]]:
-    return ((option, one) for option, one in page.references.items() if one.kind == KIND)
-
-
-def _distribution(spec: Spec, catalog: Catalog, container: str) -> str:
-    return distribution_of(image_of(spec.containers[container], catalog))
+    return found
 
 
 def _without_wheels(use: Use, stack: Stack) -> Iterator[Problem]:

@@ -7,12 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from provisioner.catalog import Catalog
 from provisioner.lab.fleet import desired_fleet
-from provisioner.lab.hosts import LOCAL_INCUS, hosts_of
+from provisioner.lab.hosts import LOCAL_INCUS, HostPage
 from provisioner.lab.proxmox import written_form
+from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.sizes import written_size
-from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
+from provisioner.spec import Container, IncusHost, ProxmoxHost
 from provisioner.state import Instance
 
 _DEEP = "proxmox"
@@ -22,12 +22,12 @@ _DEPTH = 3
 """Of a block of Proxmox' own words only the item is left out that cannot be said: ``proxmox``, ``mounts``, 0."""
 
 
-def written_container(there: Instance, spec: Spec, *, adopt: bool) -> dict[str, Any]:
-    """What stands under the container's name in a file with this ``spec``'s hosts; it is valid.
+def written_container(there: Instance, lab: ResolvedLab, *, adopt: bool) -> dict[str, Any]:
+    """What stands under the container's name in the lab's file; it is valid.
 
     What no file can say is left out: ``wanted_of`` tells what ``up`` would make of it.
     """
-    host = hosts_of(spec)[there.host]
+    host = lab.hosts[there.host]
     written: dict[str, Any] = {
         "host": there.host,
         "image": there.image or None,
@@ -40,15 +40,15 @@ def written_container(there: Instance, spec: Spec, *, adopt: bool) -> dict[str, 
     return _valid({name: value for name, value in written.items() if value not in (None, {})})
 
 
-def wanted_of(name: str, written: Mapping[str, Any], spec: Spec, catalog: Catalog) -> Instance:
+def wanted_of(name: str, written: Mapping[str, Any], lab: ResolvedLab) -> Instance:
     """The container that ``up`` would make of what is written."""
-    alone = spec.model_copy(update={"containers": {name: Container.model_validate(dict(written))}})
-    return desired_fleet(alone, catalog, {}).instances[0]
+    alone = lab.spec.model_copy(update={"containers": {name: Container.model_validate(dict(written))}})
+    return desired_fleet(resolve(alone, lab.catalog), {}).instances[0]
 
 
-def role_variables(one: Instance, spec: Spec) -> dict[str, Any]:
+def role_variables(one: Instance, lab: ResolvedLab) -> dict[str, Any]:
     """The variables by which role ``container`` makes this container."""
-    written = spec.containers[one.name].proxmox
+    written = lab.containers[one.name].written.proxmox
     found: dict[str, Any] = {
         "lab": one.lab,
         "image": one.image,
@@ -57,20 +57,20 @@ def role_variables(one: Instance, spec: Spec) -> dict[str, Any]:
         "disk": None if one.disk is None else written_size(one.disk),
         "nesting": one.nesting or None,
         "devices": [{"name": each.name, "kind": each.kind, **each.properties} for each in one.devices] or None,
-        _DEEP: _block(one, spec) if written is not None or one.settings.get("devices") else None,
+        _DEEP: _block(one, lab) if written is not None or one.settings.get("devices") else None,
     }
     return {f"container_{name}": value for name, value in found.items() if value is not None}
 
 
-def host_variables(host: IncusHost | ProxmoxHost) -> dict[str, Any]:
+def host_variables(host: HostPage) -> dict[str, Any]:
     """The variables by which role ``container`` reaches a host; secrets are in it as ``Secret``."""
     if isinstance(host, IncusHost) and host.incus == LOCAL_INCUS:
         return {}
     return {"container_host": {name: one for name, one in _dumped(host).items() if name not in _NOT_FOR_MAKING}}
 
 
-def _block(one: Instance, spec: Spec) -> dict[str, Any]:
-    host = hosts_of(spec)[one.host]
+def _block(one: Instance, lab: ResolvedLab) -> dict[str, Any]:
+    host = lab.hosts[one.host]
     return written_form(one.settings, host) if isinstance(host, ProxmoxHost) else {}
 
 

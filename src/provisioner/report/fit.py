@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.fit.advice import Advice, advice_on
 from provisioner.fit.budgets import RESERVED, Budget
-from provisioner.fit.loads import Engine
+from provisioner.fit.engines import EngineLoads
 from provisioner.fit.measured import Measured
 from provisioner.fit.refusals import contexts, mib
 from provisioner.report.style import Style, safe_line
@@ -22,6 +22,7 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     lines = [style.paint(safe_line(budget.title), "bold")]
     lines += [_term_line(term.name, term.bytes, width) for term in added.terms]
     lines.append(_term_line("total", added.total, width) + _verdict(budget, style))
+    lines += [style.paint(f"  unknown: {safe_line(one.address)}: {one.unknown}", "yellow") for one in budget.unknown]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
     for engine in budget.engines:
         lines += [style.paint(f"  guessed: {safe_line(word)}", "yellow") for word in engine.unread]
@@ -46,12 +47,13 @@ def fit_content(budget: Budget, known: Mapping[str, Measured]) -> dict[str, Any]
     }
 
 
-def _service_content(engine: Engine, known: Mapping[str, Measured]) -> dict[str, Any]:
+def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict[str, Any]:
     measured = _measured_of(engine, known)
     return {
         "address": engine.address,
         "total": engine.total,
         "guessed": engine.unread,
+        "unknown": engine.unknown or None,
         "measured": measured.measured if measured else None,
         "error": measured.error if measured else None,
     }
@@ -67,6 +69,8 @@ def _verdict(budget: Budget, style: Style) -> str:
     from_card = f" ({mib(RESERVED)} of the card are not)" if budget.card else ""
     if budget.missing:
         return style.paint(f"  of {mib(budget.usable)} usable{from_card}: {mib(budget.missing)} too much", "red")
+    if budget.unknown:
+        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: whether it fits is not known", "yellow")
     return style.paint(f"  of {mib(budget.usable)} usable{from_card}: it fits", "green")
 
 
@@ -101,7 +105,7 @@ def _measured(budget: Budget, known: Mapping[str, Measured]) -> Iterator[str]:
         )
 
 
-def _measured_of(engine: Engine, known: Mapping[str, Measured]) -> Measured | None:
+def _measured_of(engine: EngineLoads, known: Mapping[str, Measured]) -> Measured | None:
     """What was measured of a service with the same models and options."""
     measured = known.get(engine.address)
     if measured is None or not measured.is_of(engine.loads):

@@ -47,7 +47,9 @@ def plain_value(value: Any) -> Any:
         return MASK
     if isinstance(value, Enum):
         value = value.value
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, str):
+        return str(value)  # an address is one of our own types, which dumpers refuse
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     return _plain_container(value)
 

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 from provisioner.errors import PreflightError
 from provisioner.events import Diagnostic, Event
-from provisioner.lab import host_of, hosts_of
-from provisioner.lab.engines import port_of
-from provisioner.lab.lan import used_over_lan, users_of_addresses
+from provisioner.lab.hosts import fixed_address
+from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.opened_lab import Lab
 from provisioner.plain_data import json_value
 from provisioner.plan import Plan
@@ -25,6 +24,7 @@ from provisioner.providers.base import Provider
 from provisioner.regular_files import text_of
 from provisioner.spec import IncusHost
 from provisioner.state import Fleet
+from provisioner.values.address import Address
 
 FILE = "addresses.json"
 """In the lab's folder: where containers were reached when they last ran."""
@@ -41,7 +41,7 @@ class Addresses:
     ``remembered``: those of them that do not say it now, and had the known one when they last did.
     """
 
-    users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    users: Mapping[str, frozenset[Address]] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
     remembered: frozenset[str] = frozenset()
@@ -61,12 +61,12 @@ class Addresses:
         coming = {one.container for one in made.of("create", "replace", "start")}
         changed = {one.container for one in made.changes}
         for name in sorted(self.users.keys() - self.known.keys() - coming):
-            users = sorted(user for user in self.users[name] if user.partition("/")[0] in changed)
+            users = sorted(user for user in self.users[name] if user.container in changed)
             if users:
                 raise PreflightError(
                     f"Unable to plan {', '.join(users)}: nobody knows the address of {name}",
                     details=f"Container {name} does not run, is not there, or has no address of IPv4.",
-                    resolution=f"Bring it up, too: provision up {name} {users[0].partition('/')[0]}",
+                    resolution=f"Bring it up, too: provision up {name} {users[0].container}",
                 )
 
 
@@ -75,12 +75,12 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet
 
     A container that is there and has none, because it does not run, is remembered: who uses it has not drifted by that.
     """
-    users = users_of_addresses(lab.spec, lab.catalog)
+    users = users_of_addresses(lab.resolved)
     if not users:
         return Addresses()
-    hosts = hosts_of(lab.spec)
-    there = {name: host_of(lab.spec, lab.spec.containers[name]) or "" for name in users}
-    own = frozenset(name for name, host in there.items() if not isinstance(hosts[host], IncusHost))
+    containers = lab.resolved.containers
+    there = {name: containers[name].host or "" for name in users}
+    own = frozenset(name for name in users if not isinstance(containers[name].page, IncusHost))
     with ThreadPoolExecutor(len(users)) as pool:
         asked = {name: pool.submit(providers[there[name]].address, name) for name in sorted(own)}
         found = {name: one.result() for name, one in asked.items()}
@@ -88,7 +88,7 @@ def look_at_addresses(lab: Lab, providers: Mapping[str, Provider], actual: Fleet
     said = {name: address for name, address in found.items() if address}
     remembered = {name: kept[name] for name in own - said.keys() if name in kept and actual.instance(name)}
     _remember(lab.folder / FILE, kept, {**remembered, **said})
-    said |= {name: _of_host(lab, there[name], min(users[name])) for name in sorted(users.keys() - own)}
+    said |= {name: _of_host(lab.resolved, containers[name], min(users[name])) for name in sorted(users.keys() - own)}
     return Addresses(users, {**remembered, **said}, own, frozenset(remembered))
 
 
@@ -113,30 +113,47 @@ def _remember(file: Path, before: Mapping[str, str], now: Mapping[str, str]) -> 
 def say(lab: Lab, addresses: Addresses, made: Plan, emit: Callable[[Event], None]) -> None:
     """Say of each service that another host's containers use, and that the plan concerns, where it will be reached."""
     changed = {one.container for one in made.changes}
-    for used, users in used_over_lan(lab.spec, lab.catalog).items():
-        name, _, role = used.partition("/")
-        if changed.isdisjoint({name, *(user.partition("/")[0] for user in users)}):
+    for used, users in lab.resolved.used_over_lan.items():
+        name = used.container
+        if changed.isdisjoint({name, *(user.container for user in users)}):
             continue
-        service = lab.spec.containers[name].services[role]
-        port = port_of(service, lab.catalog.services[role])
-        host = host_of(lab.spec, lab.spec.containers[name])
-        kind = "the container's own" if name in addresses.own or name not in addresses.known else f"that of host {host}"
+        port, host = lab.resolved.services[used].port, lab.resolved.containers[name].host
+        is_own = name in addresses.own or name not in addresses.known
+        kind = "the container's own" if is_own else f"that of host {host}"
         address = addresses.known.get(name, "an address")
         text = f"{used} is planned with expose: lan, because {', '.join(users)} on another host needs it"
         emit(Diagnostic("note", f"{text}: at {address}, {kind}, port {port}"))
 
 
-def _of_host(lab: Lab, host: str, user: str) -> str:
+def users_of_addresses(lab: ResolvedLab) -> dict[str, frozenset[Address]]:
+    """By the containers whose address only their host can tell: the services that must know it.
+
+    Of Proxmox, each that asks for its address and that somebody uses; of Incus, each that another host's use, for they
+    reach it at its host's own address.
+    """
+    found: dict[str, set[Address]] = {}
+    for user, used in lab.uses:
+        here, there = lab.containers[user.container], lab.containers[used.container]
+        if here.host is None or there.host is None or here is there:
+            continue
+        is_incus = isinstance(there.page, IncusHost)
+        if here.host != there.host if is_incus else not fixed_address(there.written):
+            found.setdefault(there.name, set()).add(user)
+    return {name: frozenset(users) for name, users in sorted(found.items())}
+
+
+def _of_host(lab: ResolvedLab, container: ResolvedContainer, user: Address) -> str:
     """The address of an Incus in the LAN: the file's, that of its API, or this machine's on the way to ``user``."""
-    hosts = hosts_of(lab.spec)
-    page = hosts[host]
+    host, page = container.host or "", container.page
     if not isinstance(page, IncusHost):
         raise TypeError(f"host {host} is no Incus")
     if page.address:
         return page.address
     if page.incus != "local":
         return _of_api(page.incus, host)
-    other = hosts[host_of(lab.spec, lab.spec.containers[user.partition("/")[0]]) or ""]
+    other = lab.containers[user.container].page
+    if other is None:
+        return own_address(ANYWHERE, host)
     url = other.incus if isinstance(other, IncusHost) else other.proxmox
     return own_address(urlsplit(url).hostname or ANYWHERE, host)
 

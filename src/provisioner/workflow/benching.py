@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from provisioner.bench import Ask, Bench, Run, Series, run_of
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import ApplyProgress, Event
-from provisioner.lab.engines import port_of, services_of
-from provisioner.lab.speech import PROTOCOL
 from provisioner.opened_lab import Lab
 from provisioner.plain_data import answer_value
 from provisioner.providers.base import Provider
+from provisioner.services import knowledge_of
+from provisioner.values.address import Address
 
-SPEAKER = "/usr/local/lib/kokoro/speak.py"
-"""Where role ``kokoro`` puts the program that its proof uses."""
 ANSWER_TIMEOUT_S, LOOK_TIMEOUT_S = 3600, 30.0
 DEVICE = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value \"$0\")/environ | sed -n 's/^USE_GPU=//p'"
 VRAM = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
@@ -27,21 +25,28 @@ _MIB = 2**20
 class Speaker:
     """A service of the file that speaks."""
 
-    container: str
-    role: str
+    address: Address
     unit: str
     port: int
     voices: tuple[str, ...]
+    program: str
+    """The program in the container that asks it and takes the time."""
+
+    @property
+    def container(self) -> str:
+        """The container in which it runs."""
+        return self.address.container
 
 
 def speakers_of(lab: Lab, names: Sequence[str]) -> tuple[Speaker, ...]:
     """Those in the containers of these names, all where there are none; raises ``InputError`` where nobody speaks."""
     found = []
-    for name, service, page in services_of(lab.spec, lab.catalog):
-        if page.protocol == PROTOCOL and (not names or name in names):
-            first = service.options.get("default_voice", page.options["default_voice"].default)
-            voices = tuple(dict.fromkeys([str(first), *service.options.get("voices", ())]))
-            found.append(Speaker(name, service.role, page.unit or "", port_of(service, page) or 0, voices))
+    for service in lab.resolved.speakers:
+        speech = knowledge_of(service.role).speech(service)
+        is_meant = not names or service.container in names
+        if is_meant and speech.program:
+            unit, port = service.page.unit or "", service.port or 0
+            found.append(Speaker(service.address, unit, port, speech.voices, speech.program))
     silent = [name for name in names if name not in {one.container for one in found}]
     if silent or not found:
         raise InputError(
@@ -84,14 +89,14 @@ def _spoken(speaker: Speaker, provider: Provider, ask: Ask) -> dict[str, object]
     fields = {"port": speaker.port, "input": ask.words, "voice": ask.voice, "format": ask.format}
     asked = {**fields, "stream": True, "keep_chunks": True, "timeout_s": ANSWER_TIMEOUT_S}
     done = provider.execute(
-        speaker.container, ["python3", SPEAKER], stdin=json.dumps(asked).encode(), timeout_s=ANSWER_TIMEOUT_S
+        speaker.container, ["python3", speaker.program], stdin=json.dumps(asked).encode(), timeout_s=ANSWER_TIMEOUT_S
     )
     answer: dict[str, object] = {"problem": done.stderr.decode(errors="replace")}
     if done.returncode == 0:
         answer = _answer(done.stdout)
     if answer["problem"]:
         raise ProvisionError(
-            f"Unable to measure {speaker.container}/{speaker.role}: it does not speak",
+            f"Unable to measure {speaker.address}: it does not speak",
             details=str(answer["problem"]),
             resolution=f"Run: provision verify {speaker.container}   or look at: provision logs {speaker.container}",
         )

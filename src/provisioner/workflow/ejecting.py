@@ -12,7 +12,6 @@ from provisioner import paths
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
 from provisioner.errors import PreflightError, ProvisionError
-from provisioner.lab import hosts_of
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
@@ -61,14 +60,15 @@ def _source(lab: Lab, providers: Mapping[str, Provider]) -> Source:
     cards = cards_of(lab, providers)
     addresses = look_at_addresses(lab, providers, actual).known
     architectures = {name: host.architecture for name, host in actual.hosts.items()}
-    fleet = lab.fleet(architectures, cards, addresses=addresses, images=kept_images(lab, actual))
+    resolved = lab.on_hosts(cards, addresses=addresses, images=kept_images(lab, actual))
+    fleet = lab.fleet(resolved, architectures)
     _require_there(fleet.instances, actual.instances)
     boxes = [
-        Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.spec))
+        Box(one, providers[one.host].connection_variables(one.name), role_variables(one, lab.resolved))
         for one in fleet.instances
     ]
     used = {one.host for one in fleet.instances}
-    hosts = {name: host_variables(host) for name, host in hosts_of(lab.spec).items() if name in used}
+    hosts = {name: host_variables(host) for name, host in lab.resolved.hosts.items() if name in used}
     plays = {name: (paths.playbooks() / name).read_text(encoding="utf-8") for name in PLAYBOOKS}
     return Source(lab.name, boxes, hosts, plays, ansible_version())
 

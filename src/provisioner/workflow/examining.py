@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.doctor import Diagnosis, diagnoses, packages
 from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
@@ -16,12 +16,9 @@ from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import images_by_host
 from provisioner.lab.cards import given, lends, wanting
-from provisioner.lab.engine_builds import CUDA, ROLE
-from provisioner.lab.engine_cards import with_cards
-from provisioner.lab.engines import services_of
-from provisioner.lab.hosts import hosts_of, with_images
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
+from provisioner.services import knowledge_of
 from provisioner.state import Fact, Fleet, InstanceKind, Status
 from provisioner.workflow.surveying import kept_images
 
@@ -64,9 +61,9 @@ def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple
 def _look(lab: Lab, provider: Provider) -> _Seen:
     name = provider.host
     there = _observed(lab, provider)
-    made_of = with_images(lab.spec, kept_images(lab, there))
-    facts = provider.examine(images_by_host(made_of, lab.catalog).get(name, frozenset()))
-    wishes = wanting(lab.spec).get(name, {})
+    made_of = lab.resolved.with_known(replace(lab.resolved.known, images=kept_images(lab, there)))
+    facts = provider.examine(images_by_host(made_of).get(name, frozenset()))
+    wishes = wanting(lab.resolved).get(name, {})
     if any(fact.name == "answers" and fact.value["problem"] for fact in facts):
         return _Seen(facts, Graphics(name))
     installed = tuple(_packages(there, provider))
@@ -75,7 +72,7 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         driver = provider.host_driver() if cards else HostDriver()
     except ProvisionError as error:
         return _Seen(facts, Graphics(name), error if wishes else None, packages=installed)
-    seen = Graphics(name, cards, driver, wishes, lends=lends(hosts_of(lab.spec)[name]))
+    seen = Graphics(name, cards, driver, wishes, lends=lends(lab.resolved.hosts[name]))
     try:
         return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), packages=installed)
     except ProvisionError as error:
@@ -112,10 +109,11 @@ def _arrived(lab: Lab, provider: Provider, seen: Graphics) -> Iterator[tuple[str
     cards = seen.given
     if not cards:
         return
-    told = [one for one in services_of(with_cards(lab.spec, cards), lab.catalog) if CARD in one[1].options]
+    resolved = lab.resolved.with_known(replace(lab.resolved.known, cards=cards))
     for one in provider.observe(lab.name, detailed=False).instances:
         if one.name in cards and one.status is Status.RUNNING:
-            units = [page.unit for name, _, page in told if name == one.name and page.unit]
+            services = resolved.containers[one.name].services
+            units = [service.page.unit for service in services if CARD in service.derived and service.page.unit]
             done = provider.execute(one.name, ["sh", "-c", SCRIPT, "sh", *units], timeout_s=LOOK_TIMEOUT_S)
             if done.returncode:
                 said = done.stderr.decode(errors="replace").strip()
@@ -128,7 +126,7 @@ def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from seen.packages
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
-    _, problems = given(lab.spec, {seen.graphics.host: seen.graphics.cards})
+    _, problems = given(lab.resolved, {seen.graphics.host: seen.graphics.cards})
     for problem in problems:
         if problem.path[1] in cards:  # of those that get none it has been said
             yield requirement_diagnosis(seen.graphics.host, problem)
@@ -142,9 +140,8 @@ def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
 
 def _builds(lab: Lab, cards: Mapping[str, Card]) -> Iterator[tuple[str, Build]]:
     """The engines that are built with CUDA for a card, by their containers."""
-    spec = with_cards(lab.spec, cards)
-    for container, service, page in services_of(spec, lab.catalog):
-        value = {name: service.options.get(name, option.default) for name, option in page.options.items()}
-        if container in cards and service.role == ROLE and value["backend"] == CUDA:
-            names = tuple(value["cuda_architectures"] or ())
-            yield container, Build(f"{container}/{service.role}", value["cuda_version"], names)
+    resolved = lab.resolved.with_known(replace(lab.resolved.known, cards=cards))
+    for service in resolved.services.values():
+        build = knowledge_of(service.role).cuda_build(service)
+        if service.card is not None and build is not None:
+            yield service.container, Build(service.address, build.version, build.architectures)

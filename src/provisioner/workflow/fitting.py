@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner import paths
 from provisioner.errors import PreflightError
 from provisioner.events import Diagnostic, Event
 from provisioner.fit.budgets import Budget, budgets
-from provisioner.fit.loads import Known, engines_on_cards
+from provisioner.fit.engines import EngineLoads
 from provisioner.fit.measured import remember
 from provisioner.fit.refusals import refusals
 from provisioner.gpus.cards import Card
+from provisioner.lab.resolved import ResolvedContainer
 from provisioner.opened_lab import Lab
+from provisioner.services import knowledge_of
 from provisioner.state import Fact
 
 DEVICE_MEMORY = "device_memory"
@@ -22,11 +25,26 @@ DEVICE_MEMORY = "device_memory"
 
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
     """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs."""
-    sizes = {name: one.memory for name, one in cards.items()}
-    if memory is not None:
-        sizes = dict.fromkeys(lab.spec.containers, memory)
-    known = Known(lab.known_headers, _model_sizes(lab), sizes)
-    return budgets(lab.spec, engines_on_cards(lab.spec, lab.catalog, known), cards, memory)
+    return budgets(_engines(lab, cards, memory), cards, memory)
+
+
+def _engines(lab: Lab, cards: Mapping[str, Card], memory: int | None) -> Iterator[EngineLoads]:
+    """What each service of the file needs on its card; of some nobody knows."""
+    sizes = _model_sizes(lab)
+    resolved = lab.with_headers
+    for service in resolved.services.values():
+        card = cards.get(service.container)
+        own = card.memory if card is not None else 0
+        loads = knowledge_of(service.role).loads(service, sizes, own if memory is None else memory)
+        if loads is not None:
+            container = resolved.containers[service.container]
+            yield replace(loads, host=container.host or "", wish=_wish(container))
+
+
+def _wish(container: ResolvedContainer) -> str:
+    """What containers say alike that get the same card; empty for one that gets a card of its own."""
+    gpu = container.written.gpu
+    return "" if gpu is None or gpu.sharing == "exclusive" else repr(gpu)
 
 
 def check_fit(
@@ -37,10 +55,13 @@ def check_fit(
     ``cards``: by container; with ``targets`` only the cards of those count, with everything that lies there.
     """
     found = [one for one in budgets_of(lab, cards) if one.card and _is_meant(one, targets)] if cards else []
-    for one in found:
-        if one.usable is None and one.card:
-            message = f"Whether {one.title} fits is not known: nobody tells how much memory the card has"
+    for budget in found:
+        if budget.usable is None and budget.card:
+            message = f"Whether {budget.title} fits is not known: nobody tells how much memory the card has"
             emit(Diagnostic("warning", message))
+        elif budget.is_undecided:
+            reasons = "; ".join(f"{engine.address}: {engine.unknown}" for engine in budget.unknown)
+            emit(Diagnostic("warning", f"Whether {budget.title} fits is not known: {reasons}"))
     refused = refusals(found)
     if lab.spec.fit_check == "warn":
         for why in refused:

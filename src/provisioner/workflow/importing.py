@@ -51,8 +51,8 @@ def imported(lab: Lab, providers: Mapping[str, Provider], reference: str) -> Imp
     is_ours = there.lab == lab.name
     notes = [] if is_ours else _reviewed(there, lab.name, provider)
     there, told = _with_image(there, provider)
-    written = written_container(there, lab.spec, adopt=not is_ours)
-    made = wanted_of(there.name, written, lab.spec, lab.catalog)
+    written = written_container(there, lab.resolved, adopt=not is_ours)
+    made = wanted_of(there.name, written, lab.resolved)
     if is_ours:
         notes.append("It bears this lab's mark already.")
     if there.name in lab.spec.containers:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from provisioner.errors import PreflightError, ProvisionError
-from provisioner.lab import host_of, images_by_host
+from provisioner.lab import images_by_host
 from provisioner.opened_lab import Lab
 from provisioner.spec import ProxmoxHost
 from provisioner.starter import keep_secret
@@ -75,7 +75,8 @@ def _need(way: Way, found: tuple[str, str]) -> Need:
     from provisioner.providers.proxmox.granting import Need
 
     lab, page = way.lab, way.page
-    here = [one.proxmox for one in lab.spec.containers.values() if host_of(lab.spec, one) == way.name]
+    containers = lab.resolved.containers.values()
+    here = [container.written.proxmox for container in containers if container.host == way.name]
     disks, templates = page.storage or found[0], page.templates or found[1]
     storages = {disks, templates}
     bridges = {page.bridge}
@@ -155,7 +156,7 @@ def _new_token(way: Way, node: Node, say: Say) -> Secret:
 
 
 def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:
-    wanted = images_by_host(way.lab.spec, way.lab.catalog).get(way.name, frozenset())
+    wanted = images_by_host(way.lab.resolved).get(way.name, frozenset())
     count = 0
     for image in sorted(wanted):
         if provider.ensure_template(image):

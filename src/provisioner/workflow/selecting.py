@@ -24,7 +24,7 @@ def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str
 
     Only the hosts of such containers are looked at, all at once.
     """
-    hosts = sorted(wanting(lab.spec))
+    hosts = sorted(wanting(lab.resolved))
     if not hosts:
         return lab.cards({})
     with ThreadPoolExecutor(len(hosts)) as pool:

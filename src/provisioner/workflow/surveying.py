@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from provisioner.errors import VerificationError
 from provisioner.events import Diagnostic
 from provisioner.gpus.cards import Card
-from provisioner.lab.engine_builds import wants_device
-from provisioner.lab.hosts import image_of
 from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
 from provisioner.screens import gather
+from provisioner.services import knowledge_of
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
     ACTIVE,
@@ -151,7 +151,7 @@ def _desired(
     lab: Lab, actual: Fleet, cards: Mapping[str, Card], addresses: Addresses, images: Mapping[str, str]
 ) -> Fleet:
     architectures = {name: host.architecture for name, host in actual.hosts.items()}
-    return lab.fleet(architectures, cards, addresses=addresses.known, images=images)
+    return lab.fleet(lab.on_hosts(cards, addresses=addresses.known, images=images), architectures)
 
 
 def kept_images(lab: Lab, actual: Fleet, anew: Collection[str] = ()) -> dict[str, str]:
@@ -172,7 +172,7 @@ def kept_images(lab: Lab, actual: Fleet, anew: Collection[str] = ()) -> dict[str
 def warn_of_kept_images(lab: Lab, survey: Survey, effects: Effects) -> None:
     """Say which containers are made of another image than the same file would make them of today."""
     for name, image in survey.kept.items():
-        usual = image_of(lab.spec.containers[name], lab.catalog)
+        usual = lab.resolved.containers[name].default_image
         if image != usual:
             message = f"Container {name} stays {image}, of which it was made; new ones are made of {usual}."
             how = (
@@ -235,7 +235,11 @@ def _container_status(
         return ContainerStatus(wanted.name, wanted.host, elsewhere=place)
     services = (
         replace(
-            _service_status(one, *(facts.get((one.address, name)) for name in ("unit", "health", "verdict"))),
+            _service_status(
+                one,
+                *(facts.get((one.address, name)) for name in ("unit", "health", "verdict")),
+                has_card=wanted.name in survey.cards or wanted.name in survey.cardless,
+            ),
             screens=screens.get(one.address, ()),
         )
         for one in wanted.services
@@ -251,11 +255,19 @@ def _container_status(
     )
 
 
-def _service_status(service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None) -> ServiceStatus:
+def _options(service: Service) -> dict[str, Any]:
+    """The variables of its role without their prefix."""
+    return {name.removeprefix(f"{service.role}_"): value for name, value in service.variables.items()}
+
+
+def _service_status(
+    service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None, *, has_card: bool
+) -> ServiceStatus:
     healthy = None if health is None else is_well(health.value) and (not unit or unit.value == ACTIVE)
     noted = verdict.value if verdict else None
     runs = unit is not None and unit.value == ACTIVE
-    computes, why = processor(noted, wants_device=wants_device(service), runs=runs, healthy=healthy)
+    asked = knowledge_of(service.role).processor(_options(service), has_card=has_card)
+    computes, why = processor(noted, asked, runs=runs, healthy=healthy)
     word = str(unit.value) if unit else "unknown"
     said = {None: "unknown", True: "healthy", False: "unhealthy"}[healthy]
     if healthy and health is not None and health.value == BUSY:

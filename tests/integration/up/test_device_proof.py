@@ -17,6 +17,7 @@ import pytest
 
 from provisioner import tiny_model
 from provisioner.probe import probe
+from provisioner.services.base import Processor
 from provisioner.state import Instance, Service
 from provisioner.verify import processor
 from tests.integration.role_box import RoleBox
@@ -158,7 +159,7 @@ def shown(box: RoleBox) -> tuple[str, str]:
     facts = probe([Instance(ENGINE, "local", NAME, "debian/12", services=(service,))], {"local": box.provider})
     seen = {fact.name: fact.value for fact in facts if fact.subject == ADDRESS}
     runs = seen["unit"] == "active"
-    return processor(seen.get("verdict"), wants_device=True, runs=runs, healthy=runs)
+    return processor(seen.get("verdict"), Processor(is_device=True, why=""), runs=runs, healthy=runs)
 
 
 def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:

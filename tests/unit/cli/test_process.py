@@ -21,7 +21,7 @@ from provisioner.cli.app import run
 def wait(*_, **__):
     print("begun", flush=True)
     time.sleep(60)
-lab.open_lab = wait
+opened_lab.open_lab = wait
 sys.exit(run(sys.argv[1:]))
 """
 

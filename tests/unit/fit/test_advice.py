@@ -9,17 +9,18 @@ import pytest
 
 from provisioner.fit.advice import Advice, advice_on
 from provisioner.fit.budgets import Budget
+from provisioner.fit.engines import EngineLoads
 from provisioner.fit.layers import shape_of
-from provisioner.fit.loads import Engine
 from provisioner.fit.placing import Placing
 from provisioner.fit.terms import MIB, Load, total_of
 from provisioner.gguf import Header
+from provisioner.values.address import Address
 from tests.unit.fit.models import NINE, USABLE, mixture
 
 
 def advised(load: Load, usable: int | None, **values: Any) -> tuple[Advice, ...]:
     header = Header("a", values={name.replace("__", "."): one for name, one in values.items()})
-    return advice_on(Budget("llama", (Engine("llama", (load,), headers={load.name: header}),), usable))
+    return advice_on(Budget("llama", (EngineLoads(Address("llama"), (load,), headers={load.name: header}),), usable))
 
 
 def writes(found: tuple[Advice, ...]) -> dict[str, tuple[float | None, bool | None]]:
@@ -120,7 +121,7 @@ def test_a_guessed_model_gets_no_figures_for_its_context() -> None:
 
 def test_advice_names_the_model_where_several_share_a_card() -> None:
     other = replace(NINE, name="other", context=4096)
-    engines = (Engine("a", (NINE,)), Engine("b", (other,)))
+    engines = (EngineLoads(Address("a"), (NINE,)), EngineLoads(Address("b"), (other,)))
     found = advice_on(Budget("a, b", engines, 12_000 * MIB))
     assert {one.text.partition(":")[0] for one in found} == {"nine", "other"}
     (away,) = [one for one in found if one.write == "gpu_layers: 0" and one.text.startswith("nine")]

@@ -9,12 +9,15 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.fit.budgets import Budget, budgets, usable_of
-from provisioner.fit.loads import Engine, Known, engines_on_cards
+from provisioner.fit.engines import EngineLoads
 from provisioner.fit.placing import Placing
 from provisioner.fit.refusals import refusals
 from provisioner.fit.terms import MIB
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
+from provisioner.lab import Known, resolve
+from provisioner.services import knowledge_of
+from provisioner.values.address import Address
 from tests.unit.fit.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors
 from tests.unit.fit.specs import spec_of
 
@@ -35,9 +38,25 @@ EYE = Header(
 SIZES = {"nine": 5491 * MIB, "mixed": sum(mixture_tensors().values()), "eye": 800 * MIB}
 
 
-def engines(containers: Mapping[str, Any], memory: Mapping[str, int] | None = None, **headers: Header) -> list[Engine]:
-    known = Known({"nine": NINES, "mixed": MIXED, "eye": EYE} | headers, SIZES, memory or {})
-    return list(engines_on_cards(spec_of(containers), load_catalog(), known))
+def engines(
+    containers: Mapping[str, Any], memory: Mapping[str, int] | None = None, **headers: Header
+) -> list[EngineLoads]:
+    known = {"nine": NINES, "mixed": MIXED, "eye": EYE} | headers
+    return engines_of(containers, known, SIZES, memory or {})
+
+
+def engines_of(
+    containers: Mapping[str, Any],
+    headers: Mapping[str, Header],
+    sizes: Mapping[str, int],
+    memory: Mapping[str, int] | None = None,
+) -> list[EngineLoads]:
+    lab = resolve(spec_of(containers), load_catalog(), Known(headers=headers))
+    found = []
+    for service in lab.services.values():
+        loads = knowledge_of(service.role).loads(service, sizes, (memory or {}).get(service.container, 0))
+        found += [] if loads is None else [loads]
+    return found
 
 
 def llama(**options: Any) -> dict[str, Any]:
@@ -62,14 +81,13 @@ def test_what_is_usable_of_a_card(card: Card, usable: int | None) -> None:
 def test_engines_of_one_card_are_summed() -> None:
     containers = {"a": llama(model="nine", context=4096), "b": llama(model="mixed"), "c": llama(model="nine")}
     found = engines(containers)
-    spec = spec_of(containers)
-    shared, alone = budgets(spec, found, {"a": EIGHT, "b": EIGHT})
+    shared, alone = budgets(found, {"a": EIGHT, "b": EIGHT})
     assert (shared.title, [one.container for one in shared.engines]) == (f"a, b on {EIGHT.title}", ["a", "b"])
     assert (shared.usable, alone.usable, alone.title) == (USABLE, None, "c")
     assert shared.added.total == found[0].total + found[1].total
-    assert [one.usable for one in budgets(spec, found, {}, memory=GIB)] == [GIB, GIB, GIB]
+    assert [one.usable for one in budgets(found, {}, memory=GIB)] == [GIB, GIB, GIB]
     other = Card("0000:02:00.0", "nvidia", "other", memory=24 * GIB)
-    assert [one.usable for one in budgets(spec, found, {"a": EIGHT, "b": other, "c": other})] == [
+    assert [one.usable for one in budgets(found, {"a": EIGHT, "b": other, "c": other})] == [
         USABLE,
         24 * GIB - 832 * MIB,
     ]
@@ -113,9 +131,8 @@ def test_of_several_models_the_largest_count_that_lie_there_at_once() -> None:
 def test_what_is_guessed_is_said() -> None:
     def unread(name: str, header: Header | None, **options: Any) -> str:
         headers = {} if header is None else {name: header}
-        known = Known(headers, {})
-        spec = spec_of({"a": llama(model=name, **options)})
-        return "; ".join(next(engines_on_cards(spec, load_catalog(), known)).unread)
+        (engine,) = engines_of({"a": llama(model=name, **options)}, headers, {})
+        return "; ".join(engine.unread)
 
     assert unread("nine", NINES) == "nine: nobody tells how large its file is, so its weights are missing in the sum"
     assert "nothing is known of it but its name: 9B weights of 0.72 B (Q5_K_M); 36% of" in unread("hub", None)
@@ -130,8 +147,7 @@ def test_what_is_guessed_is_said() -> None:
 
 
 def test_a_model_that_is_only_a_name_is_estimated_by_it() -> None:
-    spec = spec_of({"a": llama(model="hub")})
-    (engine,) = engines_on_cards(spec, load_catalog(), Known({}, {}))
+    (engine,) = engines_of({"a": llama(model="hub")}, {}, {})
     assert engine.loads[0].weights == 6_480_000_000
     assert engine.total == 6_480_000_000 + round(0.36 * 6_480_000_000)
 
@@ -139,9 +155,11 @@ def test_a_model_that_is_only_a_name_is_estimated_by_it() -> None:
 def test_a_card_that_is_too_small_is_refused_in_words() -> None:
     (refused,) = refusals(
         [
-            Budget(f"llama on {EIGHT.title}", (Engine("llama", (NINE,), ("it was guessed",)),), USABLE, EIGHT),
-            Budget("fits", (Engine("other", (NINE,)),), 8 * GIB),
-            Budget("nobody tells", (Engine("third", (NINE,)),), None),
+            Budget(
+                f"llama on {EIGHT.title}", (EngineLoads(Address("llama"), (NINE,), ("it was guessed",)),), USABLE, EIGHT
+            ),
+            Budget("fits", (EngineLoads(Address("other"), (NINE,)),), 8 * GIB),
+            Budget("nobody tells", (EngineLoads(Address("third"), (NINE,)),), None),
         ]
     )
     assert refused.message == "Unable to fit llama on NVIDIA GeForce RTX 4060 (0000:01:00.0): 81 MiB too much"

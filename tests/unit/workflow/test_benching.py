@@ -15,9 +15,11 @@ from provisioner.events import Event
 from provisioner.opened_lab import Lab, open_lab
 from provisioner.providers.base import Provider
 from provisioner.state import Execution
+from provisioner.values.address import Address
 from provisioner.workflow.benching import Speaker, measure, speakers_of
 
-SPEAKER = Speaker("voice", "kokoro", "kokoro.service", 8880, ("af_sky", "bm_fable"))
+PROGRAM = "/usr/local/lib/kokoro/speak.py"
+SPEAKER = Speaker(Address("voice/kokoro"), "kokoro.service", 8880, ("af_sky", "bm_fable"), PROGRAM)
 FILE = """\
 name: lab
 containers:

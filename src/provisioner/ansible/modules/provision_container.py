@@ -232,9 +232,10 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
         _refuse_block(options)
         return plain
     from provisioner.catalog import Catalog
-    from provisioner.lab import desired_fleet
+    from provisioner.lab import desired_fleet, resolve
 
-    return replace(plain, settings=desired_fleet(lab_of(options), Catalog({}, {}), {}).instances[0].settings)
+    lab = resolve(lab_of(options), Catalog({}, {}))
+    return replace(plain, settings=desired_fleet(lab, {}).instances[0].settings)
 
 
 def _refuse_block(options: Mapping[str, Any]) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from provisioner.catalog import Catalog, ServiceType
-from provisioner.lab import host_of, hosts_of
+from provisioner.catalog import ServiceType
 from provisioner.lab.aliases import flatten, for_too_long
-from provisioner.lab.engines import engines_of, find_engines, port_of, served_models
-from provisioner.lab.hosts import LOCAL_HOST
-from provisioner.lab.lan import implied_users, with_lan
-from provisioner.spec import Container, Gpu, IncusHost, ProxmoxHost, ServiceSpec, Spec
+from provisioner.lab.engines import find_engines
+from provisioner.lab.hosts import HostPage
+from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
+from provisioner.services.base import ResolvedService
+from provisioner.spec import Gpu, ProxmoxHost
 
 LAN = "lan"
 """The id of the clients on the network around the lab."""
@@ -96,43 +96,33 @@ class Graph:
         return {one.id: one for box in self.boxes for one in box.services}
 
 
-def topology(spec: Spec, catalog: Catalog) -> Graph:
+def topology(lab: ResolvedLab) -> Graph:
     """What the file connects; the file must be free of problems."""
-    hosts, needed = hosts_of(spec), implied_users(spec, catalog)
-    spec = with_lan(spec, catalog)
-    boxes = tuple(_box(spec, catalog, name, container, needed) for name, container in spec.containers.items())
-    used = {one.host for box in boxes for one in (box,)} | set(hosts)
-    models = tuple(Outside(f"model:{name}", "model", name, model.source) for name, model in spec.models.items())
+    boxes = tuple(_box(container) for container in lab.containers.values())
+    models = tuple(Outside(f"model:{name}", "model", name, model.source) for name, model in lab.models.items())
     upstreams = tuple(
-        Outside(f"upstream:{name}", "upstream", name, upstream.model) for name, upstream in spec.upstreams.items()
+        Outside(f"upstream:{name}", "upstream", name, upstream.model) for name, upstream in lab.upstreams.items()
     )
-    return Graph(
-        spec.name,
-        tuple(Host(name, _host_words(host)) for name, host in hosts.items() if name in used),
-        boxes,
-        (*models, *upstreams),
-        tuple(_edges(spec, catalog)),
-    )
+    hosts = tuple(Host(name, _host_words(host)) for name, host in lab.hosts.items())
+    return Graph(lab.name, hosts, boxes, (*models, *upstreams), tuple(_edges(lab)))
 
 
-def _box(spec: Spec, catalog: Catalog, name: str, container: Container, needed: Mapping[str, tuple[str, ...]]) -> Box:
-    services = tuple(
-        replace(_service(name, one, catalog.services[one.role]), needed_by=needed.get(f"{name}/{one.role}", ()))
-        for one in container.services.values()
-    )
-    return Box(name, host_of(spec, container) or LOCAL_HOST, _gpu_words(container.gpu), services)
+def _box(container: ResolvedContainer) -> Box:
+    services = tuple(_service(service) for service in container.services)
+    return Box(container.name, host_name(container), _gpu_words(container.written.gpu), services)
 
 
-def _service(container: str, service: ServiceSpec, page: ServiceType) -> Service:
-    aliases = (name for option in _options(page, "aliases") for name in service.options.get(option) or ())
+def _service(service: ResolvedService) -> Service:
+    aliases = [name for option in _options(service.page, "aliases") for name in service.written.get(option) or ()]
     return Service(
-        f"{container}/{page.role}",
-        page.role,
-        page.stage,
-        port_of(service, page),
-        ", ".join(served_models(service, page)) or None,
-        service.expose == "lan",
+        service.address,
+        service.role,
+        service.page.stage,
+        service.port,
+        ", ".join(service.served_models) or None,
+        service.is_on_lan,
         tuple(aliases),
+        service.needed_by,
     )
 
 
@@ -140,7 +130,7 @@ def _options(page: ServiceType, kind: str) -> list[str]:
     return [option for option, reference in page.references.items() if reference.kind == kind]
 
 
-def _host_words(host: IncusHost | ProxmoxHost) -> str:
+def _host_words(host: HostPage) -> str:
     if isinstance(host, ProxmoxHost):
         return f"Proxmox, {host.proxmox}"
     return "Incus, this machine" if host.incus == "local" else f"Incus, {host.incus}"
@@ -153,29 +143,26 @@ def _gpu_words(gpu: Gpu | None) -> str:
     return f"gpu {getattr(gpu, name)}" if name and name != "vram" else "gpu"
 
 
-def _edges(spec: Spec, catalog: Catalog) -> Iterator[Edge]:
-    for name, container in spec.containers.items():
-        for service in container.services.values():
-            page, address = catalog.services[service.role], f"{name}/{service.role}"
-            if service.expose == "lan":
-                yield Edge(LAN, address, "exposed")
-            yield from _alias_edges(spec, catalog, address, service)
-            for option in _options(page, "service"):
-                if option in service.options:
-                    yield Edge(address, str(service.options[option]), "uses")
-            for model in served_models(service, page):
-                yield Edge(address, f"model:{model}", "serves")
+def _edges(lab: ResolvedLab) -> Iterator[Edge]:
+    for service in lab.services.values():
+        if service.is_on_lan:
+            yield Edge(LAN, service.address, "exposed")
+        yield from _alias_edges(lab, service)
+        for option in _options(service.page, "service"):
+            if option in service.written:
+                yield Edge(service.address, str(service.written[option]), "uses")
+        for model in service.served_models:
+            yield Edge(service.address, f"model:{model}", "serves")
 
 
-def _alias_edges(spec: Spec, catalog: Catalog, address: str, service: ServiceSpec) -> Iterator[Edge]:
-    engines = engines_of(spec, catalog)
-    for option in _options(catalog.services[service.role], "aliases"):
-        aliases = service.options.get(option) or {}
+def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
+    for option in _options(service.page, "aliases"):
+        aliases = service.written.get(option) or {}
         for alias in aliases:
             names = dict.fromkeys((*flatten(aliases, alias), *for_too_long(aliases, alias)))
             for place, name in enumerate(names, 1):
                 line: Line = "first" if place == 1 else "fallback"
-                for engine in find_engines(engines, name):
-                    yield Edge(address, engine.address, line, alias, place, engine.model_for(name))
-                if name in spec.upstreams:
-                    yield Edge(address, f"upstream:{name}", line, alias, place)
+                for engine in find_engines(lab.engines, name):
+                    yield Edge(service.address, engine.address, line, alias, place, engine.model_for(name))
+                if name in lab.upstreams:
+                    yield Edge(service.address, f"upstream:{name}", line, alias, place)

@@ -1,19 +1,19 @@
-"""Desktops: what a file may ask of one, how much memory that takes, what the role is told of its container. Pure."""
+"""Desktops: what a file may ask of one, how much memory that takes, and what the role is told of its image."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from provisioner.catalog import Catalog, ServiceType
-from provisioner.lab.engines import services_of
-from provisioner.lab.hosts import image_of
+from provisioner.services import base
+from provisioner.services.base import Path, Processor, ResolvedService
 from provisioner.sizes import size_text
-from provisioner.spec import Spec
 from provisioner.state import Problem
 
-PROTOCOL = "rdp"
+if TYPE_CHECKING:
+    from provisioner.fit.engines import EngineLoads
+
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
 MIB = 2**20
 SYSTEM_BYTES = 256 * MIB
@@ -28,39 +28,45 @@ CHROME_REFUSED = (
 )
 SOUND_IMAGE = "debian/13"
 
-Path = tuple[str | int, ...]
+
+class Knowledge(base.Knowledge):
+    """Knowledge of desktops."""
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """Accounts, browser, image and memory."""
+        options = service.options()
+        yield from _accounts(options, service.path)
+        yield from _timezone(options["timezone"], service.path)
+        yield from _extras(options, service.image, service.path)
+        choices = service.page.options["image"].choices
+        if service.image not in choices:
+            message = f"a desktop cannot be made of {service.image}"
+            yield Problem(("containers", service.container, "image"), message, f"Write one of: {', '.join(choices)}")
+        yield from _memory(service, options)
+
+    def options_of_image(self, image: str) -> Mapping[str, Any]:
+        """The image, which decides which packages there are."""
+        return {"image": image}
+
+    def loads(
+        self,
+        service: ResolvedService,  # noqa: ARG002
+        sizes: Mapping[str, int],  # noqa: ARG002
+        memory: int,  # noqa: ARG002
+    ) -> EngineLoads | None:
+        """None: its screen is drawn in the host's memory."""
+        return None
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """The CPU."""
+        return Processor(is_device=False, why="no device was asked for")
 
 
-def told(page: ServiceType, image: str) -> dict[str, Any]:
-    """What follows for a service from its container's image."""
-    return {"image": image} if page.protocol == PROTOCOL else {}
-
-
-def desktop_problems(spec: Spec, catalog: Catalog) -> Iterator[Problem]:
-    """Accounts, browser, image and memory of every desktop."""
-    for name, service, page in services_of(spec, catalog):
-        if page.protocol != PROTOCOL:
-            continue
-        path: Path = ("containers", name, "services", service.role)
-        options = {option: one.default for option, one in page.options.items()} | dict(service.options)
-        image = image_of(spec.containers[name], catalog)
-        yield from _accounts(options, path)
-        yield from _timezone(options["timezone"], path)
-        yield from _extras(options, image, path)
-        choices = page.options["image"].choices
-        if image not in choices:
-            hint = f"Write one of: {', '.join(choices)}"
-            yield Problem(("containers", name, "image"), f"a desktop cannot be made of {image}", hint)
-        yield from _memory(spec, catalog, name, options)
-
-
-def _memory(spec: Spec, catalog: Catalog, name: str, options: Mapping[str, Any]) -> Iterator[Problem]:
-    container = spec.containers[name]
-    memory = container.memory or sum(catalog.services[role].defaults.memory or 0 for role in container.services)
+def _memory(service: ResolvedService, options: Mapping[str, Any]) -> Iterator[Problem]:
     need = needed_bytes(options)
-    if memory < need:
-        lacking = f"{size_text(memory)} is too little: {size_text(need - memory)} are missing"
-        path = ("containers", name, *(("memory",) if container.memory else ()))
+    if service.memory < need:
+        lacking = f"{size_text(service.memory)} is too little: {size_text(need - service.memory)} are missing"
+        path = ("containers", service.container, *(("memory",) if service.has_written_memory else ()))
         yield Problem(path, lacking, f"{_sum(options)}: write memory: {size_text(need)}")
 
 

@@ -1,0 +1,70 @@
+"""What may be wrong with aliases: unknown names, circles, several models behind one name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from provisioner.lab.aliases import TOO_LONG, Aliases, alias_loop, written_names
+from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.speech import speakers_for
+from provisioner.services.base import Path, ResolvedService
+from provisioner.spec.suggestion import did_you_mean
+from provisioner.state import Problem
+
+MOST_SHOWN = 12
+MOST_ALIASES = 1000
+"""Each is held against all others, and offered with all of its engines."""
+
+
+def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
+    """A gateway offers something; an alias names engines, upstreams or other aliases, and never runs in a circle."""
+    known = {name for engine in lab.engines for name in (*engine.models, engine.address)} | set(lab.upstreams)
+    several: dict[str, tuple[str, ...]] = {}
+    for engine in lab.engines:
+        if len(engine.models) > 1:
+            several[engine.address] = engine.models
+    for gateway, path, aliases in _alias_tables(lab):
+        if not aliases and not speakers_for(lab, gateway):
+            yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
+        if len(aliases) > MOST_ALIASES:
+            yield Problem(path, f"there are {len(aliases)} aliases", f"Write {MOST_ALIASES} at most.")
+            continue
+        for alias in aliases:
+            yield from _own_name(aliases, alias, known, (*path, alias))
+            for place, name in written_names(aliases, alias):
+                if name in several:
+                    hint = f"Write one of them: {', '.join(several[name])}"
+                    yield Problem((*path, alias, *place), f"{name} serves several models", hint)
+                if name not in known and name not in aliases:
+                    yield _unknown(lab, name, known | set(aliases), (*path, alias, *place))
+
+
+def _alias_tables(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Path, Mapping[str, Any]]]:
+    for service in lab.services.values():
+        for option, reference in service.page.references.items():
+            if reference.kind == "aliases":
+                yield service, (*service.path, option), service.written.get(option, {})
+
+
+def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:
+    loop = alias_loop(aliases, alias)
+    if loop:
+        yield Problem(path, f"the alias leads back to itself: {_drawn(loop)}")
+    if alias in known:
+        yield Problem(path, f'"{alias}" is the name of an engine already', "Choose another alias.")
+    for place, name in written_names(aliases, alias):
+        if name == alias and place[0] == TOO_LONG:
+            yield Problem((*path, *place), "the alias names itself", "Name who reads more than its engines do.")
+
+
+def _drawn(way: tuple[str, ...]) -> str:
+    shown = way if len(way) <= MOST_SHOWN else (*way[: MOST_SHOWN - 2], "…", way[-1])
+    return " → ".join(shown)
+
+
+def _unknown(lab: ResolvedLab, name: str, known: set[str], path: Path) -> Problem:
+    if name in lab.models:
+        return Problem(path, f'no service serves model "{name}"', "Give it to an engine, such as llama_cpp.")
+    hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file."
+    return Problem(path, f'no engine, upstream or alias "{name}" in this file', hint)

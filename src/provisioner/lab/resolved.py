@@ -1,0 +1,300 @@
+"""``ResolvedLab``: a file with every default filled in and every name joined with what it means. Built once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from provisioner.catalog import Catalog, ServiceType
+from provisioner.gguf import Header
+from provisioner.gpus.cards import Card
+from provisioner.lab.aliases import written_names
+from provisioner.lab.engines import Engine, find_engines
+from provisioner.lab.hosts import DEFAULT_IMAGE, INCUS_DOMAIN, LOCAL_HOST, HostPage, fixed_address, hosts_of
+from provisioner.services import knowledge_of
+from provisioner.services.base import LAN, ModelUse, ResolvedService
+from provisioner.spec import Container, IncusHost, Model, ProxmoxHost, ServiceSpec, Spec, Upstream
+from provisioner.values.address import Address
+
+STACK = "stack"
+"""The kind of a reference to a stack of wheels."""
+ENGINE_STAGE = "engine"
+ENGINE_PROTOCOL = "openai"
+SPEECH_PROTOCOL = "speech"
+SPEECH_OPTION = "speech"
+"""The option in which a gateway is told of the services that speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedContainer:
+    """A container of the file; ``host`` and ``page`` are None where the file leaves open which host is meant."""
+
+    name: str
+    written: Container
+    host: str | None
+    page: HostPage | None
+    image: str
+    default_image: str
+    """The image that it would be made of if the file names none and it were made today."""
+    memory: int
+    """Bytes; 0 where neither the file nor a service says anything."""
+    card: Card | None
+    services: tuple[ResolvedService, ...]
+
+    @property
+    def is_on_proxmox(self) -> bool:
+        """Whether its host is a Proxmox."""
+        return isinstance(self.page, ProxmoxHost)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known beside the file, by containers but for ``headers`` (by models) and ``wheels`` (by services).
+
+    ``images``: of which those are made that are there, which they keep where the file names none. ``addresses``: where
+    they are reached in the LAN. ``wheels``: the options that follow from stacks of wheels.
+    """
+
+    headers: Mapping[str, Header] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    cards: Mapping[str, Card] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    wheels: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+
+
+NOTHING_KNOWN = Known()
+
+
+@dataclass(frozen=True)
+class ResolvedLab:
+    """Everything that a file means; nothing of it is derived a second time."""
+
+    spec: Spec
+    """What was written. Nothing rewrites it."""
+    catalog: Catalog
+    known: Known
+    hosts: Mapping[str, HostPage]
+    containers: Mapping[str, ResolvedContainer]
+    services: Mapping[Address, ResolvedService]
+    engines: tuple[Engine, ...]
+    """The services that answer completions, in the order of the file."""
+    uses: tuple[tuple[Address, Address], ...]
+    """Every (user, used) among the services."""
+    used_over_lan: Mapping[Address, tuple[Address, ...]]
+    """The services that containers of other hosts use, each with its users there."""
+
+    @property
+    def name(self) -> str:
+        """The lab's name, which every mark bears."""
+        return self.spec.name
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The models of the file."""
+        return self.spec.models
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The engines of the file that are not of this lab."""
+        return self.spec.upstreams
+
+    @cached_property
+    def speakers(self) -> tuple[ResolvedService, ...]:
+        """The services that speak, in the order of the file."""
+        return tuple(one for one in self.services.values() if one.page.protocol == SPEECH_PROTOCOL)
+
+    @cached_property
+    def has_stacks(self) -> bool:
+        """Whether a service is installed with a stack of wheels."""
+        return any(
+            reference.kind == STACK and option in service.written
+            for service in self.services.values()
+            for option, reference in service.page.references.items()
+        )
+
+    @cached_property
+    def used_models(self) -> tuple[str, ...]:
+        """The models that services name, whether the file has them or not."""
+        return tuple(dict.fromkeys(name for one in self.services.values() for name in one.model_names))
+
+    def with_known(self, known: Known) -> ResolvedLab:
+        """The same lab with what has become known; itself where that is nothing new."""
+        images = {name: image for name, image in known.images.items() if _keeps_image(self.containers.get(name), image)}
+        known = replace(known, images=images)
+        return self if known == self.known else resolve(self.spec, self.catalog, known)
+
+    def hostname(self, name: str, user: str) -> str:
+        """Under which name or address the container ``user`` reaches the container ``name``.
+
+        On one Incus it is a name, which survives a change of address; elsewhere an address, for the names of
+        containers are known on their own host only.
+        """
+        there, here = self.containers[name], self.containers[user]
+        # Where it is not decided the file is refused, once all that is wrong with it is found.
+        if there.host is not None and there.host == here.host and isinstance(there.page, IncusHost):
+            return f"{name}.{INCUS_DOMAIN}"
+        return fixed_address(there.written) or self.known.addresses.get(name, name)
+
+    def base_url(self, service: ResolvedService, user: str) -> str:
+        """Where the container ``user`` reaches the service."""
+        return f"http://{self.hostname(service.container, user)}:{service.port}"
+
+
+def resolve(spec: Spec, catalog: Catalog, known: Known = NOTHING_KNOWN) -> ResolvedLab:
+    """Everything that the file means; it may be wrong in itself, which the rules tell."""
+    hosts = hosts_of(spec)
+    containers = {name: _container(spec, catalog, known, hosts, name) for name in spec.containers}
+    services = {one.address: one for container in containers.values() for one in container.services}
+    engines = tuple(
+        Engine(one, one.served_models)
+        for one in services.values()
+        if one.page.stage == ENGINE_STAGE and one.page.protocol == ENGINE_PROTOCOL
+    )
+    uses = tuple(_uses(containers, services, engines))
+    over_lan = _used_over_lan(containers, uses)
+    exposed = {
+        address: replace(services[address], needed_by=users)
+        for address, users in over_lan.items()
+        if services[address].expose != LAN
+    }
+    if exposed:
+        services |= exposed
+        containers = {
+            name: replace(one, services=tuple(services[service.address] for service in one.services))
+            for name, one in containers.items()
+        }
+        engines = tuple(replace(engine, service=services[engine.address]) for engine in engines)
+    return ResolvedLab(spec, catalog, known, hosts, containers, services, engines, uses, over_lan)
+
+
+def _keeps_image(container: ResolvedContainer | None, image: str) -> bool:
+    """Whether a container that is made of ``image`` keeps it, which is not what it would be made of today."""
+    return container is not None and container.written.image is None and container.default_image != image
+
+
+def _container(
+    spec: Spec, catalog: Catalog, known: Known, hosts: Mapping[str, HostPage], name: str
+) -> ResolvedContainer:
+    written = spec.containers[name]
+    host = _host(written, hosts)
+    pages = [catalog.services[role] for role in written.services]
+    default_image = pages[0].defaults.image if pages else DEFAULT_IMAGE
+    image = written.image or known.images.get(name, default_image)
+    memory = written.memory or sum(page.defaults.memory or 0 for page in pages)
+    container = ResolvedContainer(
+        name,
+        written,
+        host,
+        hosts[host] if host else None,
+        image,
+        default_image,
+        memory,
+        known.cards.get(name),
+        (),
+    )
+    services = tuple(
+        _service(spec, known, container, service, catalog.services[role]) for role, service in written.services.items()
+    )
+    return replace(container, services=services)
+
+
+def _host(container: Container, hosts: Mapping[str, HostPage]) -> str | None:
+    """The host that the container names, or the only one there is; None when that is not decided."""
+    if container.host is not None:
+        return container.host if container.host in hosts else None
+    return next(iter(hosts)) if len(hosts) == 1 else None
+
+
+def _service(
+    spec: Spec, known: Known, container: ResolvedContainer, service: ServiceSpec, page: ServiceType
+) -> ResolvedService:
+    address = Address.of(container.name, page.role)
+    uses = tuple(_model_uses(service, page))
+    return ResolvedService(
+        address=address,
+        page=page,
+        written=service.options,
+        derived=_derived(known, container, service, page, address),
+        expose=service.expose,
+        image=container.image,
+        memory=container.memory,
+        has_written_memory=container.written.memory is not None,
+        wants_card=container.written.gpu is not None,
+        card=container.card,
+        uses=uses,
+        models={use.name: spec.models[use.name] for use in uses if use.name in spec.models},
+        headers={use.name: known.headers[use.name] for use in uses if use.name in known.headers},
+    )
+
+
+def _derived(
+    known: Known, container: ResolvedContainer, service: ServiceSpec, page: ServiceType, address: Address
+) -> dict[str, Any]:
+    """The options that follow from image, wheels and card; what follows from wheels overrules what the card says."""
+    knowledge = knowledge_of(page.role)
+    wheels = known.wheels.get(address, {})
+    derived = {**knowledge.options_of_image(container.image), **wheels}
+    if container.card is None:
+        return derived
+    return {**knowledge.options_of_card({**wheels, **service.options}, container.card), **derived}
+
+
+def _model_uses(service: ServiceSpec, page: ServiceType) -> Iterator[ModelUse]:
+    for option, reference in page.references.items():
+        written = service.options.get(option)
+        if reference.kind == "model" and isinstance(written, str):
+            yield ModelUse(option, None, written)
+        if reference.kind == "models":
+            yield from (ModelUse(option, place, name) for place, name in enumerate(written or ()))
+
+
+def _uses(
+    containers: Mapping[str, ResolvedContainer],
+    services: Mapping[Address, ResolvedService],
+    engines: tuple[Engine, ...],
+) -> Iterator[tuple[Address, Address]]:
+    """Every (user, used), each pair once; names that mean nothing in this file are left to the rules."""
+    pairs: dict[tuple[Address, Address], None] = {}
+    for user in services.values():
+        for option, reference in user.page.references.items():
+            written = user.written.get(option)
+            if reference.kind == "service" and isinstance(written, str) and Address(written) in services:
+                pairs[user.address, Address(written)] = None
+            if reference.kind == "aliases" and isinstance(written, Mapping):
+                for used in _engines_of_aliases(written, engines):
+                    pairs[user.address, used] = None
+        if SPEECH_OPTION in user.page.options:
+            for speaker in services.values():
+                if speaks_for(containers, user, speaker):
+                    pairs[user.address, speaker.address] = None
+    return iter(pairs)
+
+
+def _engines_of_aliases(aliases: Mapping[str, Any], engines: tuple[Engine, ...]) -> Iterator[Address]:
+    for alias in aliases:
+        for _, name in written_names(aliases, alias):
+            yield from (engine.address for engine in find_engines(engines, name))
+
+
+def speaks_for(containers: Mapping[str, ResolvedContainer], gateway: ResolvedService, service: ResolvedService) -> bool:
+    """Whether a gateway offers what the service speaks: both are on one host."""
+    is_speaker = service.page.protocol == SPEECH_PROTOCOL
+    return is_speaker and containers[service.container].host == containers[gateway.container].host
+
+
+def _used_over_lan(
+    containers: Mapping[str, ResolvedContainer], uses: Iterable[tuple[Address, Address]]
+) -> dict[Address, tuple[Address, ...]]:
+    found: dict[Address, list[Address]] = {}
+    for user, used in uses:
+        here, there = containers[user.container].host, containers[used.container].host
+        if here and there and here != there:
+            found.setdefault(used, []).append(user)
+    return {used: tuple(users) for used, users in sorted(found.items())}
+
+
+def host_name(container: ResolvedContainer) -> str:
+    """The container's host; where the file leaves it open, the Incus on this machine."""
+    return container.host or LOCAL_HOST

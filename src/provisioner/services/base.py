@@ -1,0 +1,233 @@
+"""What a service's own module may say beside its role's page. What the base cannot know it calls unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from provisioner.catalog import ServiceType
+from provisioner.gguf import Header
+from provisioner.gpus.cards import Card
+from provisioner.spec import Model
+from provisioner.state import Problem
+from provisioner.values.address import Address
+
+if TYPE_CHECKING:
+    from provisioner.fit.engines import EngineLoads
+
+LAN = "lan"
+ENGINE = "engine"
+
+Path = tuple[str | int, ...]
+"""Where something stands in the file: keys and list indexes from its top."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """A model that an option of a service names; ``place`` is its index where the option is a list."""
+
+    option: str
+    place: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedService:
+    """A service of the file, with all that follows for it from the rest of the file, its image and its card."""
+
+    address: Address
+    page: ServiceType
+    written: Mapping[str, Any]
+    """The options that the file says."""
+    derived: Mapping[str, Any]
+    """Options that follow from the wheels, the image and the card; what is written overrules them."""
+    expose: str
+    image: str
+    memory: int
+    """Bytes of its container, as they will be."""
+    has_written_memory: bool
+    wants_card: bool
+    """Whether the file asks for a card for its container."""
+    card: Card | None
+    """The card, once its host has been looked at."""
+    uses: tuple[ModelUse, ...]
+    models: Mapping[str, Model] = field(default_factory=dict)
+    """The models of the file."""
+    headers: Mapping[str, Header] = field(default_factory=dict)
+    """What models' files say of themselves, as far as that is known."""
+    needed_by: tuple[Address, ...] = ()
+    """The services of other hosts that reach it over the LAN."""
+
+    @property
+    def container(self) -> str:
+        """The name of its container."""
+        return self.address.container
+
+    @property
+    def role(self) -> str:
+        """The role that makes it."""
+        return self.page.role
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """The options that are written or derived."""
+        return {**self.derived, **self.written}
+
+    def option(self, name: str) -> Any:
+        """The option as it will be: written, else derived, else its page's default; None where the role has none."""
+        if name in self.written:
+            return self.written[name]
+        if name in self.derived:
+            return self.derived[name]
+        option = self.page.options.get(name)
+        return option.default if option is not None else None
+
+    def options(self) -> dict[str, Any]:
+        """All options as they will be."""
+        defaults = {name: option.default for name, option in self.page.options.items()}
+        return {**defaults, **self.said}
+
+    @property
+    def port(self) -> int | None:
+        """The port on which it listens: its option's, else its page's."""
+        port: int | None = self.written.get("port", self.page.port)
+        return port
+
+    @property
+    def is_on_lan(self) -> bool:
+        """Whether the LAN reaches it, because the file says so or because another host's services need it."""
+        return self.expose == LAN or bool(self.needed_by)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names of all models that its options name."""
+        return tuple(dict.fromkeys(use.name for use in self.uses))
+
+    @property
+    def served_models(self) -> tuple[str, ...]:
+        """The models that it answers with: all of a list, else the first; others help it."""
+        listed = tuple(use.name for use in self.uses if use.place is not None)
+        return listed or self.model_names[:1]
+
+    @property
+    def path(self) -> Path:
+        """Where it stands in the file."""
+        return ("containers", self.container, "services", self.role)
+
+    def problem(self, option: str, message: str, hint: str = "") -> Problem:
+        """Something wrong with an option; dots in ``option`` lead into its value."""
+        parts = (int(part) if part.isdigit() else part for part in option.split("."))
+        return Problem((*self.path, *parts), message, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request to a model may hold: tokens (None: unknown), and whether images."""
+
+    context: int | None = None
+    vision: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """How clients have texts spoken: the model's name, and the voice that speaks where they name none."""
+
+    model: str
+    voice: str
+    voices: tuple[str, ...] = ()
+    """The voices that the file names, the usual one first."""
+    program: str = ""
+    """The program in the container that asks the server and takes the time; empty where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBuild:
+    """A program that is compiled with CUDA: its version, and the architectures of the cards it is compiled for."""
+
+    version: str
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What a service was asked to compute on: a device (True), the CPU (False), or nobody knows (None); and why."""
+
+    is_device: bool | None
+    why: str
+    notes_verdict: bool = True
+    """Whether its proof notes what computed."""
+
+
+class Knowledge:
+    """Knowledge of one role's service. A module overrides what it can answer; everything here is a valid answer.
+
+    Nothing here may depend on the role's name: a copy of the role with a copy of its module behaves the same.
+    """
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:  # noqa: ARG002
+        """What no server of this kind could run with."""
+        return iter(())
+
+    def model_problems(self, service: ResolvedService) -> Iterator[Problem]:  # noqa: ARG002
+        """What no server could run with, because of what its models' files say."""
+        return iter(())
+
+    def warnings(self, service: ResolvedService) -> Iterator[Problem]:  # noqa: ARG002
+        """What a server runs with, and its user will not like."""
+        return iter(())
+
+    def card_problems(self, service: ResolvedService) -> Iterator[Problem]:  # noqa: ARG002
+        """What the service cannot do with its card, or without one; asked once the hosts' cards are known."""
+        return iter(())
+
+    def reading_problems(self, told: Mapping[Path, Any]) -> Iterator[Problem]:  # noqa: ARG002
+        """What this service would misread of all that gateways are told; ``told``: values by their places."""
+        return iter(())
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
+        """The options that follow from the card where the file leaves them open."""
+        return {}
+
+    def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
+        """The options that follow from the container's image."""
+        return {}
+
+    def needs_vulkan(self, service: ResolvedService) -> bool:  # noqa: ARG002
+        """Whether it computes or draws with Vulkan."""
+        return False
+
+    def cuda_build(self, service: ResolvedService) -> CudaBuild | None:  # noqa: ARG002
+        """What is compiled with CUDA for it; None where nothing is."""
+        return None
+
+    def loads(
+        self,
+        service: ResolvedService,
+        sizes: Mapping[str, int],  # noqa: ARG002
+        memory: int,  # noqa: ARG002
+    ) -> EngineLoads | None:
+        """What it needs on its card: ``sizes`` of models in bytes, ``memory`` of the card, 0 where unknown.
+
+        None where it computes nothing there.
+        """
+        if not service.wants_card or service.page.stage != ENGINE:
+            return None
+        from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
+
+        return EngineLoads(service.address, unknown=f"nobody knows what {service.page.title} takes of a card")
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """What the service was asked to compute on; ``variables``: its role's, without their prefix."""
+        if not has_card:
+            return Processor(is_device=False, why="its container has no card")
+        return Processor(is_device=None, why="its role does not say what it computes on")
+
+    def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002
+        """What one request to that model may hold."""
+        return Limits()
+
+    def speech(self, service: ResolvedService) -> Speech:
+        """How it is asked to speak; of services with protocol ``speech`` only."""
+        voice = service.option("default_voice") or ""
+        return Speech(f"openai/{service.role}", str(voice))

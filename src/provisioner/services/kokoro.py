@@ -1,0 +1,84 @@
+"""Kokoro: its voices, what it is told of its card, and how it is asked to speak."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from provisioner.gpus.cards import Card, described
+from provisioner.services import base
+from provisioner.services.base import Processor, ResolvedService, Speech
+from provisioner.state import Problem
+
+if TYPE_CHECKING:
+    from provisioner.fit.engines import EngineLoads
+
+NVIDIA = "nvidia"
+MODEL = "openai/kokoro"
+"""The model that clients name, whatever its service is called."""
+SPEAKER = "/usr/local/lib/kokoro/speak.py"
+"""Where the role puts the program that its proof uses."""
+NAME = "[a-z]{2}_[a-z0-9]+"
+"""One voice of a mix: language, sex, an underline and the rest. How mixes are written is a limit of the role's page."""
+MUTE = ("j", "z")
+"""The languages, Japanese and Chinese, whose sounds are made by what the role does not install."""
+
+
+class Knowledge(base.Knowledge):
+    """Knowledge of Kokoro."""
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """Voices whose languages cannot be spoken; which voices there are only the commit knows."""
+        if "default_voice" in service.written:
+            yield from _voice_problems(service, "default_voice", service.written["default_voice"])
+        for place, voice in enumerate(service.written.get("voices") or ()):
+            yield from _voice_problems(service, f"voices.{place}", voice)
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:
+        """Torch for CUDA and the card, where it is one of nvidia and the CPU was not asked for."""
+        takes_card = card.vendor == NVIDIA and said.get("device", "auto") != "cpu"
+        return {"torch": "cuda", "card": described(card)} if takes_card else {}
+
+    def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """Who is to compute on a card of nvidia and gets none: never on the CPU in silence."""
+        if service.written.get("device") != NVIDIA:
+            return
+        if service.card is None:
+            hint = "Give the container one (gpu: …), or write device: cpu."
+            yield service.problem("device", "its container has no card of nvidia", hint)
+        elif service.card.vendor != NVIDIA:
+            hint = "Write device: cpu, or give it another card."
+            yield service.problem("device", f"{service.card.title} is not one of nvidia", hint)
+
+    def loads(
+        self,
+        service: ResolvedService,
+        sizes: Mapping[str, int],  # noqa: ARG002
+        memory: int,  # noqa: ARG002
+    ) -> EngineLoads | None:
+        """Unknown on a card: nobody has measured what it takes there."""
+        if not service.wants_card or service.option("device") == "cpu":
+            return None
+        from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
+
+        return EngineLoads(service.address, unknown="what Kokoro takes of a card was not measured")
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """The card that torch was installed for. Its proof notes nothing."""
+        if variables.get("torch") == "cuda":
+            return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
+        return Processor(is_device=False, why="no device was asked for")
+
+    def speech(self, service: ResolvedService) -> Speech:
+        """The model, the voices of the file, and the program that measures."""
+        usual = str(service.option("default_voice") or "")
+        voices = tuple(dict.fromkeys([usual, *service.written.get("voices", ())]))
+        return Speech(MODEL, usual, voices, SPEAKER)
+
+
+def _voice_problems(service: ResolvedService, option: str, voice: str) -> Iterator[Problem]:
+    unspeakable = [name for name in re.findall(NAME, voice) if name.startswith(MUTE)]
+    if unspeakable:
+        message = f"{', '.join(unspeakable)}: what Japanese and Chinese need is not installed"
+        yield service.problem(option, message, "Take one whose name begins with another letter than j and z.")

@@ -1,0 +1,88 @@
+"""llama.cpp's server: what it is built for, what it can run with, what it needs of a card, what a request may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from provisioner.gpus.cards import Card, Vendor, described
+from provisioner.services import base
+from provisioner.services.base import CudaBuild, Limits, Processor, ResolvedService
+from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
+from provisioner.services.llama_cpp.options import model_problems, number_problems, option_warnings, request_context
+from provisioner.state import Problem
+
+if TYPE_CHECKING:
+    from provisioner.fit.engines import EngineLoads
+
+BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
+"""What computes best on a vendor's cards of those that can be built."""
+
+
+class Knowledge(base.Knowledge):
+    """Knowledge of llama.cpp's server."""
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """What could not be built, and what would compute on the CPU though a device is asked for."""
+        return build_problems(service, has_card=service.wants_card)
+
+    def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """What no server could run with, because of its options or of what its models' files say."""
+        yield from number_problems(service)
+        yield from model_problems(service)
+
+    def warnings(self, service: ResolvedService) -> Iterator[Problem]:
+        """What a server runs with, and its user will not like."""
+        return option_warnings(service)
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:
+        """The backend, the architecture to compile for, and all layers on the card."""
+        backend = said.get("backend", BACKENDS[card.vendor])
+        if backend == CPU:
+            return {}
+        # Left to itself the server keeps room on the card and moves layers to the CPU for it, without a word.
+        options = {"backend": backend, "card": described(card), "gpu_layers": "all"}
+        digits = card.capability.replace(".", "")
+        if backend == CUDA and digits:
+            options["cuda_architectures"] = [digits]
+        return options
+
+    def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """A backend that the card does not know, and a build that nobody can choose the architecture of."""
+        if service.card is None:
+            return
+        title, backend = service.card.title, service.said.get("backend")
+        if backend == CUDA and service.card.vendor != "nvidia":
+            yield service.problem("backend", f"{title} knows no CUDA", "Leave it out, or write backend: vulkan.")
+        elif backend == CUDA and not service.said.get("cuda_architectures"):
+            hint = "Install nvidia-smi on the host, or write cuda_architectures: [N]."
+            yield service.problem("backend", f"nobody tells what {title} can compute", hint)
+        yield from build_problems(service, has_card=True)
+
+    def needs_vulkan(self, service: ResolvedService) -> bool:
+        """Whether it is built for Vulkan."""
+        return bool(service.said.get("backend") == VULKAN)
+
+    def cuda_build(self, service: ResolvedService) -> CudaBuild | None:
+        """The version of CUDA and the architectures it is compiled for."""
+        if service.option("backend") != CUDA:
+            return None
+        return CudaBuild(str(service.option("cuda_version")), tuple(service.option("cuda_architectures") or ()))
+
+    def loads(self, service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads | None:
+        """The loads of its models; None where it is told to compute on the CPU."""
+        if service.option("gpu_layers") == 0 or service.written.get("backend") == CPU:
+            return None
+        from provisioner.services.llama_cpp.loads import loads_of  # what no run needs that only looks
+
+        return loads_of(service, sizes, memory)
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """A device unless the build or the layers say the CPU; its proof notes which."""
+        is_device = variables.get("backend") not in (None, CPU) and variables.get("gpu_layers") != 0
+        return Processor(is_device, "no device was asked for")
+
+    def limits(self, service: ResolvedService, model: str) -> Limits:
+        """The tokens of one of its slots; images where it has a projector."""
+        context = request_context(service, model, service.headers.get(model))
+        return Limits(context, vision=bool(service.written.get("mmproj")))

@@ -1,0 +1,76 @@
+"""What a llama.cpp server's options say about the program that is to be built for it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from provisioner.cuda.architectures import EXAMPLES, architecture_problem
+from provisioner.services.base import ResolvedService
+from provisioner.state import Problem
+
+CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
+WITHOUT_DEVICE = ("auto", 0)
+_DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
+_SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Problem]:
+    """What could not be built, and what would compute on the CPU though a device is asked for.
+
+    What a card decides is left open while its host has not been looked at (``has_card``, no ``service.card``).
+    """
+    yield from _source(service)
+    yield from _layers(service, is_open=has_card and "backend" not in service.said)
+    yield from _cuda(service, is_open=has_card)
+    yield from _environment(service)
+
+
+def _source(service: ResolvedService) -> Iterator[Problem]:
+    source = service.said.get("source")
+    if source is None:
+        return
+    if not _SOURCE.fullmatch(source):
+        hint = 'Write "git+https://HOST/PATH@COMMIT" (40 digits), "https://….tar.gz" or "pypi:NAME==VERSION".'
+        yield service.problem("source", "not a source of llama.cpp", hint)
+    elif not source.startswith("git+") and not _SHA256.fullmatch(str(service.said.get("source_sha256", ""))):
+        hint = "Write `source_sha256`, 64 digits: sha256sum FILE"
+        yield service.problem("source", "what is downloaded needs its sha256", hint)
+
+
+def _layers(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
+    layers, device = service.option("gpu_layers"), service.option("device")
+    is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
+    asks_for_device = device or layers not in (None, *WITHOUT_DEVICE)
+    if layers is not None and not is_count and layers not in ("auto", "all"):
+        yield service.problem("gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number.")
+    elif asks_for_device and not is_open and service.option("backend") == CPU:
+        option = "device" if device else "gpu_layers"
+        hint = "Write backend: cuda, or backend: vulkan."
+        yield service.problem(option, "the program is built for the CPU alone", hint)
+    if device and not _DEVICES.fullmatch(device):
+        hint = "Write CUDA0, or CUDA0,CUDA1: llama-server --list-devices"
+        yield service.problem("device", f"{device!r} names no devices", hint)
+
+
+def _cuda(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
+    version = service.option("cuda_version")
+    if version is None or service.option("backend") != CUDA:
+        return
+    architectures = service.option("cuda_architectures") or []
+    if not architectures and not is_open:
+        hint = f"Write cuda_architectures: [N], N one of {EXAMPLES}."
+        yield service.problem("backend", "a build for CUDA has to know its cards", hint)
+    for architecture in architectures:
+        problem = architecture_problem(architecture, version)
+        if problem:
+            hint = f"Such as {EXAMPLES}; for older cards write backend: vulkan."
+            yield service.problem("cuda_architectures", f"{architecture!r}: {problem}", hint)
+
+
+def _environment(service: ResolvedService) -> Iterator[Problem]:
+    for name, value in (service.said.get("environment") or {}).items():
+        if _CONTROL.search(str(value)):
+            yield service.problem("environment", f"the value of {name} holds a control character", "Write one line.")

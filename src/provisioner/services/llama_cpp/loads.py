@@ -1,0 +1,143 @@
+"""A llama.cpp server as loads on a card: its models' shapes, and the options that decide what they need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.fit.engines import SMALL_CARD, EngineLoads
+from provisioner.fit.layers import Shape, shape_of
+from provisioner.fit.placing import Placing
+from provisioner.fit.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
+from provisioner.fit.vision import image_buffer
+from provisioner.fit.weights import estimated_by_name
+from provisioner.gguf import Header
+from provisioner.services.base import ResolvedService
+from provisioner.services.llama_cpp.options import asked_context, cache_type
+
+UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
+"""What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
+LONGEST_HEAD = 24 * MIB
+"""What of a file is no tensor; where more is missing, not all of its tensors are known."""
+IMAGES_UNKNOWN = 500 * MIB
+MARGIN_WORDS = f"{MARGIN:.0%} of its weights, at least {LEAST_MARGIN // MIB} MiB, stand for cache, state and buffers"
+
+
+def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads:
+    """What the server needs on its card: ``sizes`` of models in bytes, ``memory`` of the card, 0 where unknown."""
+    server = _Server(service, service.options(), sizes, memory)
+    largest_first = sorted(server.loads(), key=lambda load: -total_of(load))
+    together = largest_first[: service.option("models_max") or None]
+    guesses = tuple(dict.fromkeys(server.unread(together)))
+    return EngineLoads(service.address, tuple(together), guesses, service.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """One server with its options as they will be."""
+
+    service: ResolvedService
+    options: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    memory: int
+
+    def loads(self) -> Iterator[Load]:
+        """Each model that it answers with."""
+        for name in self.service.model_names:
+            header = self.service.headers.get(name)
+            if name != self._projector and not (header and header.is_projector):
+                yield self._load(name, header)
+
+    def unread(self, loads: list[Load]) -> Iterator[str]:
+        """What is guessed, and what stands for it."""
+        for load in loads:
+            yield from self._unread_of(load)
+        if self._projector and self._image_buffer() is None:
+            stand_in = f"{IMAGES_UNKNOWN // MIB} MiB stand for one"
+            yield f"{self._projector}: how large images may be is not known; {stand_in}"
+
+    def _unread_of(self, load: Load) -> Iterator[str]:
+        if load.shape.unread:
+            yield f"{load.name}: {'; '.join(load.shape.unread)}; {MARGIN_WORDS}"
+        if not load.weights:
+            yield f"{load.name}: nobody tells how large its file is, so its weights are missing in the sum"
+        is_split = self.options.get("cpu_moe") or load.placing != Placing()
+        if not is_split:
+            return
+        if not load.tensors:
+            yield f"{load.name}: its tensors are not known, so what stays in the host's memory is counted too"
+        elif self._header(load.name).parts > 1 and sum(load.tensors.values()) < load.weights * 0.9:
+            yield f"{load.name}: only the tensors of its first file are known; all others are counted"
+
+    @property
+    def _projector(self) -> str:
+        """The model that turns images into tokens; empty without one."""
+        return str(self.service.written.get("mmproj") or "")
+
+    def _header(self, name: str) -> Header:
+        return self.service.headers.get(name, Header(""))
+
+    def _image_buffer(self) -> int | None:
+        return image_buffer(self._header(self._projector).values) if self._projector else 0
+
+    def _load(self, name: str, header: Header | None) -> Load:
+        options = self.options
+        shape, weights = self._weighed(name, header)
+        layers = self._written_layers()
+        buffer = self._image_buffer()
+        return Load(
+            name,
+            shape,
+            weights,
+            self._context(name) or shape.context,
+            cache_type(self.service, "k"),
+            cache_type(self.service, "v"),
+            options.get("parallel") or 1,
+            self._ubatch(),
+            self.sizes.get(self._projector, 0),
+            IMAGES_UNKNOWN if buffer is None else buffer,
+            options.get("kv_offload", True),
+            unified=False,  # the role says how many slots there are, and then each has its own
+            adapts=layers in (None, "auto"),
+            placing=Placing(_count(layers), self._layers_with_experts(header)),
+            tensors=header.tensors if header else {},
+        )
+
+    def _written_layers(self) -> Any:
+        """The layers on the card: as written; with a card in the file all of them; else the role's default."""
+        default = "all" if self.service.wants_card else self.options.get("gpu_layers")
+        return self.service.written.get("gpu_layers", default)
+
+    def _layers_with_experts(self, header: Header | None) -> int:
+        """The layers whose experts stay in the host's memory."""
+        if header and self.options.get("cpu_moe"):
+            return header.layers
+        return self.options.get("n_cpu_moe") or 0
+
+    def _weighed(self, name: str, header: Header | None) -> tuple[Shape, int]:
+        size = self.sizes.get(name, 0)
+        if header is not None:
+            tensors = sum(header.tensors.values())
+            is_whole = tensors and size - tensors < LONGEST_HEAD
+            return shape_of(header.values, header.tokens), tensors if is_whole else size
+        guess = estimated_by_name(self.service.models[name].source)
+        if size or guess is None:
+            return Shape("", unread=("nothing is known of it",)), size
+        guessed, reason = guess
+        return Shape("", unread=(f"nothing is known of it but its name: {reason}",)), guessed
+
+    def _context(self, name: str) -> int:
+        asked = asked_context(self.service, name)
+        return int(self.options["context"] if asked is None else asked)
+
+    def _ubatch(self) -> int:
+        is_tight = bool(self._projector) and 0 < self.memory <= SMALL_CARD
+        batch = self.options.get("batch") or (SMALL_BATCH if is_tight else BATCH)
+        return self.options.get("ubatch") or min(SMALL_UBATCH if is_tight else UBATCH, batch)
+
+
+def _count(layers: Any) -> int | None:
+    """A number of layers; None for a word."""
+    is_number = isinstance(layers, int) and not isinstance(layers, bool)
+    return layers if is_number else None
