@@ -106,33 +106,49 @@ def main() -> None:
     start, group = unit_of(wanted["unit"])
     card, names = wanted["card"], wanted["names"]
     vendor = card.get("vendor", "")
-    said = _said(QUERY) if vendor in ("", "nvidia") else ""
-    if vendor == "nvidia" or any(is_wanted(one, card, names) for one in uses_in(said)):
-        found = of_nvidia(said, before_in(Path(wanted["before"]), start), card, names)
+    answer = _said(QUERY) if vendor in ("", "nvidia") else ""
+    if vendor == "nvidia" or wanted_in(answer, card, names):
+        measured = of_nvidia(answer, before_in(Path(wanted["before"]), start), card, names)
     else:
         clients = clients_of(processes_in(group))
-        found = of_clients(clients, card.get("pci", ""), wanted["listed_mib"], Path("/sys/bus/pci/devices"))
+        measured = of_clients(clients, card.get("pci", ""), wanted["listed_mib"], Path("/sys/bus/pci/devices"))
     weights = sum(map(size_of, map(Path, wanted["models"])))
-    answer = asdict(found) | {"start": start, "driver": driver_now(), "weights": weights}
-    module.exit_json(changed=False, **answer)
+    module.exit_json(changed=False, start=start, driver=driver_now(), weights=weights, **asdict(measured))
 
 
 def of_nvidia(said: str, before: str | None, card: Mapping[str, Any], names: Iterable[str]) -> Measured:
     """By how much the cards use more than before the start; where only a name is known, all of that name together."""
-    now = [one for one in uses_in(said) if is_wanted(one, card, names)]
-    titles = [f"{one.name} ({one.pci})" for one in now]
+    now = wanted_in(said, card, names)
     if not now:
         return Measured(problem=f"nvidia-smi does not name the card; it said: {said.strip() or 'nothing'}")
-    used = [one.used for one in now if one.used is not None]
-    if len(used) < len(now):
+    titles = [f"{use.name} ({use.pci})" for use in now]
+    known = [use.used for use in now if use.used is not None]
+    if len(known) < len(now):
         return Measured(titles, problem="nvidia-smi does not say how much of its memory is used ([N/A])")
+    used = sum(known)
     if before is None:
         problem = "nobody measured the card before the server started: systemctl restart it"
-        return Measured(titles, sum(used), problem=problem)
-    then = {one.uuid: one.used or 0 for one in uses_in(before)}
-    if not {one.uuid for one in now} <= then.keys():
-        return Measured(titles, sum(used), problem=f"before the server started nvidia-smi said: {before.strip()}")
-    return Measured(titles, sum(used), max(0, sum(used) - sum(then[one.uuid] for one in now)))
+        return Measured(titles, used, problem=problem)
+    used_then = _used_before(now, before)
+    if used_then is None:
+        return Measured(titles, used, problem=f"before the server started nvidia-smi said: {before.strip()}")
+    return Measured(titles, used, max(0, used - used_then))
+
+
+def _used_before(now: Iterable[Use], before: str) -> int | None:
+    """What these cards used by an earlier answer; None where it does not name all of them."""
+    by_card = {use.uuid: use.used or 0 for use in uses_in(before)}
+    total = 0
+    for use in now:
+        if use.uuid not in by_card:
+            return None
+        total += by_card[use.uuid]
+    return total
+
+
+def wanted_in(said: str, card: Mapping[str, Any], names: Iterable[str]) -> list[Use]:
+    """The cards that are measured, in the answer to ``QUERY``."""
+    return [use for use in uses_in(said) if is_wanted(use, card, names)]
 
 
 def is_wanted(use: Use, card: Mapping[str, Any], names: Iterable[str]) -> bool:
@@ -146,11 +162,13 @@ def is_wanted(use: Use, card: Mapping[str, Any], names: Iterable[str]) -> bool:
 
 def uses_in(said: str) -> list[Use]:
     """The cards in the answer to ``QUERY``; lines of another form are left out."""
-    rows = [row for row in csv.reader(said.splitlines(), skipinitialspace=True) if len(row) == len(Use.__annotations__)]
-    return [
-        Use(uuid, pci[-12:].lower(), name.strip(), int(used) * MIB if used.strip().isdigit() else None)
-        for uuid, pci, name, used in rows
-    ]
+    uses = []
+    for row in csv.reader(said.splitlines(), skipinitialspace=True):
+        if len(row) == len(Use.__annotations__):
+            uuid, pci, name, used = row
+            size = int(used) * MIB if used.strip().isdigit() else None
+            uses.append(Use(uuid, pci[-12:].lower(), name.strip(), size))
+    return uses
 
 
 def before_in(file: Path, start: str) -> str | None:
@@ -163,14 +181,22 @@ def before_in(file: Path, start: str) -> str | None:
 
 def of_clients(clients: Sequence[Client], pci: str, listed_mib: int, devices: Path) -> Measured:
     """What the processes hold of the card's memory: its own, or, where it has none to speak of, the host's as well."""
-    ours = [one for one in clients if not pci or one.pci == pci.lower()]
+    ours = [client for client in clients if pci.lower() in ("", client.pci)]
     if not ours:
-        there = ", ".join(sorted({one.pci for one in clients})) or "none"
+        there = ", ".join(_cards_of(clients)) or "none"
         return Measured(problem=f"the kernel says that the server has opened these cards: {there}; not {pci or 'any'}")
-    cards = sorted({one.pci for one in ours})
-    shares = {one: shares_memory(devices / one, listed_mib) for one in cards}
-    grown = sum(one.own + (one.shared if shares[one.pci] or not one.has_own else 0) for one in ours)
-    return Measured(cards, max(grown, sum(_number(devices / one / "mem_info_vram_used") for one in cards)), grown)
+    grown = 0
+    for client in ours:
+        grown += client.own
+        if not client.has_own or shares_memory(devices / client.pci, listed_mib):
+            grown += client.shared
+    cards = _cards_of(ours)
+    used = sum(_number(devices / card / "mem_info_vram_used") for card in cards)
+    return Measured(cards, max(grown, used), grown)
+
+
+def _cards_of(clients: Iterable[Client]) -> list[str]:
+    return sorted({client.pci for client in clients})
 
 
 def shares_memory(device: Path, listed_mib: int) -> bool:
@@ -181,13 +207,13 @@ def shares_memory(device: Path, listed_mib: int) -> bool:
 
 def clients_of(processes: Iterable[int], proc: Path = Path("/proc")) -> list[Client]:
     """The clients of the kernel's graphics drivers among the open files of the processes, each once."""
-    found: dict[tuple[str, str], Client] = {}
+    clients: dict[tuple[str, str], Client] = {}
     for process in processes:
         for file in sorted((proc / str(process) / "fdinfo").glob("*")):
             client = client_in(_text(file))
             if client:
-                found[client.pci, client.number] = client
-    return list(found.values())
+                clients[client.pci, client.number] = client
+    return list(clients.values())
 
 
 def client_in(text: str) -> Client | None:
@@ -195,22 +221,36 @@ def client_in(text: str) -> Client | None:
 
     What is resident counts; kernels before that word have ``drm-memory`` (of amdgpu) in its place.
     """
-    facts = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    facts = _facts_in(text)
     if facts.get("drm-driver") not in DRM_DRIVERS:
         return None
-    kinds = ("drm-resident-", "drm-memory-")
-    word = next((one for one in kinds if any(key.startswith(one) for key in facts)), kinds[0])
-    sizes = {key.removeprefix(word): _bytes(value) for key, value in facts.items() if key.startswith(word)}
-    own, shared = ({key: size for key, size in sizes.items() if kind.fullmatch(key)} for kind in (OWN, SHARED))
+    sizes = _sizes(facts, "drm-resident-") or _sizes(facts, "drm-memory-")
+    own = [size for region, size in sizes.items() if OWN.fullmatch(region)]
+    shared = [size for region, size in sizes.items() if SHARED.fullmatch(region)]
     number, pci = facts.get("drm-client-id", ""), facts.get("drm-pdev", "").lower()
-    return Client(pci, number, sum(own.values()), sum(shared.values()), bool(own))
+    return Client(pci, number, sum(own), sum(shared), bool(own))
+
+
+def _facts_in(text: str) -> dict[str, str]:
+    facts = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        facts[key] = value.strip()
+    return facts
+
+
+def _sizes(facts: Mapping[str, str], prefix: str) -> dict[str, int]:
+    """The bytes of each region of memory that has a line with this prefix."""
+    return {key.removeprefix(prefix): _bytes(value) for key, value in facts.items() if key.startswith(prefix)}
 
 
 def size_of(model: Path) -> int:
     """The bytes of a model's file, or of all files of one that is in several parts."""
-    several = FIRST_PART.search(model.name)
-    parts = model.parent.glob(f"{model.name[: several.start()]}-*-of-{several[1]}.gguf") if several else (model,)
-    return sum(one.stat().st_size for one in parts if one.exists())
+    first = FIRST_PART.search(model.name)
+    parts = [model]
+    if first is not None:
+        parts = list(model.parent.glob(f"{model.name[: first.start()]}-*-of-{first[1]}.gguf"))
+    return sum(part.stat().st_size for part in parts if part.exists())
 
 
 def unit_of(unit: str) -> tuple[str, str]:
@@ -222,9 +262,10 @@ def unit_of(unit: str) -> tuple[str, str]:
 
 def processes_in(group: str, root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     """The numbers of the processes in a group, those of a server's own children included."""
-    return sorted(
-        {int(one) for file in (root / group.strip("/")).glob("**/cgroup.procs") for one in _text(file).split()}
-    )
+    processes: set[int] = set()
+    for file in (root / group.strip("/")).glob("**/cgroup.procs"):
+        processes.update(map(int, _text(file).split()))
+    return sorted(processes)
 
 
 def driver_now() -> str:
@@ -234,7 +275,9 @@ def driver_now() -> str:
 
 def _bytes(value: str) -> int:
     number, _, unit = value.partition(" ")
-    return int(number) * UNITS.get(unit.strip(), 0) if number.isdigit() else 0
+    if not number.isdigit():
+        return 0
+    return int(number) * UNITS.get(unit.strip(), 0)
 
 
 def _number(file: Path) -> int:
