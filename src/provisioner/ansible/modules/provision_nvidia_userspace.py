@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,12 @@ def main() -> None:
     matches = set(libraries.values()) == {wanted} and not leftovers
     own = read_sources(Path("/etc/apt"), besides=Path(module.params["sources_file"]))
     entries = list(debian_entries(own, codename(Path("/etc/os-release"))))
-    offered = _offered(module, entries) if module.params["look_up"] and not matches else []
+    looks_up = module.params["look_up"] and not matches
+    offered = _offered(module, entries) if looks_up else []
+    kernel = KERNEL_MODULE.read_text(encoding="utf-8") if KERNEL_MODULE.is_file() else ""
     module.exit_json(
         changed=False,
-        kernel=kernel_version(KERNEL_MODULE.read_text(encoding="utf-8") if KERNEL_MODULE.is_file() else ""),
+        kernel=kernel_version(kernel),
         libraries=libraries,
         files=files,
         matches=matches,
@@ -109,24 +112,28 @@ def main() -> None:
 
 def loaded_files(mapped: str) -> dict[str, str]:
     """Of the files that a process has mapped, the one of each library; empty where it could not be loaded."""
-    names = {Path(line).name: line for line in mapped.splitlines()}
-    stems = {library: library.removesuffix(".1") for library in LIBRARIES}
-    return {
-        library: next((path for name, path in sorted(names.items()) if name.startswith(stem)), "")
-        for library, stem in stems.items()
-    }
+    paths = {Path(path).name: path for path in mapped.splitlines()}
+    return {library: _mapped_file(library, paths) for library in LIBRARIES}
+
+
+def _mapped_file(library: str, paths: Mapping[str, str]) -> str:
+    """The first path, by the names of the files, whose name is the library's with any version."""
+    for name in sorted(paths):
+        if name.startswith(library.removesuffix(".1")):
+            return paths[name]
+    return ""
 
 
 def version_of(file: str) -> str:
     """The version in "libcuda.so.535.261.03"; empty in the name of what is no driver's."""
-    found = re.search(r"\.so\.(\d+(?:\.\d+)+)$", file)
-    return found[1] if found else ""
+    match = re.search(r"\.so\.(\d+(?:\.\d+)+)$", file)
+    return match[1] if match else ""
 
 
 def kernel_version(text: str) -> str:
     """The version in the first line of /proc/driver/nvidia/version."""
-    found = re.search(r"\s(\d+(?:\.\d+)+)\s", text.partition("\n")[0])
-    return found[1] if found else ""
+    match = re.search(r"\s(\d+(?:\.\d+)+)\s", text.partition("\n")[0])
+    return match[1] if match else ""
 
 
 def other_versions(root: Path, wanted: str) -> Iterator[Path]:
@@ -140,97 +147,120 @@ def other_versions(root: Path, wanted: str) -> Iterator[Path]:
 
 def driver_packages(listed: str) -> list[str]:
     """Of the lines that dpkg-query prints by ``INSTALLED``, the installed packages that are built from the driver."""
-    lines = (line.split("\t") for line in listed.splitlines())
-    return sorted(
-        name for status, name, source in lines if status.startswith("ii") and source.startswith("nvidia-graphics")
-    )
+    packages = []
+    for line in listed.splitlines():
+        status, name, source = line.split("\t")
+        if status.startswith("ii") and source.startswith("nvidia-graphics"):
+            packages.append(name)
+    return sorted(packages)
 
 
 def codename(os_release: Path) -> str:
     """The word for this release in apt's sources, such as bookworm."""
-    found = re.search(r'^VERSION_CODENAME="?(\w+)', os_release.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r'^VERSION_CODENAME="?(\w+)', os_release.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def read_sources(folder: Path, besides: Path) -> list[Source]:
     """All that the machine's files name ``besides`` one, both formats, in their order."""
-    files = [folder / "sources.list", *sorted(folder.glob("sources.list.d/*.list"))]
-    lines = [one for file in files if file.is_file() for one in lines_in(file.read_text(encoding="utf-8"))]
-    stanzas = [
-        one
-        for file in sorted(folder.glob("sources.list.d/*.sources"))
-        if file != besides
-        for one in stanzas_in(file.read_text(encoding="utf-8"))
-    ]
-    return lines + stanzas
+    sources: list[Source] = []
+    for file in (folder / "sources.list", *sorted(folder.glob("sources.list.d/*.list"))):
+        if file.is_file():
+            sources += lines_in(file.read_text(encoding="utf-8"))
+    for file in sorted(folder.glob("sources.list.d/*.sources")):
+        if file != besides:
+            sources += stanzas_in(file.read_text(encoding="utf-8"))
+    return sources
 
 
 def lines_in(text: str) -> Iterator[Source]:
     """The entries of one line each: ``deb [options] URI suite components``."""
     for line in text.splitlines():
-        found = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
-        if found:
-            pairs = (option.partition("=") for option in (found[1] or "").split())
-            options = tuple((key.title(), value.replace(",", " ")) for key, _, value in pairs)
-            options = tuple(("Architectures" if key == "Arch" else key, value) for key, value in options)
-            yield Source((found[2],), (found[3],), tuple(found[4].split()), options)
+        match = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
+        if match:
+            options = tuple(map(_option, (match[1] or "").split()))
+            yield Source((match[2],), (match[3],), tuple(match[4].split()), options)
+
+
+def _option(written: str) -> tuple[str, str]:
+    """An option of a line, such as "arch=amd64,i386", as deb822 has it."""
+    key, _, value = written.partition("=")
+    name = "Architectures" if key.lower() == "arch" else key.title()
+    return name, value.replace(",", " ")
 
 
 def stanzas_in(text: str) -> Iterator[Source]:
     """The entries of deb822: fields, a stanza each; an embedded key stays as it is written."""
-    for stanza in re.split(r"\n\s*\n", "\n".join(line for line in text.splitlines() if not line.startswith("#"))):
-        found = re.findall(r"^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE)
-        fields = {name.title(): value for name, value in found}
-        if "deb" in fields.pop("Types", "").split() and fields.pop("Enabled", "yes").strip() != "no":
-            uris, suites, components = (tuple(fields.pop(one, "").split()) for one in ("Uris", "Suites", "Components"))
-            yield Source(uris, suites, components, tuple(fields.items()))
+    without_comments = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for stanza in re.split(r"\n\s*\n", without_comments):
+        written = re.findall(r"^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE)
+        fields = {name.title(): value for name, value in written}
+        has_packages = "deb" in fields.pop("Types", "").split()
+        is_enabled = fields.pop("Enabled", "yes").strip() != "no"
+        if has_packages and is_enabled:
+            uris, suites = fields.pop("Uris", "").split(), fields.pop("Suites", "").split()
+            components = fields.pop("Components", "").split()
+            yield Source(tuple(uris), tuple(suites), tuple(components), tuple(fields.items()))
 
 
 def debian_entries(sources: Iterable[Source], release: str) -> Iterator[Source]:
     """Each archive and suite of Debian itself that the machine uses, with the components that it has there."""
-    plain = [
-        Source((uri.rstrip("/"),), (suite,), one.components, one.options)
-        for one in sources
-        for uri in one.uris
-        for suite in one.suites
-    ]
+    plain = list(_single(sources))
+    beside_release = ((f"{release}-updates",), (f"{release}-security",))
     # Others publish for Debian under its suites' names, too; only Debian has updates beside them.
-    debian = {one.uris for one in plain if one.suites == (f"{release}-updates",)} | {
-        one.uris for one in plain if one.suites == (f"{release}-security",)
-    }
-    wanted = {release, f"{release}-updates", f"{release}-security"}
+    debian = {source.uris for source in plain if source.suites in beside_release}
     merged: dict[tuple[str, str], Source] = {}
-    for one in plain:
-        if one.uris in debian and one.suites[0] in wanted:
-            key = (one.uris[0], one.suites[0])
-            known = merged.get(key, Source(one.uris, one.suites, (), one.options))
-            merged[key] = Source(one.uris, one.suites, (*known.components, *one.components), known.options)
-    yield from (one for one in merged.values() if "main" in one.components)
+    for source in plain:
+        if source.uris not in debian or source.suites not in ((release,), *beside_release):
+            continue
+        key = (source.uris[0], source.suites[0])
+        known = merged.get(key, replace(source, components=()))
+        merged[key] = replace(known, components=(*known.components, *source.components))
+    for source in merged.values():
+        if "main" in source.components:
+            yield source
+
+
+def _single(sources: Iterable[Source]) -> Iterator[Source]:
+    """An entry for each address and suite."""
+    for source in sources:
+        for uri, suite in product(source.uris, source.suites):
+            yield Source((uri.rstrip("/"),), (suite,), source.components, source.options)
 
 
 def sources_text(entries: Iterable[Source], *, lacking: bool) -> str:
     """deb822 for the driver's components: of ``lacking`` ones only, else all. What an archive is trusted by stays."""
     stanzas = []
-    for one in entries:
-        components = [name for name in COMPONENTS if not (lacking and name in one.components)]
+    for entry in entries:
+        there = entry.components if lacking else ()
+        components = [component for component in COMPONENTS if component not in there]
         if components:
-            fields = {"Types": "deb", "URIs": one.uris[0], "Suites": one.suites[0], "Components": " ".join(components)}
-            stanzas.append("".join(f"{key}: {value}\n" for key, value in [*fields.items(), *one.options]))
+            stanzas.append(_stanza(entry, components))
     return "\n".join(stanzas)
+
+
+def _stanza(entry: Source, components: Iterable[str]) -> str:
+    fields = [("Types", "deb"), ("URIs", entry.uris[0]), ("Suites", entry.suites[0])]
+    fields += [("Components", " ".join(components)), *entry.options]
+    return "".join(f"{key}: {value}\n" for key, value in fields)
 
 
 def versions_in(listed: str) -> list[str]:
     """The driver's versions in what ``apt-cache madison`` lists, each once, in its order, which is the newest first."""
-    columns = (line.split("|") for line in listed.splitlines() if line.count("|") > 1)
-    return list(dict.fromkeys(re.sub(r"^\d+:|-[^-]*$", "", one[1].strip()) for one in columns))
+    versions: dict[str, None] = {}
+    for line in listed.splitlines():
+        if line.count("|") > 1:
+            version = line.split("|")[1].strip()
+            versions[re.sub(r"^\d+:|-[^-]*$", "", version)] = None
+    return list(versions)
 
 
 def _offered(module: AnsibleModule, entries: Iterable[Source]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="provision-apt-") as folder:
         place = Path(folder)
         place.chmod(0o755)  # apt fetches as a user of its own
-        for one in ("parts", "lists/partial", "cache/archives/partial"):
-            (place / one).mkdir(parents=True)
+        for name in ("parts", "lists/partial", "cache/archives/partial"):
+            (place / name).mkdir(parents=True)
         (place / "parts/nvidia.sources").write_text(sources_text(entries, lacking=False), encoding="utf-8")
         ours = {
             "Dir::Etc::sourcelist": "/dev/null",
@@ -242,7 +272,9 @@ def _offered(module: AnsibleModule, entries: Iterable[Source]) -> list[str]:
             "Acquire::Retries": "3",
             "Acquire::Languages": "none",
         }
-        options = [word for key, value in ours.items() for word in ("-o", f"{key}={value}")]
+        options: list[str] = []
+        for key, value in ours.items():
+            options += ["-o", f"{key}={value}"]
         done = _run(["apt-get", *options, "--quiet", "update"])
         if done.returncode:
             module.fail_json(
