@@ -55,13 +55,20 @@ CONTAINER_MARKS = (Path("/run/systemd/container"), Path("/run/host/container-man
 def overlapping_routes(table: str, subnet: str, bridge: str) -> list[dict[str, str]]:
     """Routes of ``/proc/net/route`` that share an address with ``subnet`` (not the default, not the bridge's)."""
     wanted = ipaddress.ip_interface(subnet).network
-    routes = ((device, network) for device, network in _routes(table) if network.prefixlen and device != bridge)
-    return [{"device": device, "network": str(network)} for device, network in routes if network.overlaps(wanted)]
+    overlapping = []
+    for device, network in _routes(table):
+        is_default = network.prefixlen == 0
+        if not is_default and device != bridge and network.overlaps(wanted):
+            overlapping.append({"device": device, "network": str(network)})
+    return overlapping
 
 
 def default_device(table: str) -> str | None:
     """The network device of the default route, or None."""
-    return next((device for device, network in _routes(table) if not network.prefixlen), None)
+    for device, network in _routes(table):
+        if network.prefixlen == 0:
+            return device
+    return None
 
 
 def mirrors(targets: str, codename: str, read: Callable[[str], str]) -> dict[str, Any]:
@@ -71,19 +78,23 @@ def mirrors(targets: str, codename: str, read: Callable[[str], str]) -> dict[str
     ``apt-get update --print-uris`` would fetch: the former know who publishes an archive, but only archives whose lists
     were fetched. ``read`` gives the text of a file, for sources that name their mirrors in one (``mirror+file:/…``).
     """
-    found: dict[str, list[str]] = {}
+    by_release: dict[str, list[str]] = {}
     for release, component, origin, uri in map(_target, targets.splitlines()):
         if component == "main" and _is_debian(origin, uri):
-            found.setdefault(release, []).append(_plain_uri(uri, read))
-    names = [name for name in (codename, "stable") if name in found]
-    # others publish for Debian below such an address, too; but only Debian has updates beside it
-    updated = [uri for name in names for uri in found[name] if uri in found.get(f"{name}-updates", [])]
-    every = updated + [uri for name in names for uri in found[name]]
-    security = [uri for name in (codename, "stable") for uri in found.get(f"{name}-security", [])]
+            by_release.setdefault(release, []).append(_plain_uri(uri, read))
+    plain: list[str] = []
+    updated: list[str] = []
+    security: list[str] = []
+    for name in (codename, "stable"):
+        uris = by_release.get(name, [])
+        plain += uris
+        # others publish for Debian below such an address, too; but only Debian has updates beside it
+        updated += [uri for uri in uris if uri in by_release.get(f"{name}-updates", [])]
+        security += by_release.get(f"{name}-security", [])
     return {
-        "main": next(iter(every), ""),
+        "main": next(iter(updated + plain), ""),
         "security": next(iter(security), ""),
-        "backports": f"{codename}-backports" in found,
+        "backports": f"{codename}-backports" in by_release,
     }
 
 
@@ -93,25 +104,40 @@ def id_range_line(subids: str, uid_map: str) -> str | None:
     A range can be used when it lies within ``uid_map``: inside a container that ends much earlier than on a machine.
     An empty answer means that too few IDs are left here for a container.
     """
-    end = max(int(inside) + int(count) for inside, _, count in (line.split() for line in uid_map.splitlines()))
-    ranges = [line.strip().split(":") for line in subids.splitlines() if line.count(":") == 2]  # noqa: PLR2004
-    own = [(int(start), int(count)) for name, start, count in ranges if name in {"root", "0"}]
-    if any(count >= FEWEST_IDS and start + count <= end for start, count in own):
-        return None
-    others = (int(start) + int(count) for name, start, count in ranges if name not in {"root", "0"})
-    start = max([FIRST_ID, *others])
-    count = min(MOST_IDS, end - start)
-    return f"root:{start}:{count}" if count >= FEWEST_IDS else ""
+    end = max(map(_end_of_mapping, uid_map.splitlines()))
+    for start, count in _id_ranges(subids, of_root=True):
+        if count >= FEWEST_IDS and start + count <= end:
+            return None
+    first_free = FIRST_ID
+    for start, count in _id_ranges(subids, of_root=False):
+        first_free = max(first_free, start + count)
+    left = min(MOST_IDS, end - first_free)
+    return f"root:{first_free}:{left}" if left >= FEWEST_IDS else ""
+
+
+def _end_of_mapping(line: str) -> int:
+    """The number after the last ID that a line of ``uid_map`` maps."""
+    inside, _, count = line.split()
+    return int(inside) + int(count)
+
+
+def _id_ranges(subids: str, *, of_root: bool) -> Iterator[tuple[int, int]]:
+    """First ID and number of IDs of each line of root's, or of each of the others'."""
+    for line in subids.splitlines():
+        if line.count(":") == 2:  # noqa: PLR2004
+            name, start, count = line.strip().split(":")
+            if (name in {"root", "0"}) == of_root:
+                yield int(start), int(count)
 
 
 def limits_to_raise(wanted: dict[str, int], folder: Path = Path("/proc/sys")) -> dict[str, int]:
     """Those of ``wanted`` that are lower now and that this machine lets root change (a container's host does not)."""
-    files = {name: folder / name.replace(".", "/") for name in wanted}
-    return {
-        name: int(wanted[name])
-        for name, file in files.items()
-        if os.access(file, os.W_OK) and int(file.read_text(encoding="ascii")) < int(wanted[name])
-    }
+    raised = {}
+    for name, limit in wanted.items():
+        file = folder / name.replace(".", "/")
+        if os.access(file, os.W_OK) and int(file.read_text(encoding="ascii")) < int(limit):
+            raised[name] = int(limit)
+    return raised
 
 
 def _routes(table: str) -> Iterator[tuple[str, ipaddress.IPv4Network]]:
@@ -135,14 +161,20 @@ def _target(line: str) -> tuple[str, str, str, str]:
 
 def _is_debian(origin: str, uri: str) -> bool:
     """Whether Debian itself publishes it; before the first ``apt-get update`` only the address can tell."""
-    return origin == "Debian" if origin else re.search(r"/debian(-security)?(/|\.list)?$", uri) is not None
+    if origin:
+        return origin == "Debian"
+    return re.search(r"/debian(-security)?(/|\.list)?$", uri) is not None
 
 
 def _plain_uri(uri: str, read: Callable[[str], str]) -> str:
+    """The address, or the first one in the file of mirrors that it names; without a slash at the end."""
     if not uri.startswith("mirror+file:"):
         return uri.rstrip("/")
-    lines = (line.strip() for line in read(re.sub(r"^mirror\+file:/*", "/", uri).rstrip("/")).splitlines())
-    return next((line.split()[0] for line in lines if line and not line.startswith("#")), "").rstrip("/")
+    file = re.sub(r"^mirror\+file:/*", "/", uri).rstrip("/")
+    for line in map(str.strip, read(file).splitlines()):
+        if line and not line.startswith("#"):
+            return line.split()[0].rstrip("/")
+    return ""
 
 
 def _missing(names: Iterable[str], look_up: Callable[[str], object]) -> list[str]:
@@ -181,7 +213,9 @@ def _output(module: AnsibleModule, *arguments: str) -> str:
 
 
 def _mtu(device: str | None) -> int:
-    return int(Path(f"/sys/class/net/{device}/mtu").read_text(encoding="ascii")) if device else 1500
+    if device is None:
+        return 1500
+    return int(Path(f"/sys/class/net/{device}/mtu").read_text(encoding="ascii"))
 
 
 def _text(path: str) -> str:
@@ -190,8 +224,8 @@ def _text(path: str) -> str:
 
 
 def _codename() -> str:
-    found = re.search(r"^VERSION_CODENAME=\"?(\w+)", _text("/etc/os-release"), re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^VERSION_CODENAME=\"?(\w+)", _text("/etc/os-release"), re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _extra_cas() -> str:
