@@ -68,12 +68,15 @@ def main() -> None:
 
 def as_texts(sections: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """The values as they stand in the file. Raises ``ValueError`` for one that cannot."""
-    return {name: {key: as_text(key, value) for key, value in keys.items()} for name, keys in sections.items()}
+    texts = {}
+    for section, keys in sections.items():
+        texts[section] = {key: as_text(key, value) for key, value in keys.items()}
+    return texts
 
 
 def as_text(key: str, value: Any) -> str:
     """Booleans in the words of such files."""
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     if "\n" in text or text != text.strip():
         raise ValueError(f"the value of {key} has a line end, or blanks around it")
     return text
@@ -92,28 +95,40 @@ def with_key(lines: list[str], section: str, key: str, value: str) -> list[str]:
     """The lines with that key once, in its section. Raises ``ValueError`` where the section is missing."""
     first, last = span_of(lines, section)
     active = re.compile(rf"^\s*{re.escape(key)}\s*=", re.IGNORECASE)
-    quoted = re.compile(rf"^\s*[#;]+\s*{re.escape(key)}\s*=", re.IGNORECASE)
-    places = [at for at in range(first, last) if active.match(lines[at])]
+    commented = re.compile(rf"^\s*[#;]+\s*{re.escape(key)}\s*=", re.IGNORECASE)
     line = f"{key}={value}"
+    places = [at for at in range(first, last) if active.match(lines[at])]
     if places:
-        rest = [one for at, one in enumerate(lines) if at not in places[1:]]
-        is_same = lines[places[0]].partition("=")[2].strip() == value
-        return rest if is_same else [*rest[: places[0]], line, *rest[places[0] + 1 :]]
-    comment = next((at for at in range(first, last) if quoted.match(lines[at])), None)
-    if comment is not None:
-        return [*lines[:comment], line, *lines[comment + 1 :]]
+        place, *repeated = places
+        lines = [kept for at, kept in enumerate(lines) if at not in repeated]
+        has_value = lines[place].partition("=")[2].strip() == value
+        return lines if has_value else _replaced(lines, place, line)
+    for at in range(first, last):
+        if commented.match(lines[at]):
+            return _replaced(lines, at, line)
     while last > first and not lines[last - 1].strip():
         last -= 1
     return [*lines[:last], line, *lines[last:]]
 
 
+def _replaced(lines: list[str], at: int, line: str) -> list[str]:
+    return [*lines[:at], line, *lines[at + 1 :]]
+
+
 def span_of(lines: list[str], section: str) -> tuple[int, int]:
     """The lines between the section's head and the next one's."""
-    heads = [(at, found["name"]) for at, line in enumerate(lines) if (found := HEAD.match(line))]
-    begin = next((at for at, name in heads if name.lower() == section.lower()), None)
-    if begin is None:
+    first = None
+    for at, line in enumerate(lines):
+        head = HEAD.match(line)
+        if head is None:
+            continue
+        if first is not None:
+            return first, at
+        if head["name"].lower() == section.lower():
+            first = at + 1
+    if first is None:
         raise ValueError(f"it has no section [{section}]")
-    return begin + 1, next((at for at, _ in heads if at > begin), len(lines))
+    return first, len(lines)
 
 
 def differing(text: str, sections: Sections) -> list[str]:
@@ -123,12 +138,13 @@ def differing(text: str, sections: Sections) -> list[str]:
     )
     parser.read_string(text)
     names = {name.lower(): name for name in parser.sections()}
-    return [
-        f"{section}/{key}"
-        for section, keys in sections.items()
-        for key, value in keys.items()
-        if parser.get(names.get(section.lower(), section), key, fallback=None) != value
-    ]
+    different = []
+    for section, keys in sections.items():
+        name = names.get(section.lower(), section)
+        for key, value in keys.items():
+            if parser.get(name, key, fallback=None) != value:
+                different.append(f"{section}/{key}")
+    return different
 
 
 if __name__ == "__main__":
