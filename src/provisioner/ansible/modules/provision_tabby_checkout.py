@@ -83,19 +83,21 @@ def parsed(file: Path) -> ast.Module:
 def known_keys(models: ast.Module) -> dict[str, list[str]]:
     """The keys of ``config.yml`` by section, from the classes that it is checked by."""
     fields = {node.name: dict(annotated(node)) for node in models.body if isinstance(node, ast.ClassDef)}
-    return {
-        section: sorted(fields[name])
-        for section, annotation in fields.get(ROOT_MODEL, {}).items()
-        for name in names_in(annotation)
-        if name in fields
-    }
+    keys = {}
+    for section, annotation in fields.get(ROOT_MODEL, {}).items():
+        for name in names_in(annotation):
+            if name in fields:
+                keys[section] = sorted(fields[name])
+    return keys
 
 
 def annotated(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
     """The class's own fields, each with its type; what begins with an underscore is none."""
-    for one in node.body:
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and not one.target.id.startswith("_"):
-            yield one.target.id, one.annotation
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name = statement.target.id
+            if not name.startswith("_"):
+                yield name, statement.annotation
 
 
 def names_in(annotation: ast.expr) -> Iterator[str]:
@@ -114,10 +116,10 @@ def ngram_drafts(backend: ast.Module, *, asked: bool) -> tuple[str, str]:
         return "unknown", f"{BACKEND} calls {GENERATOR} {len(calls)} times, not once"
     names = [keyword.arg for keyword in calls[0].keywords]
     passed = OPTION in names
-    if asked and passed:
-        return "upstream", ""
-    if asked or passed:
-        return "unknown", f"{OPTION} is {'an option that is not used' if asked else 'used and is no option'}"
+    if asked:
+        return ("upstream", "") if passed else ("unknown", f"{OPTION} is an option that is not used")
+    if passed:
+        return "unknown", f"{OPTION} is used and is no option"
     if None in names or calls[0].args:
         return "unknown", f"{BACKEND} passes arguments to {GENERATOR} that are not named"
     return "needed", ""
@@ -126,7 +128,9 @@ def ngram_drafts(backend: ast.Module, *, asked: bool) -> tuple[str, str]:
 def called(call: ast.Call) -> str:
     """The last part of the name that is called."""
     function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return getattr(function, "id", "")
 
 
 if __name__ == "__main__":
