@@ -10,7 +10,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ TIMEOUT_S = 120
 GROUPS = ("render", "video")
 NOBODY = 65534
 VENDOR_IDS = {"nvidia": "0x10de", "amd": "0x1002", "intel": "0x8086"}
+DRIVERS = {"nvidia": "nvidia", "amd": "amdgpu", "intel": "i915 or xe"}
 SOFTWARE = re.compile(r"llvmpipe|lavapipe|swiftshader|softpipe", re.IGNORECASE)
 GIVE = "Give the container its GPU: run provision up; see nvidia-smi on the host."
 MAKE_NODES = (
@@ -123,31 +124,43 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    vendor, interfaces = module.params["vendor"], module.params["interfaces"]
-    verdicts = [judge_nodes({path: opened(path) for path in module.params["nodes"]}, vendor)]
-    if not verdicts[-1].problem and "cuda" in interfaces:
-        listed = _output(["nvidia-smi", "-L"])
-        verdicts.append(judge_cuda(listed, answer_in(_output([sys.executable, "-c", ASK_CUDA]))))
-    if not verdicts[-1].problem and "vulkan" in interfaces:
-        verdicts.append(judge_vulkan(_output(["vulkaninfo", "--summary"]), vendor))
-    last = verdicts[-1]
-    found = [name for one in verdicts for name in one.found]
+    found: list[str] = []
+    last = Verdict()
+    for verdict in _verdicts(module.params["vendor"], module.params["nodes"], module.params["interfaces"]):
+        found += verdict.found
+        last = verdict
     module.exit_json(changed=False, problem=last.problem, advice=last.advice, said=last.said.strip(), found=found)
+
+
+def _verdicts(vendor: str, nodes: Iterable[str], interfaces: Sequence[str]) -> Iterator[Verdict]:
+    """What is found of the nodes, then of each interface, up to the first with a problem."""
+    verdict = judge_nodes({path: opened(path) for path in nodes}, vendor)
+    yield verdict
+    if not verdict.problem and "cuda" in interfaces:
+        listed = _output(["nvidia-smi", "-L"])
+        verdict = judge_cuda(listed, answer_in(_output([sys.executable, "-c", ASK_CUDA])))
+        yield verdict
+    if not verdict.problem and "vulkan" in interfaces:
+        yield judge_vulkan(_output(["vulkaninfo", "--summary"]), vendor)
 
 
 def judge_nodes(seen: Mapping[str, str], vendor: str) -> Verdict:
     """What the state of the nodes, as ``opened`` tells it, means."""
-    path, state = next(((path, state) for path, state in seen.items() if state), ("", ""))
-    if not path:
-        return Verdict()
+    for path, state in seen.items():
+        if state:
+            return _judge_node(path, state, vendor)
+    return Verdict()
+
+
+def _judge_node(path: str, state: str, vendor: str) -> Verdict:
     if state == "missing":
         advice = MAKE_NODES if vendor == "nvidia" else "Restart the container; see the host's /dev/dri and /dev/kfd."
         return Verdict(f"{path} is not there", advice)
     if state == "other":
         return Verdict(f"{path} is no character device", "Remove what is there; the container's device `gpu` makes it.")
     if state == "dead":
-        driver = {"nvidia": "nvidia", "amd": "amdgpu", "intel": "i915 or xe"}[vendor]
-        return Verdict(f"{path} is there, and no driver is behind it", f"Load the host's driver: modprobe {driver}")
+        advice = f"Load the host's driver: modprobe {DRIVERS[vendor]}"
+        return Verdict(f"{path} is there, and no driver is behind it", advice)
     if state == "denied":
         return Verdict(
             f"a user in the groups {' and '.join(GROUPS)} may not open {path}",
@@ -160,34 +173,49 @@ def judge_cuda(listed: str, answer: Mapping[str, Any]) -> Verdict:
     """What ``nvidia-smi -L`` and CUDA itself answer; only both together are a proof."""
     cards = tuple(re.findall(r"^GPU \d+: (.+?)(?: \(UUID: \S+\))?$", listed, re.MULTILINE))
     if not cards:
-        known = (meaning for words, meaning in MANAGEMENT.items() if words in listed)
-        problem, advice = next(known, ("nvidia-smi lists no card", GIVE))
-        return Verdict(problem, advice, listed)
+        return _without_cards(listed)
     if "error" in answer:
         return Verdict(f"CUDA's driver cannot be loaded: {answer['error']}", "Run provision up, which installs it.")
     code, count = answer.get("code"), answer.get("count", 0)
     if code == 0 and count:
         return Verdict(found=cards)
-    reason = "it ended the program" if code is None else f"cuInit answers {code}" if code else "it counts no card"
     words, advice = CUDA_ANSWERS.get(code or 0, ("", MAKE_NODES))
-    meaning = f" ({words})" if words else ""
-    return Verdict(f"nvidia-smi lists {cards[0]}, and CUDA cannot use it: {reason}{meaning}", advice, listed)
+    reason = _cuda_reason(code)
+    if words:
+        reason += f" ({words})"
+    return Verdict(f"nvidia-smi lists {cards[0]}, and CUDA cannot use it: {reason}", advice, listed)
+
+
+def _without_cards(listed: str) -> Verdict:
+    for words, (problem, advice) in MANAGEMENT.items():
+        if words in listed:
+            return Verdict(problem, advice, listed)
+    return Verdict("nvidia-smi lists no card", GIVE, listed)
+
+
+def _cuda_reason(code: int | None) -> str:
+    if code is None:
+        return "it ended the program"
+    if code:
+        return f"cuInit answers {code}"
+    return "it counts no card"
 
 
 def judge_vulkan(summary: str, vendor: str) -> Verdict:
     """Whether Vulkan lists a card of that vendor; a processor that plays one is none."""
     devices = vulkan_devices(summary)
-    cards = tuple(one.name for one in devices if not one.is_software and one.vendor_id == VENDOR_IDS[vendor])
-    if cards:
-        return Verdict(found=cards)
-    if devices and all(one.is_software for one in devices):
-        names = " and ".join(one.name for one in devices)
+    cards = [device for device in devices if not device.is_software]
+    of_vendor = tuple(card.name for card in cards if card.vendor_id == VENDOR_IDS[vendor])
+    if of_vendor:
+        return Verdict(found=of_vendor)
+    names = [device.name for device in devices]
+    if names and not cards:
         return Verdict(
-            f"Vulkan finds only {names}, which is the processor that plays a card",
+            f"Vulkan finds only {' and '.join(names)}, which is the processor that plays a card",
             "Give the container its GPU; where it has it, its Mesa does not know the card: take a newer `image`.",
             summary,
         )
-    there = ", ".join(one.name for one in devices) or "none"
+    there = ", ".join(names) or "none"
     return Verdict(f"Vulkan finds no card of {vendor}, it finds {there}", "Give the container its GPU.", summary)
 
 
@@ -196,16 +224,20 @@ def vulkan_devices(summary: str) -> tuple[VulkanDevice, ...]:
     devices = []
     for block in re.split(r"^GPU\d+:\s*$", summary, flags=re.MULTILINE)[1:]:
         fields = dict(re.findall(r"^\s+(\w+)\s+= (.*?)\s*$", block, re.MULTILINE))
-        words = f"{fields.get('deviceName', '')} {fields.get('driverName', '')}"
-        plays = fields.get("deviceType", "").endswith("_CPU") or SOFTWARE.search(words) is not None
-        devices.append(VulkanDevice(fields.get("deviceName", ""), fields.get("vendorID", "").lower(), plays))
+        name = fields.get("deviceName", "")
+        is_cpu = fields.get("deviceType", "").endswith("_CPU")
+        is_software = SOFTWARE.search(f"{name} {fields.get('driverName', '')}") is not None
+        devices.append(VulkanDevice(name, fields.get("vendorID", "").lower(), is_cpu or is_software))
     return tuple(devices)
 
 
 def answer_in(said: str) -> dict[str, Any]:
     """What ``ASK_CUDA`` answers, whatever the driver says before; empty when the driver ended it."""
-    answer: dict[str, Any] = next((json.loads(line) for line in said.splitlines() if line.startswith("{")), {})
-    return answer
+    for line in said.splitlines():
+        if line.startswith("{"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+    return {}
 
 
 def opened(path: str) -> str:
@@ -219,9 +251,13 @@ def opened(path: str) -> str:
     if child == 0:
         os._exit(_open_as_member(path))
     number = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if number == 0:
+        return ""
     if number in {errno.ENXIO, errno.ENODEV}:
         return "dead"
-    return "denied" if number in {errno.EACCES, errno.EPERM} else os.strerror(number) if number else ""
+    if number in {errno.EACCES, errno.EPERM}:
+        return "denied"
+    return os.strerror(number)
 
 
 def _open_as_member(path: str) -> int:
@@ -239,7 +275,7 @@ def _open_as_member(path: str) -> int:
 
 def group_ids(names: Iterable[str] = GROUPS) -> list[int]:
     """The numbers of those groups that there are."""
-    known = {one.gr_name: one.gr_gid for one in grp.getgrall()}
+    known = {group.gr_name: group.gr_gid for group in grp.getgrall()}
     return [known[name] for name in names if name in known]
 
 
