@@ -131,40 +131,45 @@ def main() -> None:
         module.fail_json(msg=f"Unable to ask {program} for its devices: it is no program. Run: provision up")
     seen = look(program, wanted["backend"], wanted["environment"])
     problem, advice = judge(seen, wanted["backend"], wanted["devices"], wanted["cuda_version"])
-    sizes = [one.memory_mib for one in seen.devices if one.name in wanted["devices"]]
+    sizes = [device.memory_mib for device in seen.devices if device.name in wanted["devices"]]
     module.exit_json(
         changed=False,
         problem=problem,
         advice=advice,
         said=seen.said.strip(),
-        found=[vars(one) for one in seen.devices],
+        found=[vars(device) for device in seen.devices],
         memory_mib=min(sizes, default=0),
     )
 
 
 def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -> tuple[str, str]:
     """Why a device that is wanted is not there, and what to do; two empty strings when all are."""
-    missing = sorted(name for name, is_there in seen.libraries.items() if not is_there)
     if not has_backend(seen, backend):
         return (
             f"the program is built for the CPU only, there is no {backend} in it",
             'Set `backend` and run "provision up", which builds it; look at `build_options`, too.',
         )
-    if missing and all(name.startswith(DRIVER) for name in missing):
-        return f"there is no driver in the container ({missing[0]})", GIVE
+    missing = sorted(name for name, is_there in seen.libraries.items() if not is_there)
     if missing:
-        return (
-            f"libraries of its backend are missing: {', '.join(missing)}",
-            'Run "provision up", which builds the program with them; what the distribution has, apt installs.',
-        )
-    absent = [name for name in devices if name not in {one.name for one in seen.devices}]
+        return _missing_libraries(missing)
+    listed = {device.name for device in seen.devices}
+    absent = [name for name in devices if name not in listed]
     if absent:
         return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent, backend)
-    played = [one for one in seen.devices if one.name in devices and is_played(one)]
+    played = [device for device in seen.devices if device.name in devices and is_played(device)]
     if played:
-        names = " and ".join(f"{one.name} is {one.description}" for one in played)
+        names = " and ".join(f"{device.name} is {device.description}" for device in played)
         return f"{names}, the processor playing a card", _missing_card(seen)
     return "", ""
+
+
+def _missing_libraries(missing: Sequence[str]) -> tuple[str, str]:
+    if all(name.startswith(DRIVER) for name in missing):
+        return f"there is no driver in the container ({missing[0]})", GIVE
+    return (
+        f"libraries of its backend are missing: {', '.join(missing)}",
+        'Run "provision up", which builds the program with them; what the distribution has, apt installs.',
+    )
 
 
 def is_played(device: Device) -> bool:
@@ -179,26 +184,33 @@ def has_backend(seen: Seen, backend: str) -> bool:
 
 def devices_in(said: str) -> tuple[Device, ...]:
     """The devices among the lines that ``--list-devices`` prints."""
-    lines = re.finditer(r"^\s+(\w+?\d+): (.*?)(?: \((\d+) MiB, \d+ MiB free\))?\s*$", said, re.MULTILINE)
-    return tuple(Device(one[1], one[2], int(one[3] or 0)) for one in lines)
+    lines = re.findall(r"^\s+(\w+?\d+): (.*?)(?: \((\d+) MiB, \d+ MiB free\))?\s*$", said, re.MULTILINE)
+    return tuple(Device(name, description, int(size or 0)) for name, description, size in lines)
 
 
 def look(program: Path, backend: str, environment: Mapping[str, Any]) -> Seen:
     """Ask the loader and the program, and the driver where that finds no device: it says why."""
     folder = program.resolve().parent
-    plugins = [one for place in PLUGIN_FOLDERS for one in sorted(folder.glob(f"{place}/{PLUGINS[backend]}*"))]
+    plugins: list[Path] = []
+    for place in PLUGIN_FOLDERS:
+        plugins += sorted(folder.glob(f"{place}/{PLUGINS[backend]}*"))
     libraries: dict[str, bool] = {}
     for file in (program, *plugins):
         libraries |= libraries_in(_output(["ldd", str(file)], environment))
     said = _output([str(program), "--list-devices"], environment)
-    asks = backend == "cuda" and not devices_in(said)
-    driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment)) if asks else {}
-    return Seen(libraries, tuple(one.name for one in plugins), said, driver, nodes_in(Path("/dev")))
+    driver: dict[str, Any] = {}
+    if backend == "cuda" and not devices_in(said):
+        driver = answer_in(_output([sys.executable, "-c", ASK_DRIVER], environment))
+    return Seen(libraries, tuple(plugin.name for plugin in plugins), said, driver, nodes_in(Path("/dev")))
 
 
 def nodes_in(folder: Path) -> dict[str, str]:
     """The cards' nodes in ``folder``, each with the reason why root cannot open it, or nothing."""
-    return {f"/dev/{one.relative_to(folder)}": _obstacle(one) for kind in NODES for one in sorted(folder.glob(kind))}
+    obstacles = {}
+    for pattern in NODES:
+        for node in sorted(folder.glob(pattern)):
+            obstacles[f"/dev/{node.relative_to(folder)}"] = _obstacle(node)
+    return obstacles
 
 
 def _obstacle(node: Path) -> str:
@@ -211,14 +223,17 @@ def _obstacle(node: Path) -> str:
 
 def answer_in(said: str) -> dict[str, Any]:
     """What ``ASK_DRIVER`` answers, whatever the driver says before; empty when the driver ended it."""
-    answer: dict[str, Any] = next((json.loads(line) for line in said.splitlines() if line.startswith("{")), {})
-    return answer
+    for line in said.splitlines():
+        if line.startswith("{"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+    return {}
 
 
 def libraries_in(listing: str) -> dict[str, bool]:
     """What ``ldd`` lists: each library's name, and whether it was found."""
-    found = re.finditer(r"^\s+(\S+) => (.+)$", listing, re.MULTILINE)
-    return {one[1]: not one[2].startswith("not found") for one in found}
+    lines = re.findall(r"^\s+(\S+) => (.+)$", listing, re.MULTILINE)
+    return {name: not place.startswith("not found") for name, place in lines}
 
 
 def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, str] | None:
@@ -227,7 +242,8 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
     code, version = seen.driver.get("code"), seen.driver.get("version", 0)
     if "error" in seen.driver:
         return f"the driver cannot be loaded: {seen.driver['error']}", GIVE
-    if version and version // 1000 < int(cuda_version.partition(".")[0] or 0):
+    built_major = int(cuda_version.partition(".")[0] or 0)
+    if version and version // 1000 < built_major:
         known = f"{version // 1000}.{version % 1000 // 10}"
         return (
             f"the host's driver knows CUDA {known}, the program is built with {cuda_version}",
@@ -242,12 +258,11 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
 
 
 def _absent(seen: Seen, absent: Sequence[str], backend: str) -> tuple[str, str]:
-    there = ", ".join(one.name for one in seen.devices) or "none"
-    without = backend == "vulkan" and all(map(is_played, seen.devices))
-    return (
-        f"there is no {' and no '.join(absent)}, it finds {there}",
-        _missing_card(seen) if without else "Correct `device`, or give the container its GPU.",
-    )
+    there = ", ".join(device.name for device in seen.devices) or "none"
+    problem = f"there is no {' and no '.join(absent)}, it finds {there}"
+    if backend == "vulkan" and all(map(is_played, seen.devices)):
+        return problem, _missing_card(seen)
+    return problem, "Correct `device`, or give the container its GPU."
 
 
 def _missing_card(seen: Seen) -> str:
