@@ -169,7 +169,7 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
         ("service", lambda page: page["defaults"].update(cpus=2), "cpus"),
         ("service", lambda page: page["limits"].update(prot={"min": 1}), "'prot' is no option"),
         ("service", lambda page: page["limits"].update(port={"least": 1}), "least"),
-        ("service", lambda page: page["limits"].update(port={}), "one of them has to be there"),
+        ("service", lambda page: page["limits"].update(port={}), "port needs min or max"),
         ("service", lambda page: page["limits"].update(port={"min": "1"}), "numbers of its type"),
         ("service", lambda page: page["limits"].update(port={"min": True}), "numbers of its type"),
         ("service", lambda page: page["limits"].update(port={"min": 0.5}), "numbers of its type"),

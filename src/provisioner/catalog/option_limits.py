@@ -22,16 +22,15 @@ def limited_options(
     """
     limited = dict(options)
     for name, page in limits.items():
-        option = options.get(name)
-        if option is None:
+        if name not in options:
             raise ValueError(f"limits: {name!r} is no option of argument_specs.yml")
-        if name in named_elsewhere or option.secret or option.choices:
+        option, limit = options[name], Limit(**page)
+        has_own_limits = option.secret or option.choices or name in named_elsewhere
+        if has_own_limits:
             raise ValueError(f"limits: {name} is a reference, a secret or has choices, which are its limits already")
-        limit = Limit(**page)
         _check(option, limit)
         limited[name] = replace(option, limit=limit)
-        for _, message, hint in beyond_limit(limited[name], option.default):
-            raise ValueError(f"limits: the default of {name}: {message}. {hint}".rstrip())
+        _check_default(limited[name])
     return limited
 
 
@@ -39,11 +38,8 @@ def beyond_limit(option: Option, value: Any) -> Iterator[tuple[int | None, str, 
     """What of a value is beyond the option's limit: its place in a list (else None), what is wrong, what to write."""
     if option.limit is None or value is None:
         return
-    if option.type != "list":
-        for message, hint in _beyond(option.limit, value):
-            yield None, message, hint
-        return
-    for place, item in enumerate(value):
+    places = enumerate(value) if option.type == "list" else [(None, value)]
+    for place, item in places:
         for message, hint in _beyond(option.limit, item):
             yield place, message, hint
 
@@ -58,27 +54,32 @@ def _beyond(limit: Limit, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _check(option: Option, limit: Limit) -> None:
+    """Refuse a limit that is not of the option's kind: a range for numbers, a pattern for texts."""
     kind = (option.elements or "raw") if option.type == "list" else option.type
-    ends = [end for end in (limit.min, limit.max) if end is not None]
-    if kind in NUMBERS:
-        _check_range(option.name, limit, ends, NUMBERS[kind])
-    elif kind in TEXTS:
-        _check_form(option.name, limit, ends)
+    if kind in TEXTS:
+        _check_form(option.name, limit)
+    elif kind in NUMBERS:
+        _check_range(option.name, limit, NUMBERS[kind])
     else:
         raise ValueError(f"limits: {option.name} is neither a number, a text nor a list of these")
 
 
-def _check_range(name: str, limit: Limit, ends: list[float], kind: type | tuple[type, ...]) -> None:
+def _check_range(name: str, limit: Limit, kind: type | tuple[type, ...]) -> None:
     if limit.pattern or limit.says:
         raise ValueError(f"limits: {name} is a number, which has min and max, and no pattern")
-    if not ends or any(isinstance(end, bool) or not isinstance(end, kind) for end in ends):
-        raise ValueError(f"limits: min and max of {name} must be numbers of its type, and one of them has to be there")
-    if sorted(ends) != ends:
+    ends = _ends(limit)
+    if not ends:
+        raise ValueError(f"limits: {name} needs min or max")
+    for end in ends:
+        is_number = isinstance(end, kind) and not isinstance(end, bool)
+        if not is_number:
+            raise ValueError(f"limits: min and max of {name} must be numbers of its type")
+    if ends[0] > ends[-1]:
         raise ValueError(f"limits: min of {name} is larger than its max")
 
 
-def _check_form(name: str, limit: Limit, ends: list[float]) -> None:
-    if ends:
+def _check_form(name: str, limit: Limit) -> None:
+    if _ends(limit):
         raise ValueError(f"limits: {name} is a text, which has a pattern, and no min or max")
     if not limit.pattern or not limit.says:
         raise ValueError(f"limits: {name} needs a pattern, and in says what completes 'it must ...'")
@@ -86,3 +87,14 @@ def _check_form(name: str, limit: Limit, ends: list[float]) -> None:
         re.compile(limit.pattern)
     except re.error as error:
         raise ValueError(f"limits: the pattern of {name} cannot be read: {error}") from error
+
+
+def _check_default(option: Option) -> None:
+    for _, message, hint in beyond_limit(option, option.default):
+        words = f"{message}. {hint}".rstrip()
+        raise ValueError(f"limits: the default of {option.name}: {words}")
+
+
+def _ends(limit: Limit) -> list[float]:
+    """Those ends of the range that are written, the least first."""
+    return [end for end in (limit.min, limit.max) if end is not None]
