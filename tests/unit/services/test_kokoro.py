@@ -15,7 +15,7 @@ from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpo
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Secret
 from provisioner.values.address import Address
-from tests.unit.test_resolve_cards import AMD, NVIDIA
+from tests.unit.lab.test_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()
 UPSTREAM = {"far": {"model": "openai/far", "base_url": "http://far.example/v1"}}

@@ -16,7 +16,7 @@ from provisioner.lab.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Artifact, Fleet, Secret
 
-CASES = Path(__file__).parents[1] / "cases" / "resolve"
+CASES = Path(__file__).parents[2] / "cases" / "resolve"
 PROBLEMS = sorted((CASES / "problems").glob("*.yml"))
 FLEETS = sorted((CASES / "fleets").glob("*.yml"))
 
