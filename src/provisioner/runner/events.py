@@ -1,4 +1,4 @@
-"""What Ansible says while it works, as our own values. Pure; what a task with a secret said is never in them."""
+"""Ansible's events as our own values. Pure; the output of a task that uses a secret is never in them."""
 
 from __future__ import annotations
 
@@ -57,69 +57,83 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
     """An ansible-runner event as our own value; None for those that are not about a task on a host."""
     status = STATUSES.get(str(event.get("event")))
     data = _mapping(event.get("event_data"))
-    if status is None or (status == "failed" and data.get("ignore_errors")):
+    if status is None:
+        return None
+    if status == "failed" and data.get("ignore_errors"):
         return None
     result = _mapping(data.get("res"))
     if status == "ok" and result.get("changed"):
         status = "changed"
+    host = data.get("host") or data.get("remote_addr") or "localhost"
     return TaskEvent(
         status=status,
-        host=str(data.get("host") or data.get("remote_addr") or "localhost"),
+        host=str(host),
         role=str(data.get("role") or ""),
         task=str(data.get("task") or ""),
-        message=_words(status, result),
-        elapsed_s=_number(data.get("duration")),
+        message=_message(status, result),
+        elapsed_s=_duration(data.get("duration")),
         facts=_facts(result),
-        commands=tuple(_commands(result)) if status != "retry" else (),
+        commands=_commands(status, result),
     )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """What a container said in the place of an object; an empty one where it said something else."""
+    """The object that a container sent; an empty one where it sent something else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and 0 <= value < LARGEST_COUNT else 0.0
+def _duration(value: Any) -> float:
+    """A number of seconds; 0 where a container sent something else."""
+    if not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < LARGEST_COUNT else 0.0
 
 
 def _facts(result: Mapping[str, Any]) -> dict[str, int]:
     """Counts of our modules (whole numbers below ``LARGEST_COUNT``) by their names; whatever else is there is none."""
     counts: dict[str, int] = {}
     for name, value in _mapping(result.get("provision_facts")).items():
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_COUNT:
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        if 0 <= value < LARGEST_COUNT:
             counts[str(name)] = value
     return counts
 
 
-def _items(result: Mapping[str, Any]) -> list[Any]:
-    """The results of a loop's items; none where a container says something else."""
-    found = result.get("results")
-    return found if isinstance(found, list) else []
+def _items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The results of a loop's items; none where a container sent something else."""
+    results = result.get("results")
+    if not isinstance(results, list):
+        return []
+    return [item for item in results if isinstance(item, Mapping)]
 
 
 def _is_hidden(result: Mapping[str, Any]) -> bool:
     return bool(result.get("censored") or result.get("_ansible_no_log"))
 
 
-def _commands(result: Mapping[str, Any]) -> list[RunCommand]:
-    if _is_hidden(result):
-        return []
-    results = [one for one in _items(result) or [result] if isinstance(one, Mapping)]
-    return [_command(one) for one in results if _has_run(one)]
+def _commands(status: str, result: Mapping[str, Any]) -> tuple[RunCommand, ...]:
+    """The commands that a task ran; none of an attempt that is repeated."""
+    if status == "retry" or _is_hidden(result):
+        return ()
+    results = _items(result) or [result]
+    return tuple(_command(item) for item in results if _has_run(item))
 
 
 def _has_run(result: Mapping[str, Any]) -> bool:
-    # Other modules have a cmd, too (a string, their own way of telling); only this one also has both of its times.
-    return not _is_hidden(result) and isinstance(result.get("cmd"), list) and "start" in result and "end" in result
+    # Other modules have a cmd, too (a string, in a form of their own); only this one also has both of its times.
+    if _is_hidden(result) or not isinstance(result.get("cmd"), list):
+        return False
+    return {"start", "end"} <= result.keys()
 
 
 def _command(result: Mapping[str, Any]) -> RunCommand:
     code = result.get("rc")
+    streams = [result.get("stdout"), result.get("stderr")]
     return RunCommand(
-        argv=tuple(str(part) for part in result["cmd"]),
+        argv=tuple(map(str, result["cmd"])),
         code=code if isinstance(code, int) else None,
-        output="\n".join(str(result[name]) for name in ("stdout", "stderr") if result.get(name)),
+        output="\n".join(str(text) for text in streams if text),
         elapsed_s=_seconds(str(result.get("delta") or "")),
     )
 
@@ -127,22 +141,31 @@ def _command(result: Mapping[str, Any]) -> RunCommand:
 def _seconds(delta: str) -> float:
     """The module's ``0:00:01.250000`` in seconds; no command of ours may take days."""
     clock = re.fullmatch(r"(\d{1,6}):(\d{1,2}):(\d{1,2}(?:\.\d{1,9})?)", delta, re.ASCII)
-    return int(clock[1]) * 3600 + int(clock[2]) * 60 + float(clock[3]) if clock else 0.0
+    if clock is None:
+        return 0.0
+    hours, minutes, seconds = clock.groups()
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
-def _words(status: str, result: Mapping[str, Any]) -> str:
-    if status == "retry" and not result.get("failed"):  # not a failure: the task is called again to go on
+def _message(status: str, result: Mapping[str, Any]) -> str:
+    """Why a task failed, or what one says that is called again to go on; nothing for all others."""
+    is_continued = status == "retry" and not result.get("failed")
+    if is_continued:
         return str(result.get("msg") or "")
-    return _failure_words(result) if status in {"failed", "unreachable"} else ""
+    if status in {"failed", "unreachable"}:
+        return _failure_message(result)
+    return ""
 
 
-def _failure_words(result: Mapping[str, Any], level: int = 0) -> str:
+def _failure_message(result: Mapping[str, Any], level: int = 0) -> str:
     if _is_hidden(result):
         return HIDDEN
-    parts = [str(result.get(key)).strip() for key in ("msg", "stderr", "stdout") if result.get(key)]
+    texts = [str(result.get(key) or "").strip() for key in ("msg", "stderr", "stdout")]
     # A module that could not even start says why here only: its container's disk is full, for instance.
-    parts.append("\n".join(str(result.get("module_stderr") or "").strip().splitlines()[-LAST_WORDS:]))
-    items = [item for item in _items(result) if isinstance(item, Mapping)]
-    failed = [item for item in items if item.get("failed")] if level < DEEPEST else []
-    parts += [_failure_words(item, level + 1) for item in failed]
-    return "\n".join(dict.fromkeys(part for part in parts if part)) or NO_REASON
+    module_lines = str(result.get("module_stderr") or "").strip().splitlines()
+    texts.append("\n".join(module_lines[-LAST_WORDS:]))
+    if level < DEEPEST:
+        failed_items = [item for item in _items(result) if item.get("failed")]
+        texts += [_failure_message(item, level + 1) for item in failed_items]
+    different_texts = dict.fromkeys(filter(None, texts))
+    return "\n".join(different_texts) or NO_REASON
