@@ -42,14 +42,14 @@ def find_folder(hub: Hub, repository: str, revision: str) -> HubFile:
     except MissingRevisionError as error:
         raise HubError(f"{repository} has no revision {revision}", _revisions(hub, repository)) from error
     reading = _Reading(hub, repository, commit)
+    names_at_top = [name for name in entries if "/" not in name]
     try:
-        names = selected(name for name in entries if "/" not in name)
+        names = selected(names_at_top)
         first, *rest = [reading.part(name, entries[name]) for name in names]
         method = method_in(reading.contents, names)
     except FolderError as error:
-        raise HubError(
-            f"{repository} at {revision} is no model that is a folder: {error.message}", error.hint
-        ) from error
+        what = f"{repository} at {revision} is no model that is a folder: {error.message}"
+        raise HubError(what, error.hint) from error
     return HubFile(commit, first.file, first.sha256, first.size or 0, tuple(rest), method)
 
 
@@ -65,17 +65,20 @@ class _Reading:
 
     def part(self, name: str, entry: Mapping[str, Any]) -> ModelPart:
         """The file with its sha256, downloaded where only that tells it."""
-        part = part_of(name, entry, self.repository) if entry.get("lfs") else None
-        if part and not is_read_whole(name):
-            return part
-        content = self._content(name, part.size if part else entry.get("size"))
-        found = ModelPart(name, hashlib.sha256(content).hexdigest(), len(content))
-        if part != found if part else _blob_id(content) != entry.get("blobId"):
+        announced = part_of(name, entry, self.repository) if entry.get("lfs") else None
+        is_needed_whole = is_read_whole(name)
+        if announced and not is_needed_whole:
+            return announced
+        size = announced.size if announced else entry.get("size")
+        content = self._content(name, size)
+        downloaded = ModelPart(name, hashlib.sha256(content).hexdigest(), len(content))
+        is_same = downloaded == announced if announced else _blob_id(content) == entry.get("blobId")
+        if not is_same:
             hint = "Try again later; a proxy on the way may answer in the hub's place."
             raise HubError(f"what came as {name} of {self.repository} is not what the hub says it is", hint)
-        if is_read_whole(name):
+        if is_needed_whole:
             self.contents[name] = content
-        return found
+        return downloaded
 
     def _content(self, name: str, size: Any) -> bytes:
         known = size_in(size)
