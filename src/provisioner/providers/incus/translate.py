@@ -1,4 +1,4 @@
-"""Our values in Incus' words and back: what is written by ``request_for`` is read back equal by ``instance_of``."""
+"""Translate our values into Incus' and back: what ``request_for`` writes is read back equal by ``instance_of``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ def request_for(
 
     ``groups`` are the container's, by name; a device of another group is left out: the container has to be there first.
     """
+    known_groups = {None, *groups}
+    possible = [device for device in instance.devices if device.properties.get("group") in known_groups]
     config = {
         LAB: instance.lab,
         KIND: str(instance.kind),
         IMAGE: instance.image,
         "security.privileged": "false",
+        **_without_empty(_limits(instance)),
+        **graphics.keys(possible, groups),
     }
-    config |= {key: value for key, value in _limits(instance).items() if value is not None}
-    possible = [one for one in instance.devices if one.properties.get("group") in {None, *groups}]
-    config |= graphics.keys(possible, groups)
     devices = {device.name: _incus_device(device, pool, groups) for device in possible}
     if instance.disk is not None:
         # A local device replaces the profile's whole, so that its pool and path are repeated.
@@ -50,35 +51,52 @@ def updated(
     pool: str,
     groups: graphics.Groups = graphics.NO_GROUPS,
 ) -> dict[str, Any]:
-    """The body of an existing container with what ``instance`` says; whatever has no word in ``Instance`` is kept."""
-    before, there = body["config"], body["devices"]
-    has_card = any(graphics.is_ours(name, one) for name, one in there.items())
-    ours = {*_limits(instance), *(graphics.KEYS if has_card else ())}
-    wanted = {**_limits(instance), **graphics.keys(instance.devices, groups)}
-    config = {key: value for key, value in before.items() if key not in ours}
-    config |= {key: value for key, value in wanted.items() if value}
-    kept = {name: one for name, one in there.items() if not is_root(one) and not _neutral_device(name, one, before)}
-    devices = _roots(there, instance.disk, root) | kept
-    for device in instance.devices:
-        new = _incus_device(device, pool, groups)
-        old = there.get(device.name)
-        same = old is not None and _neutral_device(device.name, old, config) == _neutral_device(
-            device.name, new, config
-        )
-        devices[device.name] = old if same else new
+    """The body of an existing container with what ``instance`` says; whatever has no field in ``Instance`` stays."""
+    config = _updated_config(body, instance, groups)
+    old_devices = body["devices"]
+    devices = _roots(old_devices, instance.disk, root)
+    for name, device in old_devices.items():
+        is_ours = is_root(device) or _neutral_device(name, device, body["config"]) is not None
+        if not is_ours:
+            devices[name] = device
+    for wanted in instance.devices:
+        new = _incus_device(wanted, pool, groups)
+        old = old_devices.get(wanted.name)
+        is_same = old is not None and _is_same_device(wanted.name, old, new, config)
+        devices[wanted.name] = old if is_same else new
     return {**body, "config": config, "devices": devices}
+
+
+def _updated_config(body: Mapping[str, Any], instance: Instance, groups: graphics.Groups) -> dict[str, str]:
+    """The container's keys: those that are not ours as they are, ours as the instance says."""
+    limits = _limits(instance)
+    our_keys = set(limits)
+    if any(graphics.is_ours(name, device) for name, device in body["devices"].items()):
+        our_keys.update(graphics.KEYS)
+    config = {key: value for key, value in body["config"].items() if key not in our_keys}
+    config |= _without_empty({**limits, **graphics.keys(instance.devices, groups)})
+    return config
+
+
+def _without_empty(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _is_same_device(name: str, old: Mapping[str, str], new: Mapping[str, str], config: Mapping[str, str]) -> bool:
+    """Whether two forms of a device mean the same."""
+    return _neutral_device(name, old, config) == _neutral_device(name, new, config)
 
 
 def without_publications(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a container without the ports of the host that it listens on."""
-    return {**body, "devices": {name: one for name, one in body["devices"].items() if one["type"] != "proxy"}}
+    devices = {name: device for name, device in body["devices"].items() if device["type"] != "proxy"}
+    return {**body, "devices": devices}
 
 
 def instance_of(found: Mapping[str, Any], host: str) -> Instance:
     """The container as Incus says it is; only what is set on it, not what its profile sets."""
-    config, devices = found["config"], found["devices"]
-    root = next((one for one in devices.values() if is_root(one)), None) or {}
-    neutral = (_neutral_device(name, one, config) for name, one in sorted(devices.items()))
+    config = found["config"]
+    snapshots = [snapshot_of(snapshot) for snapshot in found.get("snapshots") or ()]
     return Instance(
         name=found["name"],
         host=host,
@@ -86,21 +104,39 @@ def instance_of(found: Mapping[str, Any], host: str) -> Instance:
         image=config.get(IMAGE, ""),
         cpu=_count(config.get("limits.cpu")),
         memory=bytes_of(config.get("limits.memory")),
-        disk=bytes_of(root.get("size")),
+        disk=_disk_size(found["devices"]),
         nesting=config.get("security.nesting") == "true",
-        devices=tuple(one for one in neutral if one is not None),
+        devices=_neutral_devices(found["devices"], config),
         kind=InstanceKind(config.get(KIND, InstanceKind.SERVING)),
         status=_STATUS.get(found["status"], Status.ERROR),
         address=address_in(found.get("state") or {}),
-        snapshots=tuple(sorted(map(snapshot_of, found.get("snapshots") or ()), key=_age)),
+        snapshots=tuple(sorted(snapshots, key=_age)),
     )
+
+
+def _disk_size(devices: Mapping[str, Mapping[str, str]]) -> int | None:
+    """The size of the container's own disk; None where it has none of its own, or one without a size."""
+    for device in devices.values():
+        if is_root(device):
+            return bytes_of(device.get("size"))
+    return None
+
+
+def _neutral_devices(devices: Mapping[str, Mapping[str, str]], config: Mapping[str, str]) -> tuple[Device, ...]:
+    """Our devices among those of a container, by name."""
+    ours = []
+    for name in sorted(devices):
+        device = _neutral_device(name, devices[name], config)
+        if device is not None:
+            ours.append(device)
+    return tuple(ours)
 
 
 def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
     """The snapshot as Incus says it is."""
-    disks = (one for one in found["devices"].values() if one["type"] == "disk" and "pool" in one and not is_root(one))
-    volumes = tuple(sorted(one["source"] for one in disks))
-    return Snapshot(found["name"].rpartition("/")[2], found["created_at"], volumes)
+    volumes = [device["source"] for device in found["devices"].values() if _is_volume(device)]
+    name = found["name"].rpartition("/")[2]
+    return Snapshot(name, found["created_at"], tuple(sorted(volumes)))
 
 
 def is_root(device: Mapping[str, str]) -> bool:
@@ -108,11 +144,20 @@ def is_root(device: Mapping[str, str]) -> bool:
     return device["type"] == "disk" and device.get("path") == "/"
 
 
+def _is_volume(device: Mapping[str, str]) -> bool:
+    """Whether the device is a volume of a pool, such as those of artifacts."""
+    is_disk_of_pool = device["type"] == "disk" and "pool" in device
+    return is_disk_of_pool and not is_root(device)
+
+
 def address_in(state: Mapping[str, Any]) -> str | None:
     """The container's IPv4 address on ``eth0``, or None."""
-    card = (state.get("network") or {}).get("eth0") or {}
-    found = (one for one in card.get("addresses", ()) if one["family"] == "inet" and one["scope"] == "global")
-    return next((str(one["address"]) for one in found), None)
+    networks = state.get("network") or {}
+    card = networks.get("eth0") or {}
+    for address in card.get("addresses", ()):
+        if address["family"] == "inet" and address["scope"] == "global":
+            return str(address["address"])
+    return None
 
 
 def bytes_of(text: str | None) -> int | None:
@@ -120,7 +165,10 @@ def bytes_of(text: str | None) -> int | None:
     if not text:
         return None
     match = re.fullmatch(r"(\d+)\s*(\w*)", text)
-    return int(match[1]) * _UNITS[match[2]] if match and match[2] in _UNITS else 0
+    if match is None:
+        return 0
+    number, unit = match.groups()
+    return int(number) * _UNITS.get(unit, 0)
 
 
 def _age(snapshot: Snapshot) -> datetime:
@@ -140,13 +188,24 @@ def _roots(
     devices: Mapping[str, Mapping[str, str]], disk: int | None, root: Mapping[str, str]
 ) -> dict[str, Mapping[str, str]]:
     """The container's own root disk, by its name: of the wanted size; none where nothing but a size was its own."""
-    name, own = next(((name, one) for name, one in devices.items() if is_root(one)), ("root", root))
+    name, own = _own_root(devices) or ("root", root)
     if disk is not None:
-        same = name in devices and bytes_of(own.get("size")) == disk
-        return {name: own if same else {**own, "size": str(disk)}}
-    rest = {key: value for key, value in own.items() if key != "size"}
-    is_plain = rest == {key: value for key, value in root.items() if key != "size"}
-    return {} if is_plain else {name: rest}
+        is_same = name in devices and bytes_of(own.get("size")) == disk
+        return {name: own if is_same else {**own, "size": str(disk)}}
+    rest = _without_size(own)
+    return {} if rest == _without_size(root) else {name: rest}
+
+
+def _own_root(devices: Mapping[str, Mapping[str, str]]) -> tuple[str, Mapping[str, str]] | None:
+    """The name of the container's own root disk and the disk."""
+    for name, device in devices.items():
+        if is_root(device):
+            return name, device
+    return None
+
+
+def _without_size(device: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in device.items() if key != "size"}
 
 
 def _count(text: str | None) -> int | None:
@@ -155,8 +214,11 @@ def _count(text: str | None) -> int | None:
         return None
     if text.isdigit():
         return int(text)
-    ends = [part.partition("-") for part in text.split(",")]
-    return sum(int(last or first) - int(first) + 1 for first, _, last in ends)
+    count = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        count += int(last or first) - int(first) + 1
+    return count
 
 
 def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[str, str]:
@@ -165,18 +227,21 @@ def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[st
         return graphics.incus_device(device, groups)
     if device.kind == "volume":
         disk = {"type": "disk", "pool": pool, "source": properties["volume"], "path": properties["path"]}
-        return disk | ({"readonly": "true"} if properties.get("readonly") == "true" else {})
+        if properties.get("readonly") == "true":
+            disk["readonly"] = "true"
+        return disk
     listen, connect = f"tcp:{properties['listen']}", f"tcp:{properties['connect']}"
     return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host"}
 
 
 def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device | None:
+    """The device as ours; None for one that is not of a kind that we make."""
     if graphics.is_ours(name, found):
         return graphics.neutral_device(name, found, config)
     if found["type"] == "proxy":
-        ends = {end: found[end].removeprefix("tcp:") for end in ("listen", "connect")}
-        return Device(name, "publish", ends)
-    if found["type"] == "disk" and "pool" in found and found.get("path") != "/":
+        listen, connect = found["listen"].removeprefix("tcp:"), found["connect"].removeprefix("tcp:")
+        return Device(name, "publish", {"listen": listen, "connect": connect})
+    if _is_volume(found):
         readonly = found.get("readonly", "false")
         return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})
     return None
