@@ -8,9 +8,11 @@ from types import MappingProxyType
 from provisioner.state import Device
 
 GROUPS = "user.provisioner.groups"
-"""Which groups of the container our device files belong to, with the numbers that they had: "render=104"."""
+"""The key that names the container's groups to which our device files belong, with their numbers: "render=104"."""
 RUNTIME, CAPABILITIES = "nvidia.runtime", "nvidia.driver.capabilities"
 _REQUIREMENTS = {"require_driver": "nvidia.require.driver", "require_cuda": "nvidia.require.cuda"}
+_OF_GPU = {"type": "gpu", "gputype": "physical"}
+_OF_FILE = {"type": "unix-char"}
 KEYS = (GROUPS, RUNTIME, CAPABILITIES, *_REQUIREMENTS.values())
 NAMES: Mapping[str, str] = {"gpu": "gpu", "gpu-kfd": "unix-char"}
 """Our devices, with Incus' types of them; one of another name is its user's own."""
@@ -27,15 +29,20 @@ def is_ours(name: str, found: Mapping[str, str]) -> bool:
 
 def needed_groups(devices: Iterable[Device]) -> frozenset[str]:
     """The groups of the container whose numbers have to be known."""
-    return frozenset(one.properties["group"] for one in devices if "group" in one.properties)
+    groups = {device.properties.get("group") for device in devices}
+    return frozenset(group for group in groups if group is not None)
 
 
 def incus_device(device: Device, groups: Groups) -> dict[str, str]:
     """The device as Incus keeps it."""
-    given = device.properties
-    kind = {"type": "gpu", "gputype": "physical"} if device.kind == "gpu" else {"type": "unix-char"}
-    found = kind | {name: given[name] for name in ("pci", "path", "mode") if name in given}
-    return found | ({"gid": str(groups[given["group"]])} if "group" in given else {})
+    properties = device.properties
+    found = dict(_OF_GPU if device.kind == "gpu" else _OF_FILE)
+    for name in ("pci", "path", "mode"):
+        if name in properties:
+            found[name] = properties[name]
+    if "group" in properties:
+        found["gid"] = str(groups[properties["group"]])
+    return found
 
 
 def neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device:
@@ -55,16 +62,25 @@ def neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str
 
 def keys(devices: Iterable[Device], groups: Groups) -> dict[str, str]:
     """The container's keys that our devices need beside themselves."""
-    found: dict[str, str] = {}
+    config: dict[str, str] = {}
     for device in devices:
-        if "runtime" in device.properties:
-            found |= {RUNTIME: "true", CAPABILITIES: device.properties["runtime"]}
-            found |= {key: device.properties[name] for name, key in _REQUIREMENTS.items() if name in device.properties}
-    needed = needed_groups(devices)
-    return found | ({GROUPS: ",".join(f"{name}={groups[name]}" for name in sorted(needed))} if needed else {})
+        if "runtime" not in device.properties:
+            continue
+        config |= {RUNTIME: "true", CAPABILITIES: device.properties["runtime"]}
+        for name, key in _REQUIREMENTS.items():
+            if name in device.properties:
+                config[key] = device.properties[name]
+    needed = sorted(needed_groups(devices))
+    if needed:
+        config[GROUPS] = ",".join(f"{name}={groups[name]}" for name in needed)
+    return config
 
 
 def groups_in(config: Mapping[str, str]) -> dict[str, int]:
     """The numbers of groups that were noted."""
-    pairs = (one.partition("=") for one in config.get(GROUPS, "").split(",") if one)
-    return {name: int(number) for name, _, number in pairs if number.isdigit()}
+    numbers: dict[str, int] = {}
+    for pair in config.get(GROUPS, "").split(","):
+        name, _, number = pair.partition("=")
+        if number.isdigit():
+            numbers[name] = int(number)
+    return numbers
