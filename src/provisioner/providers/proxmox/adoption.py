@@ -1,6 +1,8 @@
-"""Containers that are nobody's: looked at, and made a lab's."""
+"""Adopt a container that is no lab's: find it, read it, and put a lab's mark on it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import marks
@@ -16,27 +18,32 @@ from provisioner.state import Instance
 def read(host: ProxmoxHost, reference: str) -> Instance | None:
     """The container of that name, or else of that number; ``ProviderError`` when several have the name."""
     entries = host.entries()
-    found = [int(one["vmid"]) for one in entries if one.get("name") == reference]
-    found = found or [int(one["vmid"]) for one in entries if str(one["vmid"]) == reference]
-    if len(found) > 1:
+    vmids = [int(entry["vmid"]) for entry in entries if entry.get("name") == reference]
+    if not vmids:
+        vmids = [int(entry["vmid"]) for entry in entries if str(entry["vmid"]) == reference]
+    if not vmids:
+        return None
+    if len(vmids) > 1:
+        numbers = ", ".join(map(str, sorted(vmids)))
         raise ProviderError(
-            f"Unable to look at container {reference}: there are {len(found)} of that name",
-            details=f"Their numbers: {', '.join(map(str, sorted(found)))}",
+            f"Unable to look at container {reference}: there are {len(vmids)} of that name",
+            details=f"Their numbers: {numbers}",
             resolution="Name one of them by its number.",
         )
-    return host.seen(found[0]) if found else None
+    return host.seen(vmids[0])
 
 
 def named(host: ProxmoxHost, instance: Instance) -> Guest:
     """The container of that name that is the lab's, or else nobody's; ``ProviderError`` when there is none."""
-    guests = [one for entry in host.entries() if entry.get("name") == instance.name and (one := host.guest(entry))]
-    ours = [one for one in guests if one.lab == instance.lab] or [one for one in guests if one.mark is None]
-    if not ours:
+    guests = host.guests_named(instance.name)
+    ours = [guest for guest in guests if guest.lab == instance.lab]
+    candidates = ours or _unmarked(guests)
+    if not candidates:
         raise ProviderError(
             f"Unable to look at container {instance.name}",
             details=f"There is none of that name that bears the mark of lab {instance.lab}, or none.",
         )
-    return ours[0]
+    return candidates[0]
 
 
 def adopt(host: ProxmoxHost, instance: Instance) -> int:
@@ -50,25 +57,35 @@ def adopt(host: ProxmoxHost, instance: Instance) -> int:
 
 
 def _adopt(host: ProxmoxHost, instance: Instance) -> int:
+    guests = host.guests_named(instance.name)
+    for guest in guests:
+        if guest.lab == instance.lab:
+            return guest.vmid
+    guest = _only_unmarked(host, instance, guests)
+    _mark(host, guest, instance)
+    return guest.vmid
+
+
+def _only_unmarked(host: ProxmoxHost, instance: Instance, guests: Sequence[Guest]) -> Guest:
+    """The one container of that name that bears no mark; ``ProviderError`` when there is none, or several."""
     what = f"Unable to adopt container {instance.name}"
-    guests = [one for entry in host.entries() if entry.get("name") == instance.name and (one := host.guest(entry))]
-    ours = [one for one in guests if one.lab == instance.lab]
-    free = [one for one in guests if one.mark is None]
-    if ours:
-        return ours[0].vmid
     if not guests:
         raise ProviderError(what, details=f"There is no container of that name on node {host.client.node}.")
-    if not free:
+    unmarked = _unmarked(guests)
+    if not unmarked:
         raise ProviderError(
             what,
             details=f"CT {guests[0].vmid} bears the mark of lab {guests[0].lab}.",
             resolution="Take it out of that lab first: delete the line with its mark from its notes in Proxmox.",
         )
-    if len(free) > 1:
-        numbers = ", ".join(str(one.vmid) for one in free)
+    if len(unmarked) > 1:
+        numbers = ", ".join(str(guest.vmid) for guest in unmarked)
         raise ProviderError(what, details=f"Several have that name: CT {numbers}", resolution="Rename all but one.")
-    _mark(host, free[0], instance)
-    return free[0].vmid
+    return unmarked[0]
+
+
+def _unmarked(guests: Sequence[Guest]) -> list[Guest]:
+    return [guest for guest in guests if guest.mark is None]
 
 
 def _mark(host: ProxmoxHost, guest: Guest, instance: Instance) -> None:

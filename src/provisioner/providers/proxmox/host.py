@@ -86,10 +86,14 @@ class ProxmoxHost(Provider):
 
     def is_orphaned(self, task: Entry) -> bool:
         """Whether an active task was begun by this user or token, but not by this run."""
-        mine = f"{self.access.user}!{self.access.token_id}" if self.access.token_secret else self.access.user
-        user = str(task.get("user", "")) + (f"!{task['tokenid']}" if task.get("tokenid") else "")
+        ours = f"{self.access.user}!{self.access.token_id}" if self.access.token_secret else self.access.user
+        user = str(task.get("user", ""))
+        if task.get("tokenid"):
+            user += f"!{task['tokenid']}"
+        if user != ours or task.get("endtime"):
+            return False
         with self._lock:
-            return user == mine and str(task["upid"]) not in self._begun and not task.get("endtime")
+            return str(task["upid"]) not in self._begun
 
     def bears_mark(self, vmid: int, wanted: Instance) -> bool:
         """Whether the container of that number is the one that was wanted: its name and its lab's mark say so."""
@@ -142,31 +146,47 @@ class ProxmoxHost(Provider):
 
     def pools(self) -> dict[int, str]:
         """The pools of the cluster's guests."""
-        found = self.client.get("cluster", "resources", type="vm")
-        return {int(one["vmid"]): str(one["pool"]) for one in found if one.get("pool")}
+        pools: dict[int, str] = {}
+        for guest in self.client.get("cluster", "resources", type="vm"):
+            if guest.get("pool"):
+                pools[int(guest["vmid"])] = str(guest["pool"])
+        return pools
 
     def seen(self, vmid: int) -> Instance:
         """A container read back."""
         return instance_of(self.whole(vmid), self.host)
 
+    def guests_named(self, name: str) -> list[Guest]:
+        """The containers of that name that are still there."""
+        guests = []
+        for entry in self.entries():
+            if entry.get("name") != name:
+                continue
+            guest = self.guest(entry)
+            if guest is not None:
+                guests.append(guest)
+        return guests
+
     def owned(self, instance: Instance, verb: str) -> Guest | None:
         """The container; None when there is none, ``ProviderError`` when it is not this lab's."""
-        named = [one for one in self.entries() if one.get("name") == instance.name]
-        found = [guest for one in named if (guest := self.guest(one)) is not None]
-        ours = [one for one in found if one.lab == instance.lab]
+        guests = self.guests_named(instance.name)
+        ours = [guest for guest in guests if guest.lab == instance.lab]
         if len(ours) > 1:
+            numbers = ", ".join(str(guest.vmid) for guest in ours)
             raise ProviderError(
                 f"Unable to {verb} container {instance.name}: there are {len(ours)} of that name",
-                details=f"CT {', '.join(str(one.vmid) for one in ours)} bear the mark of lab {instance.lab}.",
+                details=f"CT {numbers} bear the mark of lab {instance.lab}.",
                 resolution="Rename or delete all but one: pct set VMID --hostname NAME",
             )
-        if found and not ours:
+        if ours:
+            return ours[0]
+        if guests:
             raise ProviderError(
                 f"Unable to {verb} container {instance.name}",
-                details=f"CT {found[0].vmid} does not bear the mark of lab {instance.lab}: provision did not make it.",
+                details=f"CT {guests[0].vmid} does not bear the mark of lab {instance.lab}: provision did not make it.",
                 resolution="Choose another name in the file; provision never touches what it did not make.",
             )
-        return ours[0] if ours else None
+        return None
 
     def existing(self, instance: Instance, verb: str) -> Guest:
         """The container of this lab; ``ProviderError`` when there is none."""
@@ -184,10 +204,10 @@ class ProxmoxHost(Provider):
         with self._lock:
             if name in self._vmids:
                 return self._vmids[name]
-        named = [one for one in self.entries() if one.get("name") == name]
-        found = [guest for one in named if (guest := self.guest(one)) is not None]
-        marked = [one.vmid for one in found if one.mark is not None] or [one.vmid for one in found]
-        return min(marked, default=None)
+        guests = self.guests_named(name)
+        ours = [guest.vmid for guest in guests if guest.mark is not None]
+        vmids = ours or [guest.vmid for guest in guests]
+        return min(vmids, default=None)
 
     def vmid(self, name: str, what: str) -> int:
         """The same; ``ProviderError`` that begins with ``what`` when there is none."""
