@@ -1,8 +1,8 @@
-"""Our values in Proxmox' words and back: what ``options_for`` writes is read back equal by ``instance_of``. Pure."""
+"""Translate our values into Proxmox' and back: what ``options_for`` writes, ``instance_of`` reads back equal. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,13 +10,14 @@ from provisioner.providers.proxmox import marks, mounts, network
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.providers.proxmox.properties import MIB, bytes_of, joined, mebibytes, number_in, parts
-from provisioner.state import Instance, InstanceKind
+from provisioner.state import Instance
 
 DEFAULT_MEMORY = 512 * MIB
 """Proxmox' own."""
 DEFAULT_DISK = 8 * 2**30
 DEVICES = 256
 DEFAULT_MODE = "0660"
+_DEVICE_DEFAULTS: Mapping[str, Any] = {"uid": 0, "gid": 0, "mode": DEFAULT_MODE}
 
 Options = dict[str, str | None]
 """What a container's options are to be; None: there shall be none."""
@@ -26,14 +27,17 @@ def mark_for(wanted: Instance, guest: Guest, layout: mounts.Layout) -> Mark:
     """What the block of a container says once it is what is wanted; whose and what it is stays as it was."""
     before = guest.mark or Mark(wanted.lab, guest.vmid, wanted.image, wanted.kind)
     settings = wanted.settings
-    kept = {name: one for name, one in before.asked.items() if not name.startswith(marks.GROUP)}
-    asked = {**kept, **_groups(settings, before.asked), "memory": wanted.memory, "disk": wanted.disk}
+    asked = {name: size for name, size in before.asked.items() if not name.startswith(marks.GROUP)}
+    asked |= _groups(settings, before.asked)
+    asked |= {"memory": wanted.memory, "disk": wanted.disk}
+    if "swap" in settings:
+        asked["swap"] = settings["swap"]
     return replace(
         before,
         nesting=wanted.nesting,
         volumes=tuple(layout.mounts),
-        asked=asked | ({"swap": settings["swap"]} if "swap" in settings else {}),
-        extra=tuple(settings["mounts"]) if "mounts" in settings else before.extra,
+        asked=asked,
+        extra=tuple(settings.get("mounts", before.extra)),
         mac="mac" in settings["network"] if "network" in settings else before.mac,
         discard=tuple(layout.discard),
     )
@@ -45,36 +49,40 @@ def options_for(wanted: Instance, guest: Guest, layout: mounts.Layout) -> Option
     ``guest`` is the container as it is, without options when it is only to be made.
     """
     mark = mark_for(wanted, guest, layout)
-    text = wanted.settings.get("description", guest.text)
-    options: Options = {"cores": None if wanted.cpu is None else str(wanted.cpu)}
-    options["memory"] = str(mebibytes(wanted.memory or DEFAULT_MEMORY))
-    options |= _settings(wanted.settings, guest)
     tags = wanted.settings.get("tags", marks.without_tags(guest.config.get("tags", ""), mark.lab))
-    options["tags"] = marks.with_tags(tags, mark.lab)
-    options |= layout.options
-    found = {name: value for name, value in options.items() if not _is_same(name, value, guest.config.get(name))}
+    options: Options = {
+        "cores": None if wanted.cpu is None else str(wanted.cpu),
+        "memory": str(mebibytes(wanted.memory or DEFAULT_MEMORY)),
+        **_settings(wanted.settings, guest),
+        "tags": marks.with_tags(tags, mark.lab),
+        **layout.options,
+    }
+    changed: Options = {}
+    for name, value in options.items():
+        if not _is_same(name, value, guest.config.get(name)):
+            changed[name] = value
+    text = wanted.settings.get("description", guest.text)
     if (text, mark) != (guest.text, guest.mark):
-        found["description"] = marks.written(text, mark)
-    return found
+        changed["description"] = marks.written(text, mark)
+    return changed
 
 
 def instance_of(guest: Guest, host: str) -> Instance:
     """The container as Proxmox says it is; of one without a mark what a mark would say is empty."""
-    mark = guest.mark
+    mark = guest.mark or Mark("", guest.vmid, "")
     config = guest.config
-    disk = bytes_of(parts(config.get("rootfs", ""), "volume").get("size", "")) or None
-    asked = mark.asked if mark else {}
+    memory = int(config.get("memory", "512")) * MIB
     return Instance(
         name=guest.name,
         host=host,
         lab=guest.lab,
-        image=mark.image if mark else "",
+        image=mark.image,
         cpu=int(config["cores"]) if "cores" in config else None,
-        memory=_asked(asked, "memory", int(config.get("memory", "512")) * MIB, DEFAULT_MEMORY),
-        disk=None if asked.get("disk", 0) is None else _asked(asked, "disk", disk),
-        nesting=mark.nesting if mark else False,
+        memory=_asked(mark.asked, "memory", memory, DEFAULT_MEMORY),
+        disk=_disk_size(config, mark),
+        nesting=mark.nesting,
         devices=mounts.devices_of(guest),
-        kind=mark.kind if mark else InstanceKind.SERVING,
+        kind=mark.kind,
         status=guest.status,
         address=guest.address,
         snapshots=guest.snapshots,
@@ -82,21 +90,27 @@ def instance_of(guest: Guest, host: str) -> Instance:
     )
 
 
+def _disk_size(config: Mapping[str, str], mark: Mark) -> int | None:
+    """The size of the root file system's disk; None where the file leaves it out, or it has none."""
+    is_left_out = "disk" in mark.asked and mark.asked["disk"] is None
+    if is_left_out:
+        return None
+    size = bytes_of(parts(config.get("rootfs", ""), "volume").get("size", ""))
+    return _asked(mark.asked, "disk", size or None)
+
+
 def settings_of(guest: Guest) -> dict[str, Any]:
-    """The settings of a container by the file's words, its VMID and the storage of its root file system, too."""
+    """The settings of a container by their names in the file, its VMID and the storage of its root file system, too."""
     config = guest.config
-    mark = guest.mark
-    asked = mark.asked if mark else {}
+    asked = guest.mark.asked if guest.mark else {}
+    decides_mac = guest.mark.mac if guest.mark else False
     return {
         "vmid": guest.vmid,
         "storage": guest.storage,
         "swap": _asked(asked, "swap", int(config.get("swap", "0")) * MIB),
-        "network": network.mapping_of(config.get("net0", ""), mac=mark.mac if mark else False),
+        "network": network.mapping_of(config.get("net0", ""), mac=decides_mac),
         "features": tuple(sorted(_features(config.get("features", "")))),
-        "devices": tuple(
-            {**one, "gid": _group(one["gid"], asked)}
-            for one in sorted(map(_device, _devices(config).values()), key=lambda one: str(one["path"]))
-        ),
+        "devices": _device_files(config, asked),
         "mounts": mounts.extra_of(guest),
         "unprivileged": config.get("unprivileged") == "1",
         "onboot": config.get("onboot") == "1",
@@ -108,29 +122,47 @@ def settings_of(guest: Guest) -> dict[str, Any]:
     }
 
 
+def _device_files(config: Mapping[str, str], asked: Mapping[str, int | None]) -> tuple[dict[str, Any], ...]:
+    """The device files of a container, by path; a group that was asked for by its name."""
+    devices = []
+    for text in _devices(config).values():
+        device = _device(text)
+        device["gid"] = _group(device["gid"], asked)
+        devices.append(device)
+    devices.sort(key=lambda device: str(device["path"]))
+    return tuple(devices)
+
+
 def _settings(settings: Mapping[str, Any], guest: Guest) -> Options:
-    found: Options = {}
+    options: Options = {}
     if "swap" in settings:
-        found["swap"] = str(mebibytes(settings["swap"]))
+        options["swap"] = str(mebibytes(settings["swap"]))
     for name in ("onboot", "protection"):
         if name in settings:
-            found[name] = "1" if settings[name] else None
+            options[name] = "1" if settings[name] else None
     if "order" in settings:
-        found["startup"] = _startup(settings["order"], guest.config.get("startup", ""))
+        options["startup"] = _startup(settings["order"], guest.config.get("startup", ""))
     if "features" in settings:
-        words = (one if "=" in one else f"{one}=1" for one in settings["features"])
-        found["features"] = ",".join(words) or None
+        options["features"] = _features_option(settings["features"])
     if settings.get("network"):
-        found["net0"] = network.option_for(settings["network"], guest.config.get("net0", ""))
+        options["net0"] = network.option_for(settings["network"], guest.config.get("net0", ""))
     if "devices" in settings:
-        found |= _device_options(settings["devices"], guest.config)
-    return found
+        options |= _device_options(settings["devices"], guest.config)
+    return options
+
+
+def _features_option(features: Iterable[str]) -> str | None:
+    pairs = [feature if "=" in feature else f"{feature}=1" for feature in features]
+    return ",".join(pairs) or None
 
 
 def _startup(order: int, current: str) -> str | None:
     """The place in the order of starts; delays that somebody has set stay."""
-    given = {key: value for key, value in parts(current, "order").items() if key != "order"}
-    return joined({**({"order": str(order)} if order else {}), **given}) or None
+    values = parts(current, "order")
+    values.pop("order", None)
+    if order:
+        values = {"order": str(order), **values}
+    return joined(values) or None
 
 
 def _features(text: str) -> Iterator[str]:
@@ -155,30 +187,44 @@ def _device(text: str) -> dict[str, Any]:
 def _groups(settings: Mapping[str, Any], before: Mapping[str, int | None]) -> dict[str, int | None]:
     """What the mark says of groups: the numbers that are written now; where no device file is decided, as it was."""
     if "devices" not in settings:
-        return {name: one for name, one in before.items() if name.startswith(marks.GROUP)}
-    return {f"{marks.GROUP}{one['group']}": one["gid"] for one in settings["devices"] if "group" in one}
+        return {name: number for name, number in before.items() if name.startswith(marks.GROUP)}
+    groups: dict[str, int | None] = {}
+    for device in settings["devices"]:
+        if "group" in device:
+            groups[f"{marks.GROUP}{device['group']}"] = device["gid"]
+    return groups
 
 
 def _group(number: int, asked: Mapping[str, int | None]) -> str | int:
     """The group that had this number when it was written; the number itself, of another one."""
-    names = (name.removeprefix(marks.GROUP) for name, one in asked.items() if name.startswith(marks.GROUP))
-    return next((name for name in names if asked[marks.GROUP + name] == number), number)
+    for name, number_then in asked.items():
+        if name.startswith(marks.GROUP) and number_then == number:
+            return name.removeprefix(marks.GROUP)
+    return number
 
 
 def _device_options(wanted: tuple[Mapping[str, Any], ...], config: Mapping[str, str]) -> Options:
     """The device files: those that are there keep their numbers."""
-    there = _devices(config)
-    numbers = {_device(text)["path"]: name for name, text in there.items()}
-    free = (name for name in (f"dev{number}" for number in range(DEVICES)) if name not in there)
-    found: Options = dict.fromkeys(there)
-    for one in wanted:
-        name = numbers.get(one["path"]) or next(free)
-        kept = {key: value for key, value in parts(there.get(name, ""), "path").items() if key == "deny-write"}
-        given = {
-            key: str(one[key]) for key, usual in (("uid", 0), ("gid", 0), ("mode", DEFAULT_MODE)) if one[key] != usual
-        }
-        found[name] = joined({"path": one["path"], **given, **kept}, "path")
-    return found
+    current = _devices(config)
+    names = {_device(text)["path"]: name for name, text in current.items()}
+    free = (f"dev{number}" for number in range(DEVICES) if f"dev{number}" not in current)
+    options: Options = dict.fromkeys(current)
+    for device in wanted:
+        name = names.get(device["path"]) or next(free)
+        options[name] = _device_option(device, current.get(name, ""))
+    return options
+
+
+def _device_option(device: Mapping[str, Any], current: str) -> str:
+    """The option of a device file: what differs from Proxmox' defaults, and whether writing is denied, as it was."""
+    values = {"path": str(device["path"])}
+    for name, default in _DEVICE_DEFAULTS.items():
+        if device[name] != default:
+            values[name] = str(device[name])
+    before = parts(current, "path")
+    if "deny-write" in before:
+        values["deny-write"] = before["deny-write"]
+    return joined(values, "path")
 
 
 def _asked(asked: Mapping[str, int | None], name: str, size: int | None, default: int | None = None) -> int | None:
@@ -192,14 +238,21 @@ def _asked(asked: Mapping[str, int | None], name: str, size: int | None, default
 
 
 def _is_same(name: str, wanted: str | None, current: str | None) -> bool:
-    if wanted is None or current is None:
-        return wanted == current or (wanted is None and current in ("0", ""))
+    if wanted is None:
+        return current in (None, "0", "")
+    if current is None:
+        return False
     if name == "net0":
         return network.is_same(wanted, current)
+    return _meaning(name, wanted) == _meaning(name, current)
+
+
+def _meaning(name: str, text: str) -> object:
+    """The value of an option in a form in which two texts that mean the same are equal."""
     if name == "tags":
-        return set(marks.tags_in(wanted)) == set(marks.tags_in(current))
+        return set(marks.tags_in(text))
     if name == "features":
-        return set(_features(wanted)) == set(_features(current))
+        return set(_features(text))
     if name.startswith("dev"):
-        return _device(wanted) == _device(current)
-    return wanted == current
+        return _device(text)
+    return text
