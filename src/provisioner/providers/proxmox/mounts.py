@@ -18,7 +18,7 @@ from provisioner.state import Device, Instance
 
 SLOTS = 256
 _SLOT = re.compile(r"mp\d+")
-_UNUSED = re.compile(r"unused\d+")
+_NAMES_VOLUME = re.compile(r"rootfs|mp\d+|unused\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +59,63 @@ class Layout:
 
 def disks_of(config: Mapping[str, str]) -> dict[str, Disk]:
     """The mounted volumes of a configuration, by their slots; without its root file system."""
-    found = {}
+    disks = {}
     for slot, text in config.items():
-        given = parts(text, "volume") if _SLOT.fullmatch(slot) else {}
-        if given and not given.get("volume", "/").startswith("/"):
-            size, backup = bytes_of(given.get("size", "")), given.get("backup") == "1"
-            found[slot] = Disk(slot, text, given["volume"], given.get("mp", ""), size, backup)
-    return found
+        if not _SLOT.fullmatch(slot):
+            continue
+        values = parts(text, "volume")
+        volume = values.get("volume", "/")
+        if not volume.startswith("/"):
+            size = bytes_of(values.get("size", ""))
+            disks[slot] = Disk(slot, text, volume, values.get("mp", ""), size, values.get("backup") == "1")
+    return disks
 
 
 def volumes_of(config: Mapping[str, str]) -> frozenset[str]:
     """Every volume that a configuration names: of the root file system, of mount points, and unused ones."""
-    found = set()
+    volumes = set()
     for name, text in config.items():
-        if name == "rootfs" or _SLOT.fullmatch(name) or _UNUSED.fullmatch(name):
-            found.add(parts(text, "volume").get("volume", "/"))
-    return frozenset(volume for volume in found if not volume.startswith("/"))
+        if not _NAMES_VOLUME.fullmatch(name):
+            continue
+        volume = parts(text, "volume").get("volume", "/")
+        if not volume.startswith("/"):
+            volumes.add(volume)
+    return frozenset(volumes)
 
 
 def of_the_host(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The folders and devices of the host that are mounted, each with its path in the container."""
     for slot, text in sorted(config.items()):
-        given = parts(text, "volume") if _SLOT.fullmatch(slot) else {}
-        if given.get("volume", "").startswith("/"):
-            yield given["volume"], given.get("mp", "")
+        if not _SLOT.fullmatch(slot):
+            continue
+        values = parts(text, "volume")
+        source = values.get("volume", "")
+        if source.startswith("/"):
+            yield source, values.get("mp", "")
 
 
 def devices_of(guest: Guest) -> tuple[Device, ...]:
     """The artifact volumes of a container, by name; one whose mount point somebody has removed is not there."""
     copies = _copies(guest)
-    found = [one.device for one in _marked(guest) if one.slot is None or one.path in copies]
-    return tuple(sorted(found, key=lambda one: one.name))
+    mounts = [mount for mount in _marked(guest) if mount.slot is None or mount.path in copies]
+    mounts.sort(key=lambda mount: mount.name)
+    return tuple(mount.device for mount in mounts)
 
 
 def extra_of(guest: Guest) -> tuple[Mapping[str, Any], ...]:
-    """The other mounted disks in the file's words; a storage that it left to us is left out."""
-    asked = {str(one["path"]): one for one in guest.mark.extra} if guest.mark else {}
-    found: list[Mapping[str, Any]] = []
+    """The other mounted disks by the names of the file; a storage that it left to us is left out."""
+    asked = {str(entry["path"]): entry for entry in guest.mark.extra} if guest.mark else {}
+    entries: list[Mapping[str, Any]] = []
     for path, disk in sorted(_own(guest).items()):
-        said = asked.get(path, {})
-        size = said["size"] if said and mebibytes(said["size"]) * MIB == disk.size else disk.size
-        entry = {"path": path, "size": size, "storage": disk.storage, "backup": disk.backup}
-        if said and "storage" not in said:
-            del entry["storage"]
-        found.append(entry)
-    return tuple(found)
+        entry = {"path": path, "size": disk.size, "storage": disk.storage, "backup": disk.backup}
+        if path in asked:
+            asked_size = asked[path]["size"]
+            if mebibytes(asked_size) * MIB == disk.size:
+                entry["size"] = asked_size
+            if "storage" not in asked[path]:
+                del entry["storage"]
+        entries.append(entry)
+    return tuple(entries)
 
 
 def mounted(config: Mapping[str, str]) -> frozenset[str]:
@@ -125,8 +137,10 @@ def laid_out(
     taken until the container's next start.
     """
     taken = {*guest.config, *busy}
-    free = (slot for slot in (f"mp{number}" for number in range(SLOTS)) if slot not in taken)
-    work = _Work(guest, storage, free, Layout(discard=list(guest.mark.discard) if guest.mark else []))
+    slots = [f"mp{number}" for number in range(SLOTS)]
+    free = iter([slot for slot in slots if slot not in taken])
+    discard = list(guest.mark.discard) if guest.mark else []
+    work = _Work(guest, storage, free, Layout(discard=discard))
     work.lay_out_devices(wanted.devices, room)
     if "mounts" in wanted.settings:
         work.lay_out_extra(wanted.settings["mounts"])
@@ -157,19 +171,24 @@ class _Work:
     def lay_out_extra(self, mounts: Sequence[Mapping[str, Any]]) -> None:
         """Each of the file's disks; one that the file no longer has is detached, and Proxmox keeps it as unused."""
         own = _own(self.guest)
-        for one in mounts:
-            disk = own.pop(str(one["path"]), None)
+        for mount in mounts:
+            disk = own.pop(str(mount["path"]), None)
             if disk is None:
-                text = self._fresh(one["path"], one["size"], str(one.get("storage", self.storage)))
-                self.layout.options[next(self.free)] = f"{text},backup={int(one['backup'])}"
-                continue
-            self._require_same(disk, one)
-            wish = mebibytes(one["size"]) * MIB
-            if wish > disk.size:
-                self.layout.sizes[disk.slot] = wish
-            if one["backup"] != disk.backup:
-                self.layout.options[disk.slot] = disk.option(backup=one["backup"], size=wish)
-        self.layout.options |= dict.fromkeys((disk.slot for disk in own.values()), None)
+                text = self._fresh(mount["path"], mount["size"], str(mount.get("storage", self.storage)))
+                self.layout.options[next(self.free)] = f"{text},backup={int(mount['backup'])}"
+            else:
+                self._lay_out_again(disk, mount)
+        for disk in own.values():
+            self.layout.options[disk.slot] = None
+
+    def _lay_out_again(self, disk: Disk, mount: Mapping[str, Any]) -> None:
+        """A disk that is there already: larger, or with another choice of backup."""
+        self._require_same(disk, mount)
+        size = mebibytes(mount["size"]) * MIB
+        if size > disk.size:
+            self.layout.sizes[disk.slot] = size
+        if mount["backup"] != disk.backup:
+            self.layout.options[disk.slot] = disk.option(backup=mount["backup"], size=size)
 
     def _slot(self, disk: Disk | None, path: str, size: int) -> str:
         if disk is None:
@@ -206,8 +225,12 @@ def _marked(guest: Guest) -> tuple[Mount, ...]:
 def _copies(guest: Guest) -> dict[str, Disk]:
     """The disks that hold copies of artifact volumes, by their paths."""
     disks = disks_of(guest.config)
-    slots = [one for one in _marked(guest) if one.slot is not None]
-    return {one.path: disks[one.slot] for one in slots if one.slot in disks and disks[one.slot].path == one.path}
+    copies: dict[str, Disk] = {}
+    for mount in _marked(guest):
+        disk = disks.get(mount.slot) if mount.slot else None
+        if disk is not None and disk.path == mount.path:
+            copies[mount.path] = disk
+    return copies
 
 
 def _own(guest: Guest) -> dict[str, Disk]:
