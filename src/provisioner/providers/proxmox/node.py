@@ -53,12 +53,18 @@ class Node:
     @property
     def disk_storages(self) -> list[str]:
         """The names of the usable storages on which disks of guests may lie."""
-        fit = [one for one in self.storages.values() if one.is_usable and one.content & {DISKS, "images"}]
-        return sorted(one.name for one in fit)
+        names = []
+        for storage in self.storages.values():
+            takes_disks = storage.content & {DISKS, "images"}
+            if storage.is_usable and takes_disks:
+                names.append(storage.name)
+        return sorted(names)
 
     def storages_for(self, content: str) -> list[Storage]:
         """The usable storages that take ``content``, by name."""
-        return [one for _, one in sorted(self.storages.items()) if one.is_usable and content in one.content]
+        fit = [storage for storage in self.storages.values() if storage.is_usable and content in storage.content]
+        fit.sort(key=lambda storage: storage.name)
+        return fit
 
 
 def look(client: Client, *, pools: bool = False, guests: bool = False) -> Node:
@@ -78,10 +84,10 @@ def look(client: Client, *, pools: bool = False, guests: bool = False) -> Node:
         name,
         members,
         is_quorate,
-        {one["storage"]: _storage(one) for one in storages},
-        {one["iface"]: str(one["type"]) for one in bridges},
-        frozenset(one["poolid"] for one in known_pools),
-        tuple(known_guests),
+        storages={entry["storage"]: _storage(entry) for entry in storages},
+        bridges={entry["iface"]: str(entry["type"]) for entry in bridges},
+        pools=frozenset(entry["poolid"] for entry in known_pools),
+        guests=tuple(known_guests),
     )
 
 
@@ -97,16 +103,29 @@ def permitted(call: Callable[[], Any], otherwise: Any) -> Any:
 
 def cluster(client: Client) -> tuple[dict[str, bool], bool | None]:
     """The nodes and whether each is there; whether they have quorum (None: a node alone, or it may not be seen)."""
-    found = permitted(partial(client.get, "cluster", "status"), None)
-    if found is None:
-        return {one["node"]: one.get("status") == "online" for one in client.get("nodes")}, None
-    members = {one["name"]: bool(one.get("online")) for one in found if one["type"] == "node"}
-    quorate = [bool(one.get("quorate")) for one in found if one["type"] == "cluster"]
-    return members, quorate[0] if quorate else None
+    entries = permitted(partial(client.get, "cluster", "status"), None)
+    members: dict[str, bool] = {}
+    if entries is None:
+        for entry in client.get("nodes"):
+            members[entry["node"]] = entry.get("status") == "online"
+        return members, None
+    is_quorate = None
+    for entry in entries:
+        if entry["type"] == "node":
+            members[entry["name"]] = bool(entry.get("online"))
+        elif entry["type"] == "cluster":
+            is_quorate = bool(entry.get("quorate"))
+    return members, is_quorate
 
 
-def _storage(found: Mapping[str, Any]) -> Storage:
-    is_usable = bool(found.get("enabled", 1)) and bool(found.get("active", 1))
-    content = frozenset(str(found.get("content", "")).split(","))
-    room = (int(found.get(key) or 0) for key in ("avail", "total"))
-    return Storage(found["storage"], str(found.get("type")), content, is_usable, *room)
+def _storage(entry: Mapping[str, Any]) -> Storage:
+    is_enabled = bool(entry.get("enabled", 1))
+    is_there = bool(entry.get("active", 1))
+    return Storage(
+        entry["storage"],
+        str(entry.get("type")),
+        content=frozenset(str(entry.get("content", "")).split(",")),
+        is_usable=is_enabled and is_there,
+        available=int(entry.get("avail") or 0),
+        total=int(entry.get("total") or 0),
+    )

@@ -7,7 +7,7 @@ are (``free``: any), and no tag of ``registered-tags`` is theirs to set.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,51 +35,58 @@ class Rules:
 
     def refused(self, tags: Iterable[str]) -> list[str]:
         """Those of ``tags`` that may not be set."""
-        is_free = self.mode == FREE
-        return sorted(tag for tag in set(tags) if tag in self.registered or not (is_free or tag in self.allowed))
+        refused = set(tags) & set(self.registered)
+        if self.mode != FREE:
+            refused |= set(tags) - self.allowed
+        return sorted(refused)
 
 
 def rules(client: Client) -> Rules:
     """What holds for whoever calls; nothing is forbidden to those who may set any tag."""
     if rights.may_all(client.access):
         return Rules()
-    found = client.get("cluster", "options")
-    access = _parts(found.get("user-tag-access", {}))
-    seen = Rules(
-        str(access.get("user-allow", FREE)),
-        _names(access.get("user-allow-list", ())),
-        _names(found.get("registered-tags", ())),
-        frozenset(_names(found.get("allowed-tags", ()))),
+    options = client.get("cluster", "options")
+    access = _parts(options.get("user-tag-access", {}))
+    written = Rules(
+        mode=str(access.get("user-allow", FREE)),
+        listed=_names(access.get("user-allow-list", ())),
+        registered=_names(options.get("registered-tags", ())),
+        allowed=frozenset(_names(options.get("allowed-tags", ()))),
     )
-    if seen.mode == FREE and not seen.registered:
-        return seen
-    return seen if rights.missing(client, [_MODIFY]) else Rules()
+    forbids_nothing = written.mode == FREE and not written.registered
+    if forbids_nothing or rights.missing(client, [_MODIFY]):
+        return written
+    return Rules()
 
 
 def set_by(changes: Iterable[Change]) -> dict[str, set[str]]:
     """The tags that a plan adds or takes away, by container."""
-    found: dict[str, set[str]] = {}
+    tags: dict[str, set[str]] = {}
     for change in changes:
         before, after = change.before, change.after
         if not isinstance(after, Instance):
             continue
         if change.action in ("create", "replace"):
-            found[change.target] = _tags_of(after)
+            tags[change.target] = _tags_of(after)
         elif change.action == "adopt":
-            found[change.target] = {marks.TAG, marks.tag_of(after.lab)}
+            tags[change.target] = {marks.TAG, marks.tag_of(after.lab)}
         elif change.action == "update" and isinstance(before, Instance):
-            found[change.target] = _tags_of(before) ^ _tags_of(after)
-    return found
+            tags[change.target] = _tags_of(before) ^ _tags_of(after)
+    return tags
 
 
-def words(names: Iterable[str], seen: Rules) -> str:
+def words(names: Sequence[str], seen: Rules) -> str:
     """That tags may not be set, and by which option of the datacenter."""
-    why = [f"user-tag-access is {seen.mode}"] if seen.mode != FREE else []
-    why += ["they are in registered-tags"] if set(names) & set(seen.registered) else []
-    return f"the datacenter lets nobody without Sys.Modify on / set tags {', '.join(names)} ({' and '.join(why)})"
+    reasons = []
+    if seen.mode != FREE:
+        reasons.append(f"user-tag-access is {seen.mode}")
+    if not set(names).isdisjoint(seen.registered):
+        reasons.append("they are in registered-tags")
+    why = " and ".join(reasons)
+    return f"the datacenter lets nobody without Sys.Modify on / set tags {', '.join(names)} ({why})"
 
 
-def hint(names: Iterable[str], seen: Rules, grant: str) -> str:
+def hint(names: Sequence[str], seen: Rules, grant: str) -> str:
     """What to do about it; ``grant``: how the right is given instead."""
     wanted = set(names)
     commands = []
@@ -87,11 +94,15 @@ def hint(names: Iterable[str], seen: Rules, grant: str) -> str:
         mode = BY_LIST if seen.mode == NONE else seen.mode
         listed = ";".join(sorted({*seen.listed, *wanted}))
         commands.append(f"pvesh set /cluster/options --user-tag-access 'user-allow={mode},user-allow-list={listed}'")
-    if wanted & set(seen.registered):
-        left = ";".join(tag for tag in seen.registered if tag not in wanted)
-        change = f"--registered-tags '{left}'" if left else "--delete registered-tags"
-        commands.append(f"pvesh set /cluster/options {change}")
+    if not wanted.isdisjoint(seen.registered):
+        commands.append(f"pvesh set /cluster/options {_unregister(wanted, seen.registered)}")
     return f"Let them be set, on the node: {'; '.join(commands)}. Or give Sys.Modify. {grant}"
+
+
+def _unregister(names: set[str], registered: Sequence[str]) -> str:
+    """The option of ``pvesh`` that takes tags out of registered-tags."""
+    left = ";".join(tag for tag in registered if tag not in names)
+    return f"--registered-tags '{left}'" if left else "--delete registered-tags"
 
 
 def _tags_of(instance: Instance) -> set[str]:
@@ -102,10 +113,15 @@ def _parts(written: Any) -> Mapping[str, Any]:
     """A property string, which the API may have taken apart already."""
     if isinstance(written, Mapping):
         return written
-    return dict(part.split("=", 1) for part in str(written).split(",") if "=" in part)
+    values: dict[str, str] = {}
+    for part in str(written).split(","):
+        name, equals, value = part.partition("=")
+        if equals:
+            values[name] = value
+    return values
 
 
 def _names(written: Any) -> tuple[str, ...]:
     if isinstance(written, str):
-        return tuple(name for name in _SEPARATOR.split(written) if name)
-    return tuple(str(name) for name in written)
+        return tuple(filter(None, _SEPARATOR.split(written)))
+    return tuple(map(str, written))
