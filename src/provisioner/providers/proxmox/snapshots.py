@@ -20,34 +20,36 @@ NEWEST_ONLY = "zfspool"
 
 
 def take(host: ProxmoxHost, guest: Guest, name: str) -> Snapshot:
-    """Keep the container as it is now, and its mark: of all options Proxmox leaves out the description."""
-    kept = snapshot_id(name)
-    take_plainly(host, guest, kept, marks.written(guest.text, replace(mark_of(guest), snapshot=name)))
-    found = snapshots_of([one for one in listed(host, guest) if one["name"] == kept], guest.vmid)
-    if not found:
+    """Take a snapshot of the container and its mark: of all options Proxmox leaves out the description."""
+    node_name = snapshot_id(name)
+    mark = replace(mark_of(guest), snapshot=name)
+    take_plainly(host, guest, node_name, marks.written(guest.text, mark))
+    entries = [entry for entry in listed(host, guest) if entry["name"] == node_name]
+    taken = snapshots_of(entries, guest.vmid)
+    if not taken:
         raise PveError("the node has taken it, and it is not there")
-    return found[0]
+    return taken[0]
 
 
 def delete(host: ProxmoxHost, guest: Guest, name: str) -> None:
     """Delete the snapshot; a missing one is success."""
-    kept = snapshot_id(name)
-    if any(one["name"] == kept for one in listed(host, guest)):
-        forget(host, guest, kept)
+    node_name = snapshot_id(name)
+    if _entry_of(listed(host, guest), node_name) is not None:
+        forget(host, guest, node_name)
         copies.tidy(host, guest.vmid)
 
 
 def rollback(host: ProxmoxHost, guest: Guest, name: str) -> None:
     """Stop the container, make it what the snapshot holds, and start it again if it was running."""
-    kept = snapshot_id(name)
-    text, mark = _require(host, guest, name, kept)
+    node_name = snapshot_id(name)
+    text, mark = _require(host, guest, name, node_name)
     stopping.stop(host, guest, making.KILL_S)
     try:
-        host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot", kept, "rollback")), guest.name)
+        host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot", node_name, "rollback")), guest.name)
         _write_mark(host, guest, text, mark)
         copies.tidy(host, guest.vmid)
     except BaseException:
-        with suppress(PveError, ProviderError):  # why it could not go back is what has to be told
+        with suppress(PveError, ProviderError):  # why the rollback failed is what has to be told
             _run_again(host, guest)
         raise
     _run_again(host, guest)
@@ -66,15 +68,16 @@ def goes_back_to_newest_only(host: ProxmoxHost, guest: Guest) -> bool:
 
 def obstacle(host: ProxmoxHost, guest: Guest) -> str:
     """Why no snapshot can be taken of the container, or would not hold all of it."""
-    theirs = [f"{source} of the host is mounted at {path}" for source, path in mounts.of_the_host(guest.config)]
-    if theirs:
-        return "; ".join(theirs) + ": Proxmox takes no snapshot of such a container"
+    of_the_host = [f"{source} of the host is mounted at {path}" for source, path in mounts.of_the_host(guest.config)]
+    if of_the_host:
+        return "; ".join(of_the_host) + ": Proxmox takes no snapshot of such a container"
     if host.client.get(*host.path(guest.vmid, "feature"), feature="snapshot")["hasFeature"]:
         return ""
     types = _storage_types(host)
-    unfit = sorted(name for name in _storages(guest.config) if types.get(name) not in CAN_SNAPSHOT)
-    named = ", ".join(f"{name} ({types.get(name, 'unknown')})" for name in unfit or sorted(_storages(guest.config)))
-    return f"its storage {named} takes no snapshots of containers"
+    names = sorted(_storages(guest.config))
+    unfit = [name for name in names if types.get(name) not in CAN_SNAPSHOT]
+    words = ", ".join(f"{name} ({types.get(name, 'unknown')})" for name in unfit or names)
+    return f"its storage {words} takes no snapshots of containers"
 
 
 def mark_of(guest: Guest) -> Mark:
@@ -86,49 +89,58 @@ def mark_of(guest: Guest) -> Mark:
 
 def listed(host: ProxmoxHost, guest: Guest) -> list[Entry]:
     """Its snapshots as the API lists them, without what it is now."""
-    found: list[Entry] = host.client.get(*host.path(guest.vmid, "snapshot"))
-    return [one for one in found if one["name"] != NOW]
+    entries: list[Entry] = host.client.get(*host.path(guest.vmid, "snapshot"))
+    return [entry for entry in entries if entry["name"] != NOW]
 
 
-def take_plainly(host: ProxmoxHost, guest: Guest, kept: str, description: str) -> None:
-    """Take a snapshot of that very name, and wait for it; one whose answer was lost is looked for."""
-    before = {one["name"] for one in listed(host, guest)}
-    form: dict[str, Any] = {"snapname": kept, "description": description}
+def _entry_of(entries: Sequence[Entry], node_name: str) -> Entry | None:
+    """The entry of a snapshot by the name that it has on the node; None when there is none."""
+    for entry in entries:
+        if entry["name"] == node_name:
+            return entry
+    return None
+
+
+def take_plainly(host: ProxmoxHost, guest: Guest, node_name: str, description: str) -> None:
+    """Take a snapshot of that very name, and wait for it; when the answer is lost, see whether it was taken."""
+    before = _entry_of(listed(host, guest), node_name)
+    form: dict[str, Any] = {"snapname": node_name, "description": description}
     try:
         host.task(lambda: host.client.post(*host.path(guest.vmid, "snapshot"), **form), guest.name)
     except PveError as error:
-        if not error.lost or kept in before:
+        if not error.lost or before is not None:
             raise
         host.settle(guest.vmid, guest.name)
-        if not any(one["name"] == kept and "snapstate" not in one for one in listed(host, guest)):
+        taken = _entry_of(listed(host, guest), node_name)
+        if taken is None or "snapstate" in taken:
             raise
 
 
-def forget(host: ProxmoxHost, guest: Guest, kept: str) -> None:
+def forget(host: ProxmoxHost, guest: Guest, node_name: str) -> None:
     """Delete a snapshot of that very name, and wait for it."""
     try:
-        host.task(lambda: host.client.delete(*host.path(guest.vmid, "snapshot", kept)), guest.name)
+        host.task(lambda: host.client.delete(*host.path(guest.vmid, "snapshot", node_name)), guest.name)
     except PveError as error:
         if error.lost:
             host.settle(guest.vmid, guest.name)
-        if any(one["name"] == kept for one in listed(host, guest)):
+        if _entry_of(listed(host, guest), node_name) is not None:
             raise
 
 
-def _require(host: ProxmoxHost, guest: Guest, name: str, kept: str) -> tuple[str, Mark]:
-    """What the snapshot's description says; refuse one that is missing, lacks our mark, or cannot be gone back to."""
+def _require(host: ProxmoxHost, guest: Guest, name: str, node_name: str) -> tuple[str, Mark]:
+    """What the snapshot's description says; refuse one that is missing, lacks our mark, or is older than ZFS allows."""
     what = f"Unable to roll container {guest.name} back to snapshot {name}"
-    found = listed(host, guest)
-    entry = next((one for one in found if one["name"] == kept), None)
+    entries = listed(host, guest)
+    entry = _entry_of(entries, node_name)
     if entry is None:
-        there = ", ".join(one.name for one in snapshots_of(found, guest.vmid)) or "none"
+        there = ", ".join(snapshot.name for snapshot in snapshots_of(entries, guest.vmid)) or "none"
         raise ProviderError(what, details="There is no such snapshot.", resolution=f"Snapshots there: {there}")
     text, mark = marks.read(str(entry.get("description", "")), guest.vmid)
     if mark is None or mark.lab != guest.lab:
         details = f"It does not bear the mark of lab {guest.lab}: provision did not take it."
         raise ProviderError(what, details=details, resolution="Choose another snapshot.")
-    newer = _newer(found, kept)
-    if newer and NEWEST_ONLY in _types_of(host, guest, kept):
+    newer = _newer(entries, node_name)
+    if newer and NEWEST_ONLY in _types_of(host, guest, node_name):
         raise ProviderError(
             what,
             details=f"Its storage is ZFS, which goes back to the newest snapshot only; newer: {', '.join(newer)}",
@@ -137,31 +149,41 @@ def _require(host: ProxmoxHost, guest: Guest, name: str, kept: str) -> tuple[str
     return text, mark
 
 
-def _newer(listed: Sequence[Entry], kept: str) -> list[str]:
+def _newer(entries: Sequence[Entry], node_name: str) -> list[str]:
     """The names of the snapshots that were taken after one, temporary ones, too, which are in the way as well."""
-    ages = {str(one["name"]): int(one.get("snaptime", 0)) for one in listed}
-    parents = {str(one["name"]): str(one.get("parent", "")) for one in listed}
+    ages: dict[str, int] = {}
+    parents: dict[str, str] = {}
+    for entry in entries:
+        name = str(entry["name"])
+        ages[name] = int(entry.get("snaptime", 0))
+        parents[name] = str(entry.get("parent", ""))
+    newer = []
+    for name, age in ages.items():
+        is_newer = age > ages[node_name] or node_name in _ancestors(name, parents)
+        if is_newer and name != node_name:
+            newer.append(name)
+    return sorted(newer)
 
-    def follows(name: str) -> bool:
-        seen: set[str] = set()
-        while (name := parents.get(name, "")) and name not in seen:
-            seen.add(name)
-            if name == kept:
-                return True
-        return False
 
-    return sorted(name for name in ages if name != kept and (ages[name] > ages[kept] or follows(name)))
+def _ancestors(name: str, parents: Mapping[str, str]) -> set[str]:
+    """The snapshots before one, by what Proxmox says of which follows which, be it in a circle."""
+    ancestors: set[str] = set()
+    parent = parents.get(name, "")
+    while parent and parent not in ancestors:
+        ancestors.add(parent)
+        parent = parents.get(parent, "")
+    return ancestors
 
 
-def _types_of(host: ProxmoxHost, guest: Guest, kept: str) -> set[str]:
-    config = options_of(host.client.get(*host.path(guest.vmid, "snapshot", kept, "config")))
+def _types_of(host: ProxmoxHost, guest: Guest, node_name: str) -> set[str]:
+    config = options_of(host.client.get(*host.path(guest.vmid, "snapshot", node_name, "config")))
     types = _storage_types(host)
     return {types.get(name, "") for name in _storages(config)}
 
 
 def _storage_types(host: ProxmoxHost) -> dict[str, str]:
-    found = host.client.get("nodes", host.client.node, "storage")
-    return {str(one["storage"]): str(one["type"]) for one in found}
+    entries = host.client.get("nodes", host.client.node, "storage")
+    return {str(entry["storage"]): str(entry["type"]) for entry in entries}
 
 
 def _storages(config: Mapping[str, str]) -> set[str]:
@@ -172,7 +194,11 @@ def _storages(config: Mapping[str, str]) -> set[str]:
 def _write_mark(host: ProxmoxHost, guest: Guest, text: str, mark: Mark) -> None:
     """The snapshot's mark on the container, which still has that of the state that was left."""
     now = host.config(guest.vmid)
-    lost = [one for one in mounts.copies_in(guest) if one not in mounts.mounted(now.config)]
-    discard = tuple(dict.fromkeys((*mark_of(guest).discard, *lost)))
-    description = marks.written(text, replace(mark, snapshot="", discard=discard))
+    still_mounted = mounts.mounted(now.config)
+    discard = list(mark_of(guest).discard)
+    for volume in mounts.copies_in(guest):
+        if volume not in still_mounted and volume not in discard:
+            discard.append(volume)
+    restored = replace(mark, snapshot="", discard=tuple(discard))
+    description = marks.written(text, restored)
     host.client.put(*host.path(guest.vmid, "config"), description=description, digest=now.digest)
