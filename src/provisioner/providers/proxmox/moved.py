@@ -19,24 +19,24 @@ def elsewhere(client: Client, guests: Iterable[Mapping[str, Any]], lab: str) -> 
     ``lab``: "" for those of any lab.
     Tags say which may be the lab's, and the mark of each decides; of a node that is down the tags are all there is.
     """
-    candidates = [
-        guest
-        for guest in guests
-        if guest.get("name")
-        and guest.get("type") == "lxc"
-        and guest.get("node") != client.node
-        and _may_be_of(str(guest.get("tags", "")), lab)
-    ]
-    labs = client.many([partial(_lab_of, client, guest) for guest in candidates])
+    candidates = [guest for guest in guests if _may_be_elsewhere(guest, client.node, lab)]
+    owners = client.many([partial(_lab_of, client, guest) for guest in candidates])
     found: dict[str, Mapping[str, Any]] = {}
-    for guest, owner in zip(candidates, labs, strict=True):
-        if owner is None or owner == lab or (owner and not lab):
+    for guest, owner in zip(candidates, owners, strict=True):
+        is_of_any_lab = bool(owner) and not lab
+        if owner is None or owner == lab or is_of_any_lab:
             found[str(guest["name"])] = guest
     return found
 
 
-def _may_be_of(tags: str, lab: str) -> bool:
-    return marks.is_candidate(tags, lab) if lab else marks.TAG in marks.tags_in(tags)
+def _may_be_elsewhere(guest: Mapping[str, Any], node: str, lab: str) -> bool:
+    """Whether a guest is a container on another node whose tags are the lab's; ``lab``: "" for any lab."""
+    if not guest.get("name") or guest.get("type") != "lxc" or guest.get("node") == node:
+        return False
+    tags = str(guest.get("tags", ""))
+    if lab:
+        return marks.is_candidate(tags, lab)
+    return marks.TAG in marks.tags_in(tags)
 
 
 def words(guest: Mapping[str, Any]) -> str:
@@ -51,13 +51,13 @@ def hint(node: str, guest: Mapping[str, Any]) -> str:
 
 
 def _lab_of(client: Client, entry: Mapping[str, Any]) -> str | None:
-    """Whose a guest of another node is; None where its node is down, and its tags are all that is known."""
+    """The lab of a guest on another node, "" for none; None where its node is down, and its tags are all there is."""
     vmid = int(entry["vmid"])
     try:
-        config = client.find("nodes", entry["node"], "lxc", vmid, "config")
+        config = client.find("nodes", entry["node"], "lxc", vmid, "config") or {}
     except PveError as error:
         if error.status not in failures.NODE_DOWN:
             raise
         return None
-    mark = marks.read(str((config or {}).get("description", "")), vmid)[1]
+    _, mark = marks.read(str(config.get("description", "")), vmid)
     return mark.lab if mark else ""
