@@ -1,4 +1,4 @@
-"""Facts about a Proxmox node for ``doctor``: what it is, what it has, what we may do there. Only looks."""
+"""Facts about a Proxmox node for ``doctor``: what it is, what it has, what we may do there. Changes nothing."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ OWN_CERTIFICATE, CERTIFICATE = "pveproxy-ssl.pem", "pve-ssl.pem"
 """What a node shows to its clients: one that somebody put there, else Proxmox' own."""
 _ON_NODE = "id -u; command -v pct || echo; readlink /etc/pve/local || echo"
 _SSH_PATIENCE_S = 30.0
+_DISKS_HINT = "Let a storage take them: pvesm set NAME --content rootdir,images"
 
 
 def examine(
@@ -54,11 +55,9 @@ def _members(host: str, node: Node) -> Iterator[tuple[str, Any]]:
 def _seen(client: Client, access: Access, node: Node, images: Collection[str]) -> list[tuple[str, Any]]:
     """What the API says, by the names of facts."""
     version = {"program": "Proxmox VE", "version": str(client.get("version")["version"])}
-    why = next(iter(objections.of_cluster(node)), None)
-    state = {"name": node.name, "problem": why.message if why else "", "hint": why.hint if why else ""}
-    found: list[tuple[str, Any]] = [("version", version), ("node", state)]
+    facts: list[tuple[str, Any]] = [("version", version), ("node", _state(node))]
     if not node.is_online:
-        return found
+        return facts
     place = place_of(access, node)
     calls: list[Callable[[], Any]] = [
         lambda: images_of(client, node, template_storages(access, node)) if images else {},
@@ -69,33 +68,54 @@ def _seen(client: Client, access: Access, node: Node, images: Collection[str]) -
     ]
     known, lacking, clock, certificate, tag_rules = client.many(calls)
     grounds = Grounds(access, node, place, lacking=lacking)
-    found += [("storage", one) for one in _storages(grounds)]
-    found += [("image", _image(image, known)) for image in sorted(images)]
-    found += [("bridge", _bridge(grounds)), ("rights", _rights(client, lacking))]
-    found.append(("tags", _tags(tag_rules, access)))
-    found += [("clock", clock)] if clock is not None else []
-    found += [("certificate", certificate)] if certificate else []
-    return found
+    facts += [("storage", _storage_for_disks(grounds)), ("storage", _storage_for_templates(grounds))]
+    facts += [("image", _image(image, known)) for image in sorted(images)]
+    facts += [("bridge", _bridge(grounds)), ("rights", _rights(client, lacking))]
+    facts.append(("tags", _tags(tag_rules, access)))
+    if clock is not None:
+        facts.append(("clock", clock))
+    if certificate:
+        facts.append(("certificate", certificate))
+    return facts
 
 
-def _storages(grounds: Grounds) -> Iterator[dict[str, Any]]:
-    named = {"disks": grounds.place.storage, "templates": grounds.place.templates}
-    for use, name in named.items():
-        storage = grounds.node.storages.get(name)
-        problem = objections.unfit(name, grounds) if use == "disks" else ""
-        hint = "Let a storage take them: pvesm set NAME --content rootdir,images"
-        if use == "templates" and not name:
-            wish = grounds.access.templates
-            problem = f"storage {wish} takes no templates" if wish else "no storage takes templates"
-            hint = objections.TEMPLATES_HINT
-        room = {"free": storage.available if storage else 0, "total": storage.total if storage else 0}
-        yield {"name": name, "use": use, **room, "problem": problem, "hint": hint}
+def _state(node: Node) -> dict[str, str]:
+    """The node's name, and the first reason why nothing can be changed there."""
+    for objection in objections.of_cluster(node):
+        return {"name": node.name, "problem": objection.message, "hint": objection.hint}
+    return {"name": node.name, "problem": "", "hint": ""}
+
+
+def _storage_for_disks(grounds: Grounds) -> dict[str, Any]:
+    name = grounds.place.storage
+    problem = objections.unfit(name, grounds)
+    return {"name": name, "use": "disks", **_room(grounds, name), "problem": problem, "hint": _DISKS_HINT}
+
+
+def _storage_for_templates(grounds: Grounds) -> dict[str, Any]:
+    name = grounds.place.templates
+    fact = {"name": name, "use": "templates", **_room(grounds, name)}
+    if name:
+        return {**fact, "problem": "", "hint": _DISKS_HINT}
+    wanted = grounds.access.templates
+    problem = f"storage {wanted} takes no templates" if wanted else "no storage takes templates"
+    return {**fact, "problem": problem, "hint": objections.TEMPLATES_HINT}
+
+
+def _room(grounds: Grounds, name: str) -> dict[str, int]:
+    storage = grounds.node.storages.get(name)
+    if storage is None:
+        return {"free": 0, "total": 0}
+    return {"free": storage.available, "total": storage.total}
 
 
 def _image(image: str, known: Mapping[str, bool]) -> dict[str, str]:
-    there = ", ".join(sorted(name for name, is_there in known.items() if is_there)) or "none"
-    state = "missing" if image not in known else "there" if known[image] else "downloadable"
-    return {"name": image, "state": state, "hint": f"There: {there}. {HINT.format(image=image)}"}
+    there = sorted(name for name, is_there in known.items() if is_there)
+    names = ", ".join(there) or "none"
+    state = "missing"
+    if image in known:
+        state = "there" if known[image] else "downloadable"
+    return {"name": image, "state": state, "hint": f"There: {names}. {HINT.format(image=image)}"}
 
 
 def _bridge(grounds: Grounds) -> dict[str, str]:
@@ -110,7 +130,7 @@ def _lacking(client: Client, place: Place) -> tuple[Right, ...]:
 
 
 def _rights(client: Client, missing: tuple[Right, ...]) -> dict[str, Any]:
-    hints = dict.fromkeys(one.hint for one in objections.of_rights(missing, client.access))
+    hints = dict.fromkeys(objection.hint for objection in objections.of_rights(missing, client.access))
     lacking = [f"{names} on {path}" for path, names in rights.by_path(missing).items()]
     return {"holder": rights.holder(client.access), "lacking": lacking, "hint": "\n".join(hints)}
 
@@ -118,7 +138,8 @@ def _rights(client: Client, missing: tuple[Right, ...]) -> dict[str, Any]:
 def _tags(seen: Rules, access: Access) -> dict[str, str]:
     """Whether our tags may be set; a lab's own one has its name in it, and stands here for those of all labs."""
     refused = seen.refused([marks.TAG])
-    if seen.mode != tags.FREE and not any(tag.startswith(f"{marks.TAG}-") for tag in seen.allowed):
+    allows_one_of_a_lab = any(tag.startswith(f"{marks.TAG}-") for tag in seen.allowed)
+    if seen.mode != tags.FREE and not allows_one_of_a_lab:
         refused.append(f"{marks.TAG}-LAB")
     if not refused:
         return {"problem": ""}
@@ -127,20 +148,21 @@ def _tags(seen: Rules, access: Access) -> dict[str, str]:
 
 
 def _ahead_s(client: Client, node: str) -> float:
-    """For how long the node's clock is surely ahead of ours: it says whole seconds, some time during the call."""
+    """For how long the node's clock is surely ahead of ours: it gives whole seconds, some time during the call."""
     before = time.time()
-    said = float(client.get("nodes", node, "time")["time"])
+    on_node = float(client.get("nodes", node, "time")["time"])
     after = time.time()
-    return max(said - after, 0.0) or min(said + 1 - before, 0.0)
+    return max(on_node - after, 0.0) or min(on_node + 1 - before, 0.0)
 
 
 def _certificate(client: Client, node: str) -> dict[str, Any] | None:
     """The certificate that the node shows: one that somebody put there, else its own."""
-    found = {one["filename"]: one for one in client.get("nodes", node, "certificates", "info")}
-    shown = found.get(OWN_CERTIFICATE) or found.get(CERTIFICATE)
+    certificates = {entry["filename"]: entry for entry in client.get("nodes", node, "certificates", "info")}
+    shown = certificates.get(OWN_CERTIFICATE) or certificates.get(CERTIFICATE)
     if shown is None or "notafter" not in shown:
         return None
-    return {"file": shown["filename"], "days": (int(shown["notafter"]) - time.time()) / DAY_S}
+    days_left = (int(shown["notafter"]) - time.time()) / DAY_S
+    return {"file": shown["filename"], "days": days_left}
 
 
 def _ssh(access: Access, shell: Shell | None, node: str, images: Collection[str]) -> dict[str, str]:
