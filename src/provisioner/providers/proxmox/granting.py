@@ -6,7 +6,7 @@ All of it is asked for and made by ``pvesh`` on the node, which takes and gives 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,14 +79,15 @@ class Node:
         """What has to be made there, in its order; the token is not in it."""
         if self._access.user == ROOT:
             return []
-        roles = {one["roleid"]: frozenset(str(one.get("privs") or "").split(",")) for one in self.ask("/access/roles")}
-        users = {one["userid"] for one in self.ask("/access/users")}
-        grants = {(one["ugid"], one["path"], one["roleid"]) for one in self.ask("/access/acl")}
-        held_by_user = {(path, role) for who, path, role in grants if who == self._access.user}
-        steps = list(_lacking(self._access, need, roles, users, held_by_user))
+        roles: dict[str, frozenset[str]] = {}
+        for role in self.ask("/access/roles"):
+            privileges = str(role.get("privs") or "")
+            roles[role["roleid"]] = frozenset(privileges.split(","))
+        users = {user["userid"] for user in self.ask("/access/users")}
+        grants = self.ask("/access/acl")
+        steps = list(_lacking(self._access, need, roles, users, _held_by(self._access.user, grants)))
         if self._is_token_separate():
-            held_by_token = {(path, role) for who, path, role in grants if who == self._token_name}
-            steps += _grants(need, held_by_token, self._token_name, "tokens")
+            steps += _grants(need, _held_by(self._token_name, grants), self._token_name, "tokens")
         return steps
 
     def make(self, step: Step) -> None:
@@ -108,20 +109,33 @@ class Node:
 
     def places(self) -> tuple[str, str]:
         """The storages that are taken for disks and templates where the file names none; "" where there is none."""
-        found = self.ask(f"/nodes/{self.name()}/storage", "--enabled", "1")
-        fit = [one for one in found if one.get("active", 1)]
-        disks = sorted((one["type"] not in CAN_SNAPSHOT, str(one["storage"])) for one in fit if _takes(one, DISKS))
-        templates = sorted((one["storage"] != "local", str(one["storage"])) for one in fit if _takes(one, TEMPLATES))
-        return (disks[0][1] if disks else "", templates[0][1] if templates else "")
+        for_disks: list[tuple[bool, str]] = []
+        for_templates: list[tuple[bool, str]] = []
+        for storage in self.ask(f"/nodes/{self.name()}/storage", "--enabled", "1"):
+            if not storage.get("active", 1):
+                continue
+            name = str(storage["storage"])
+            if _takes(storage, DISKS):
+                for_disks.append((storage["type"] not in CAN_SNAPSHOT, name))
+            if _takes(storage, TEMPLATES):
+                for_templates.append((name != "local", name))
+        _, disks = min(for_disks, default=(False, ""))
+        _, templates = min(for_templates, default=(False, ""))
+        return disks, templates
 
     def name(self) -> str:
         """The node's own name; ``PreflightError`` where ssh leads to something else, or not as root."""
         done = self._shell.run(["sh", "-c", "id -u; readlink /etc/pve/local || echo"])
         user, place = (*done.stdout.decode(errors="replace").split(), "", "")[:2]
-        if user != "0" or not place:
+        problem = ""
+        if user != "0":
+            problem = "Its user is not root."
+        elif not place:
+            problem = "It is no node of Proxmox VE."
+        if problem:
             raise PreflightError(
                 f"Unable to prepare the node behind {self._shell.destination}",
-                details="Its user is not root." if user != "0" else "It is no node of Proxmox VE.",
+                details=problem,
                 resolution="Write ssh: root@ADDRESS of the node itself.",
             )
         return place.rpartition("/")[2]
@@ -146,9 +160,10 @@ class Node:
         return done.stdout
 
     def _found_token(self) -> dict[str, Any] | None:
-        if self._access.user not in {one["userid"] for one in self.ask("/access/users")}:
+        users = {user["userid"] for user in self.ask("/access/users")}
+        if self._access.user not in users:
             return None
-        tokens = {one["tokenid"]: one for one in self.ask(f"{self._user}/token")}
+        tokens = {token["tokenid"]: token for token in self.ask(f"{self._user}/token")}
         return tokens.get(self._access.token_id)
 
     def _is_token_separate(self) -> bool:
@@ -185,6 +200,15 @@ def _lacking(
         call = ("create", "/access/users", "--userid", access.user, "--comment", COMMENT)
         yield Step(f"user {access.user}", command, call)
     yield from _grants(need, grants, access.user, "users")
+
+
+def _held_by(holder: str, grants: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """The paths and roles that a user or token was granted."""
+    held = set()
+    for grant in grants:
+        if grant["ugid"] == holder:
+            held.add((grant["path"], grant["roleid"]))
+    return held
 
 
 def _grants(need: Need, held: set[tuple[str, str]], who: str, kind: str) -> Iterator[Step]:

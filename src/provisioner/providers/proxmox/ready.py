@@ -53,7 +53,9 @@ def _version(guest: Guest) -> int:
     card = parts(guest.config.get("net0", ""))
     if card.get("ip", "manual") != "manual":
         return 4
-    return 6 if card.get("ip6", "manual") != "manual" else 0
+    if card.get("ip6", "manual") != "manual":
+        return 6
+    return 0
 
 
 def _system(host: ProxmoxHost, guest: Guest, deadline: float) -> Start:
@@ -76,12 +78,19 @@ def _timeout(
     if system:
         what = f"After {timeout_s:.0f} s it has its address, and its system is still: {system}"
         return _not_ready(host, guest, what, f"See, on the node: pct exec {guest.vmid} -- systemctl list-jobs")
+    addresses = ", ".join(map(_card_and_address, seen)) or "none"
+    what = f"After {timeout_s:.0f} s it is running but has no usable address on {CARD}. Addresses: {addresses}"
     card = parts(guest.config.get("net0", ""))
-    addresses = [f"{one.get('name')} {one.get('inet') or one.get('inet6') or 'none'}" for one in seen]
-    what = f"After {timeout_s:.0f} s it is running but has no usable address on {CARD}."
-    where = card.get("bridge", "its bridge") + (f" with VLAN {card['tag']}" if "tag" in card else "")
+    where = card.get("bridge", "its bridge")
+    if "tag" in card:
+        where += f" with VLAN {card['tag']}"
     resolution = f"Does a DHCP server answer on {where}? Else write network: {{ ip: ADDRESS/PREFIX, gateway: ADDRESS }}"
-    return _not_ready(host, guest, f"{what} Addresses: {', '.join(addresses) or 'none'}", resolution)
+    return _not_ready(host, guest, what, resolution)
+
+
+def _card_and_address(interface: Mapping[str, Any]) -> str:
+    address = interface.get("inet") or interface.get("inet6") or "none"
+    return f"{interface.get('name')} {address}"
 
 
 def _not_ready(host: ProxmoxHost, guest: Guest, what: str, resolution: str) -> ReadyTimeoutError:
