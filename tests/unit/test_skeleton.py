@@ -43,7 +43,6 @@ MANAGED_KINDS = tuple(field.name for field in fields(Managed))
 WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
 UNLIMITED = {
-    "container.cpu": "a container's number, which the page of containers limits (`spec.models.Container`)",
     "litellm.alias_settings.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
     "litellm.alias_settings.stream_timeout": "ditto",
     "litellm.alias_settings.retries": "ditto",
