@@ -9,23 +9,20 @@ import pytest
 from tests.lint.density import LARGE, Density, densities_below, density_of, together
 
 PRODUCT = Path(__file__).resolve().parents[2] / "src/provisioner"
-MOST_BRANCHES = 33.2
+MOST_BRANCHES = 32.5
 """Per 100 lines of functions, over the whole product; lower it when the product is looser than that."""
-MOST_COMPREHENSIONS = 5.3
+MOST_COMPREHENSIONS = 5.0
 """Per 100 statements, over the whole product; ditto."""
 DENSE = 50.0
 """Branches per 100 lines that no module with ``LARGE`` lines of functions or more may have, but for these."""
 DENSE_MODULES: frozenset[str] = frozenset(
     {
-        "hub/__init__.py",
         "lab/alias_rules.py",
         "lab/proxmox.py",
         "lab/rules.py",
         "lab/written.py",
-        "providers/incus/translate.py",
         "report/gateway.py",
         "report/graph/topology.py",
-        "runner/events.py",
         "services/llama_cpp/builds.py",
         "services/llama_cpp/options.py",
         "workflow/fitting.py",
