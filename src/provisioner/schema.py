@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
@@ -19,6 +19,7 @@ _REFERENCES: dict[str, dict[str, Any]] = {
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
 }
+_NO_REFERENCES: Mapping[str, Reference] = {}
 _HIDDEN_NOTE = "A secret: write `!secret NAME`."
 _EXPOSE = {"enum": ["host", "lan"], "default": "host", "description": "Who reaches the service"}
 
@@ -44,56 +45,77 @@ def file_schema(catalog: Catalog) -> dict[str, Any]:
 def _simple(value: Any) -> Any:
     """What pydantic wrote, without titles and nulls (what is not wanted is left out), and with closed mappings."""
     if isinstance(value, list):
-        return [_simple(one) for one in value]
+        return [_simple(item) for item in value]
     if not isinstance(value, dict):
         return value
-    # `title` is a word of the schema only where its value is a string: a property may have that name.
-    kept = {key: _simple(one) for key, one in value.items() if not (key == "title" and isinstance(one, str))}
-    if kept.get("default", ...) in (None, {}):
-        del kept["default"]
-    if "patternProperties" in kept:
-        kept["additionalProperties"] = False
-    present = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
-    if len(present) == 1:
-        del kept["anyOf"]
-        return {**present[0], **kept}
-    return kept
+    simple: dict[str, Any] = {}
+    for key, inner in value.items():
+        # `title` is a word of the schema only where its value is a string: a property may have that name.
+        is_title = key == "title" and isinstance(inner, str)
+        if not is_title:
+            simple[key] = _simple(inner)
+    if simple.get("default", ...) in (None, {}):
+        del simple["default"]
+    if "patternProperties" in simple:
+        simple["additionalProperties"] = False
+    return _without_null(simple)
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema, with the only other form in the place of the choice between that and null."""
+    forms = [form for form in schema.get("anyOf", ()) if form != {"type": "null"}]
+    if len(forms) != 1:
+        return schema
+    del schema["anyOf"]
+    return {**forms[0], **schema}
 
 
 def _service(service: ServiceType) -> dict[str, Any]:
-    schema = _mapping(file_options(service).values(), service)
+    schema = _mapping(file_options(service).values(), service.references)
     schema["properties"].setdefault("expose", _EXPOSE)
-    either = [(name, one.instead_of) for name, one in service.references.items() if one.instead_of]
+    either = []
+    for name, reference in service.references.items():
+        if reference.instead_of:
+            either.append({"oneOf": [{"required": [name]}, {"required": [reference.instead_of]}]})
     if either:
-        schema["allOf"] = [{"oneOf": [{"required": [word]} for word in words]} for words in either]
+        schema["allOf"] = either
     return {"description": service.title, **schema, "type": ["object", "null"]}
 
 
-def _mapping(options: Iterable[Option], service: ServiceType | None = None) -> dict[str, Any]:
-    options = list(options)
-    references = service.references if service else {}
-    return {
-        "type": "object",
-        "properties": {one.name: _described(one, references.get(one.name)) for one in options},
-        "required": [one.name for one in options if one.required],
-        "additionalProperties": False,
-    }
+def _mapping(options: Iterable[Option], references: Mapping[str, Reference] = _NO_REFERENCES) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for option in options:
+        reference = references.get(option.name)
+        properties[option.name] = _referring(option, reference) if reference else _described(option)
+        if option.required:
+            required.append(option.name)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _described(option: Option, reference: Reference | None) -> dict[str, Any]:
-    schema = _reference(reference.kind) if reference else _typed(option)
-    schema["description"] = f"{option.description} {_HIDDEN_NOTE}".strip() if option.secret else option.description
-    if option.default not in (None, "", [], {}) and not option.secret and not reference:
+def _referring(option: Option, reference: Reference) -> dict[str, Any]:
+    """An option that names something else in the file; its default is the role's alone."""
+    return {**_reference(reference.kind), "description": _description(option)}
+
+
+def _described(option: Option) -> dict[str, Any]:
+    schema = {**_typed(option), "description": _description(option)}
+    is_told = option.default not in (None, "", [], {})
+    if is_told and not option.secret:
         schema["default"] = option.default
     return schema
 
 
+def _description(option: Option) -> str:
+    return f"{option.description} {_HIDDEN_NOTE}".strip() if option.secret else option.description
+
+
 def _reference(kind: str) -> dict[str, Any]:
-    if kind == "aliases":
-        names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-        alias = {"anyOf": [names, _simple(AliasOptions.model_json_schema())]}
-        return {"type": "object", "propertyNames": {"pattern": ALIAS}, "additionalProperties": alias}
-    return dict(_REFERENCES[kind])
+    if kind != "aliases":
+        return _REFERENCES[kind]
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    alias = {"anyOf": [names, _simple(AliasOptions.model_json_schema())]}
+    return {"type": "object", "propertyNames": {"pattern": ALIAS}, "additionalProperties": alias}
 
 
 def _typed(option: Option) -> dict[str, Any]:
@@ -103,17 +125,29 @@ def _typed(option: Option) -> dict[str, Any]:
 
 
 def _single(option: Option, kind: str) -> dict[str, Any]:
+    """One value of that kind, which is the option's, or that of each item of its list."""
+    if kind == "dict" and option.options:
+        return _mapping(option.options.values())
     if kind == "dict":
-        free = {"type": "object", "propertyNames": {"pattern": VARIABLE}}
-        return _mapping(option.options.values()) if option.options else free
+        return {"type": "object", "propertyNames": {"pattern": VARIABLE}}
     if kind == "list":
         return {"type": "array"}
-    schema: dict[str, Any] = {"type": _TYPES[kind]} if kind in _TYPES else {}
+    schema: dict[str, Any] = {}
+    if kind in _TYPES:
+        schema["type"] = _TYPES[kind]
     if option.limit:
         schema |= _limit(option.limit)
-    return {**schema, "enum": list(option.choices)} if option.choices else schema
+    if option.choices:
+        schema["enum"] = list(option.choices)
+    return schema
 
 
 def _limit(limit: Limit) -> dict[str, Any]:
-    words = {"minimum": limit.min, "maximum": limit.max, "pattern": f"^({limit.pattern})$" if limit.pattern else None}
-    return {word: value for word, value in words.items() if value is not None}
+    schema: dict[str, Any] = {}
+    if limit.min is not None:
+        schema["minimum"] = limit.min
+    if limit.max is not None:
+        schema["maximum"] = limit.max
+    if limit.pattern:
+        schema["pattern"] = f"^({limit.pattern})$"
+    return schema
