@@ -107,14 +107,21 @@ def unpack(archive: Path, folder: Path) -> None:
                     shutil.copyfileobj(source, file)
 
 
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    source = tar.extractfile(member)
+    return b"" if source is None else source.read()
+
+
 def require_whole(folder: Path) -> None:
     """Raise ``ProviderError`` unless every file of the backup is as it was on the node."""
     sums = sums_of(folder)
     wrong = sorted(name for name, known in sums.items() if _digest(folder / name) != known)
-    if wrong or TREE not in sums:
+    if not wrong and TREE not in sums:
+        wrong = [TREE]
+    if wrong:
         raise ProviderError(
             f"Unable to trust the backup in {folder}",
-            details=f"Missing or not as on the node: {', '.join(wrong) or TREE}",
+            details=f"Missing or not as on the node: {', '.join(wrong)}",
             resolution="Nothing was changed on the node. Is a disk full, there or here?",
         )
 
@@ -126,11 +133,11 @@ def saved_guests(folder: Path, node: str) -> tuple[Guest, ...]:
     with tarfile.open(folder / TREE) as tar:
         for member in tar:
             match = pattern.fullmatch(member.name)
-            source = tar.extractfile(member) if match and member.isfile() else None
-            if match and source is not None:
-                content = source.read()
-                lines.append(f"= /etc/pve/{match[1]} {hashlib.sha256(content).hexdigest()}")
-                lines += _own_settings(content.decode(errors="replace"))
+            if match is None or not member.isfile():
+                continue
+            content = _content(tar, member)
+            lines.append(f"= /etc/pve/{match[1]} {hashlib.sha256(content).hexdigest()}")
+            lines += _own_settings(content.decode(errors="replace"))
     return read_guests([node], lines)[node]
 
 
@@ -142,9 +149,16 @@ def _own_settings(text: str) -> list[str]:
 
 def sums_of(folder: Path) -> Mapping[str, str]:
     """The files of a backup with their sha256, as the node wrote them down."""
-    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines() if (folder / SUMS).is_file() else []
-    pairs = (line.split(maxsplit=1) for line in lines)
-    return {name.removeprefix("*"): known for known, name in pairs if name.removeprefix("*") in FILES}
+    file = folder / SUMS
+    if not file.is_file():
+        return {}
+    sums = dict[str, str]()
+    for line in file.read_text(encoding="utf-8").splitlines():
+        known, marked_name = line.split(maxsplit=1)
+        name = marked_name.removeprefix("*")
+        if name in FILES:
+            sums[name] = known
+    return sums
 
 
 def _digest(file: Path) -> str:

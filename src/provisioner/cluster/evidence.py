@@ -20,11 +20,12 @@ def signs_of_life(shell: Shell, addresses: Sequence[str]) -> tuple[Sign, ...]:
     if not addresses:
         return ()
     said = _answer(shell, "bash", "signs.sh", addresses, SIGNS_TIMEOUT_S)
-    rows = [line.split("\t") for line in said.splitlines()]
-    return tuple(
-        Sign(address, "ping" if how == "ping" else "ssh", is_alive=state == "alive", said=text)
-        for address, how, state, text in sorted(row for row in rows if len(row) == WORDS)
-    )
+    signs = list[Sign]()
+    for row in sorted(line.split("\t") for line in said.splitlines()):
+        if len(row) == WORDS:
+            address, how, state, text = row
+            signs.append(Sign(address, "ping" if how == "ping" else "ssh", is_alive=state == "alive", said=text))
+    return tuple(signs)
 
 
 def addresses(shell: Shell, node: str) -> tuple[str, ...]:

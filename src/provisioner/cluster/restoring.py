@@ -74,12 +74,22 @@ def put_back(shell: Shell, backup: Path, name: str) -> str:
 
 def _archive(backup: Path) -> bytes:
     """What goes to the node: never more than it gets back, and the sums of just that."""
-    sums = {name: known for name, known in sums_of(backup).items() if name in FILES}
+    contents = dict[str, bytes]()
+    sums = ""
+    for name, known in sums_of(backup).items():
+        if name in FILES:
+            contents[name] = (backup / name).read_bytes()
+            sums += f"{known}  {name}\n"
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        listed = "".join(f"{known}  {name}\n" for name, known in sums.items()).encode()
-        for name, content in ((SUMS, listed), *((name, (backup / name).read_bytes()) for name in sums)):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o600
-            tar.addfile(info, io.BytesIO(content))
+        _add(tar, SUMS, sums.encode())
+        for name, content in contents.items():
+            _add(tar, name, content)
     return buffer.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    info.mode = 0o600
+    tar.addfile(info, io.BytesIO(content))
