@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from provisioner.spec import ProxmoxHost
 SSH_CONFIG = "PROVISION_SSH_CONFIG"
 """Names the file that ssh reads instead of the user's own configuration."""
 DIRECT = "root@ADDRESS[:PORT]"
+_DESTINATION = re.compile(r"[^\s-]\S*@[^\s@:-][^\s@]*")
+"""A user and a host, neither of which ssh could take for an option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,10 @@ class Reach:
     def at(self, address: str, name: str = "") -> Reach:
         """The node at ``address``, with the same user, port and configuration."""
         to = self.destination
-        user = to.login.rpartition("@")
+        user, at, _ = to.login.rpartition("@")
         host = f"[{address}]" if ":" in address else address
-        return replace(self, name=name or address, ssh=f"{user[0]}{user[1]}{host}{':' if to.port else ''}{to.port}")
+        port = f":{to.port}" if to.port else ""
+        return replace(self, name=name or address, ssh=f"{user}{at}{host}{port}")
 
 
 def reach(words: str, file: Path) -> Reach:
@@ -55,8 +59,10 @@ def reach(words: str, file: Path) -> Reach:
     if "@" in words:
         return Reach(words, destination_checked(words), ssh_config)
     hosts = _proxmox_hosts(words, file)
-    name = words or next(iter(hosts), "")
-    if name not in hosts or (not words and len(hosts) > 1):
+    name = words
+    if not words and len(hosts) == 1:
+        (name,) = hosts
+    if name not in hosts:
         raise _unknown(words, file, tuple(hosts))
     ssh = hosts[name].ssh
     if ssh is None:
@@ -66,14 +72,7 @@ def reach(words: str, file: Path) -> Reach:
 
 def destination_checked(words: str) -> str:
     """``words`` when ssh can take them as a destination; else ``InputError``."""
-    user, _, host = words.rpartition("@")
-    if (
-        not user
-        or not host
-        or host.startswith(("-", ":"))
-        or user.startswith("-")
-        or any(one.isspace() for one in words)
-    ):
+    if not _DESTINATION.fullmatch(words):
         raise InputError(f"Unable to use {words!r} as a host", resolution=f"Write {DIRECT}.")
     destination_of(words)
     return words

@@ -22,54 +22,72 @@ class Recorder:
 
     def take(self, event: TaskEvent) -> StepRecord | None:
         """Note one event; the step that has just begun with it, or None."""
-        name = event.task.partition(" | ")[0]
-        step = next((one for one in self.record.steps if one.id == name), None)
+        step = self._step_of(event)
         if step is None:
             return None
         if event.status == "start":
             return self._begin(step)
-        if event.status == "retry":
-            return None
-        (self._skipped if event.status == "skipped" else self._ran).add(step.id)
+        if event.status != "retry":
+            self._note(step, event)
+        return None
+
+    def _step_of(self, event: TaskEvent) -> StepRecord | None:
+        name = event.task.partition(" | ")[0]
+        for step in self.record.steps:
+            if step.id == name:
+                return step
+        return None
+
+    def _note(self, step: StepRecord, event: TaskEvent) -> None:
+        """Note how a task of the step ended, with its commands."""
+        if event.status == "skipped":
+            self._skipped.add(step.id)
+        else:
+            self._ran.add(step.id)
         if event.status == "changed":
             self._changed.add(step.id)
-        commands = tuple(
-            CommandRecord(event.host, one.argv, one.code, one.output[-OUTPUT_LIMIT:], one.elapsed_s)
-            for one in event.commands
-        )
-        step = replace(step, commands=(*step.commands, *commands))
+        commands = list(step.commands)
+        for command in event.commands:
+            output = command.output[-OUTPUT_LIMIT:]
+            commands.append(CommandRecord(event.host, command.argv, command.code, output, command.elapsed_s))
+        step = replace(step, commands=tuple(commands))
         if event.status in {"failed", "unreachable"}:
             step = replace(step, status=StepStatus.FAILED, message=f"{event.host}: {event.message}")
         self._put(step)
-        return None
 
     def end(self, error: str = "") -> Record:
         """The record when Ansible has ended, for the reason ``error`` before its time."""
         if not error:
-            self._settle()
+            self._end_begun_steps()
         self.record = replace(self.record, error=error)
         return self.record
 
     def _begin(self, step: StepRecord) -> StepRecord | None:
         if step.status is StepStatus.BEGUN:
             return None
-        self._settle()
+        self._end_begun_steps()
         begun = replace(step, status=StepStatus.BEGUN, message="")
         self._put(begun)
         self.record = replace(self.record, begun=tuple(dict.fromkeys((*self.record.begun, step.id))))
         return begun
 
-    def _settle(self) -> None:
-        for one in self.record.steps:
-            if one.status is StepStatus.BEGUN:
-                self._put(replace(one, status=self._ended(one.id)))
+    def _end_begun_steps(self) -> None:
+        for step in self.record.steps:
+            if step.status is StepStatus.BEGUN:
+                self._put(replace(step, status=self._ended(step.id)))
 
     def _ended(self, step: str) -> StepStatus:
         """How a step ended of which no task failed; one whose tasks were all skipped was left out."""
         if step in self._changed:
             return StepStatus.DONE
-        return StepStatus.LEFT_OUT if step in self._skipped - self._ran else StepStatus.UNCHANGED
+        if step in self._skipped and step not in self._ran:
+            return StepStatus.LEFT_OUT
+        return StepStatus.UNCHANGED
 
     def _put(self, step: StepRecord) -> None:
-        steps = tuple(step if one.id == step.id else one for one in self.record.steps)
-        self.record = replace(self.record, steps=steps)
+        """Have ``step`` in the place of the step with its id."""
+        steps = list(self.record.steps)
+        for number, there in enumerate(steps):
+            if there.id == step.id:
+                steps[number] = step
+        self.record = replace(self.record, steps=tuple(steps))

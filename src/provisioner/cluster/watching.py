@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,23 +54,26 @@ def look_again(asked: Reach, emit: Emit) -> Look:
     before = _last(asked)
     facts = _gathered(asked, before, emit)
     name = View(facts).cluster
-    was = before.snapshot if before and before.snapshot.cluster == name else _kept_in(_folder(name))
-    now = snapshot(facts, name, was)
-    found = changes(was, now) if was else ()
-    _keep(_Kept(asked.ssh, tuple(one.address for one in facts.nodes), now))
-    return Look(datetime.now(UTC).isoformat(timespec="seconds"), now, found, is_first=was is None)
+    if before is not None and before.snapshot.cluster == name:
+        last: Snapshot | None = before.snapshot
+    else:
+        last = _kept_in(_folder(name))
+    now = snapshot(facts, name, last)
+    found = changes(last, now) if last else ()
+    addresses = tuple(node.address for node in facts.nodes)
+    _keep(_Kept(asked.ssh, addresses, now))
+    return Look(datetime.now(UTC).isoformat(timespec="seconds"), now, found, is_first=last is None)
 
 
 def _gathered(asked: Reach, before: _Kept | None, emit: Emit) -> ClusterFacts:
     try:
         return gather(asked, emit)
     except ProvisionError:  # it may also have gone in the middle of its answer
-        for address in before.addresses if before else ():
+        addresses = before.addresses if before else ()
+        for address in addresses:
             if address != asked.destination.host:
-                try:
+                with suppress(ProvisionError):
                     return gather(asked.at(address), emit)
-                except ProvisionError:
-                    continue
         raise
 
 
@@ -87,7 +91,10 @@ def _keep(kept: _Kept) -> None:
 
 
 def _last(asked: Reach) -> _Kept | None:
-    return next((one for one in _all_kept() if one.asked == asked.ssh), None)
+    for kept in _all_kept():
+        if kept.asked == asked.ssh:
+            return kept
+    return None
 
 
 def _kept_in(folder: Path) -> Snapshot | None:
