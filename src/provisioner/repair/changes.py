@@ -49,16 +49,14 @@ def snapshot(facts: ClusterFacts, cluster: str, before: Snapshot | None = None) 
     """What is kept of a look; ``before`` tells old lines of a log from new ones."""
     view = View(facts)
     nodes = [node for node in facts.nodes if is_clustered(node)]
-    turned_away = dict[str, str]()
-    for node in nodes:
-        turned_away.update(_turned_away(node))
+    turned_away = _turned_away(nodes)
     old_lines = before.turned_away if before else {}
     active = [sender for sender, line in turned_away.items() if old_lines.get(sender) != line]
-    votes = votes_text(view.quorum) if view.has_quorum and view.quorum else ""
+    quorum = view.quorum if view.has_quorum else None
     return Snapshot(
         cluster=cluster,
         is_quorate=view.has_quorum,
-        votes=votes,
+        votes=votes_text(quorum) if quorum else "",
         version=view.version,
         members={member.name: view.has_quorum and view.is_present(member.nodeid) for member in view.members},
         quorate={node.name: node.is_quorate for node in nodes},
@@ -92,12 +90,12 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
 
 
 def _of_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    if not before.is_quorate and after.is_quorate:
-        yield Change("quorum", "", f"quorum is back: {after.votes}", is_worse=False)
-    elif before.is_quorate and not after.is_quorate:
-        yield Change("quorum", "", "no node that answers has quorum", is_worse=True)
-    else:
+    if before.is_quorate == after.is_quorate:
         yield from _of_nodes_quorum(before, after)
+    elif after.is_quorate:
+        yield Change("quorum", "", f"quorum is back: {after.votes}", is_worse=False)
+    else:
+        yield Change("quorum", "", "no node that answers has quorum", is_worse=True)
 
 
 def _of_nodes_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
@@ -109,11 +107,14 @@ def _of_nodes_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    if after.restless and not before.restless:
+    was_restless, is_restless = bool(before.restless), bool(after.restless)
+    if was_restless == is_restless:
+        return
+    if is_restless:
         names = ", ".join(after.restless)
         what = f"{names}: the membership is formed anew again and again: {HANGS}; see: cluster check"
         yield Change("ring", "", what, is_worse=True)
-    elif before.restless and not after.restless:
+    else:
         yield Change("ring", "", "the membership is formed anew no more", is_worse=False)
 
 
@@ -135,13 +136,17 @@ def _of_membership(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 def _of_versions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
     if before.version != after.version:
         what = f"config_version {before.version} became {after.version}"
-        yield Change("version", "", what, after.version < before.version)
+        yield Change("version", "", what, is_worse=after.version < before.version)
     for name, version in sorted(after.versions.items()):
-        was_behind = before.versions.get(name, before.version) < before.version
-        if version < after.version and not was_behind:
-            yield Change("version", name, f"is behind: config_version {version} of {after.version}", is_worse=True)
-        elif version == after.version and was_behind:
-            yield Change("version", name, f"is no longer behind: config_version {version}", is_worse=False)
+        version_before = before.versions.get(name, before.version)
+        was_behind = version_before < before.version
+        is_behind = version < after.version
+        if is_behind and not was_behind:
+            what = f"is behind: config_version {version} of {after.version}"
+            yield Change("version", name, what, is_worse=True)
+        if was_behind and version == after.version:
+            what = f"is no longer behind: config_version {version}"
+            yield Change("version", name, what, is_worse=False)
 
 
 def _of_packets(before: Snapshot, after: Snapshot) -> Iterator[Change]:
@@ -170,13 +175,14 @@ def _differing(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterato
             yield name, after[name]
 
 
-def _turned_away(node: NodeFacts) -> dict[str, str]:
-    """The senders whose packets the node turns away ("pve1 10.0.0.3") → the last line about them."""
+def _turned_away(nodes: Iterable[NodeFacts]) -> dict[str, str]:
+    """The senders whose packets the nodes turn away ("pve1 10.0.0.3") → the last line about them."""
     lines_by_sender = dict[str, str]()
-    if not is_running(node):
-        return lines_by_sender
-    log = node.signatures
-    for address in (*log.rejected, *log.undecryptable):
-        lines = [line for line in log.lines if is_about(line, [address])]
-        lines_by_sender[f"{node.name} {address}"] = lines[-1] if lines else ""
+    for node in nodes:
+        if not is_running(node):
+            continue
+        log = node.signatures
+        for address in (*log.rejected, *log.undecryptable):
+            lines = [line for line in log.lines if is_about(line, [address])]
+            lines_by_sender[f"{node.name} {address}"] = lines[-1] if lines else ""
     return lines_by_sender

@@ -20,6 +20,11 @@ class Member:
     votes: int
     addresses: tuple[str, ...]
 
+    @property
+    def place(self) -> tuple[int, tuple[str, ...]]:
+        """By what corosync tells it from others: its id, and its address on each link."""
+        return self.nodeid, self.addresses
+
 
 @dataclass(frozen=True, slots=True)
 class CorosyncConf:

@@ -7,7 +7,7 @@ a node whose ``/etc/pve`` saw more writes than the cluster's would replace it fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -190,13 +190,20 @@ def entry_of(node: NodeFacts, conf: CorosyncConf, left: Record | None = None) ->
     addresses = _own_addresses(node, own, conf)
     if member is not None:
         return Entry(member.nodeid, member.votes, addresses, replaces=True)
+    nodeid, votes = _id_and_votes(own, left)
+    taken_ids = {other.nodeid for other in conf.members}
+    if nodeid in taken_ids:
+        nodeid = None
+    return Entry(nodeid, votes, addresses)
+
+
+def _id_and_votes(own: Member | None, left: Record | None) -> tuple[int | None, int]:
+    """The id and votes of a node that the cluster's list lacks: by the unfinished run, else by its own list."""
     nodeid = own.nodeid if own else None
     votes = own.votes if own else 1
-    if left is not None:
-        nodeid = left.plan.get("nodeid") or nodeid
-        votes = left.plan.get("votes", votes)
-    taken_ids = {other.nodeid for other in conf.members}
-    return Entry(None if nodeid in taken_ids else nodeid, votes, addresses)
+    if left is None:
+        return nodeid, votes
+    return left.plan.get("nodeid") or nodeid, left.plan.get("votes", votes)
 
 
 def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
@@ -212,16 +219,24 @@ def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
 
 def node_address(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> str:
     """Where the lead reaches the node: by pmxcfs or the list, unless the node is there no more."""
-    known = [peer.address for peer in lead.peers if peer.name == node.name]
-    member = conf.member(node.name)
-    if member is not None:
-        known += member.addresses
-    for address in known:
+    for address in _known_addresses(node.name, lead, conf):
         if address in node.addresses:
             return address
-    addresses_of_others = [address for other in conf.others(node.name) for address in other.addresses]
+    addresses_of_others = list[str]()
+    for other in conf.others(node.name):
+        addresses_of_others += other.addresses
     near = near_addresses(node, addresses_of_others)
     return near[0] if near else node.address
+
+
+def _known_addresses(name: str, lead: NodeFacts, conf: CorosyncConf) -> Iterator[str]:
+    """The addresses that the lead's pmxcfs and the list have for a node."""
+    for peer in lead.peers:
+        if peer.name == name:
+            yield peer.address
+    member = conf.member(name)
+    if member is not None:
+        yield from member.addresses
 
 
 def own_entry(node: NodeFacts) -> Member | None:
@@ -231,12 +246,11 @@ def own_entry(node: NodeFacts) -> Member | None:
 
 def has_addresses(node: NodeFacts, member: Member) -> bool:
     """Whether the node is where ``member`` says; where that is a name its own list has to say the same."""
-    own = own_entry(node)
-    if own is not None and own.addresses == member.addresses:
-        is_by_name = not any(is_address(address) for address in own.addresses)
-        if is_by_name:
-            return True
-    return bool(member.addresses) and set(member.addresses).issubset(node.addresses)
+    is_by_name = not any(is_address(address) for address in member.addresses)
+    if is_by_name:
+        own = own_entry(node)
+        return own is not None and own.addresses == member.addresses
+    return set(member.addresses).issubset(node.addresses)
 
 
 def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> tuple[str, ...]:
@@ -251,14 +265,18 @@ def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> t
     found = list[str]()
     for number in range(links):
         on_link = [addresses[number] for addresses in others if len(addresses) > number]
-        near = near_addresses(node, on_link)
-        if node.address in near:
-            found.append(node.address)
-        elif near:
-            found.append(near[0])
+        found += _near(node, on_link)
     if found and len(found) == links:
         return tuple(found)
-    return (node.address,) if node.address in node.addresses else ()
+    if node.address in node.addresses:
+        return (node.address,)
+    return ()
+
+
+def _near(node: NodeFacts, others: Sequence[str]) -> tuple[str, ...]:
+    """One of its addresses in the network of the others: that at which it was reached, if it is one of them."""
+    near = near_addresses(node, others)
+    return (node.address,) if node.address in near else near[:1]
 
 
 def _restart(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> Restart:
@@ -301,11 +319,11 @@ def _own_version(node: NodeFacts) -> int:
 
 
 def _unlisted(node: NodeFacts, conf: CorosyncConf) -> list[str]:
-    """The cluster's members that the node's own list lacks; none where it has no members at all."""
-    if node.local_conf is None or not node.local_conf.members:
+    """The cluster's members that the node's own list lacks; none where it has no list."""
+    own = node.local_conf
+    if own is None:
         return []
-    own = {member.name for member in node.local_conf.members}
-    return [member.name for member in conf.members if member.name not in own]
+    return [member.name for member in conf.members if own.member(member.name) is None]
 
 
 def _overwriting(node: NodeFacts, lead: NodeFacts) -> tuple[str, ...]:

@@ -23,13 +23,21 @@ HANGS = "a write to /etc/pve hangs for seconds on every node, again and again"
 
 def ring_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The nodes that keep the ring open now, whether they answer or not; then that somebody does, if none was found."""
-    found = [_disturbing(node, view) for node in view.clustered if disturbs(node, view)]
-    found += [_silent(member, view) for member in view.members if is_heard_only(member, view)]
-    yield from found
+    causes = tuple(_known_causes(view))
+    yield from causes
     restless = restless_nodes(view)
     was_stopped_just_now = any(could_disturb(node, view) for node in view.clustered)
-    if restless and not found and not was_stopped_just_now:
+    if restless and not causes and not was_stopped_just_now:
         yield _unexplained(restless)
+
+
+def _known_causes(view: View) -> Iterator[Diagnosis]:
+    for node in view.clustered:
+        if disturbs(node, view):
+            yield _disturbing(node, view)
+    for member in view.members:
+        if is_heard_only(member, view):
+            yield _silent(member, view)
 
 
 def _unexplained(restless: tuple[NodeFacts, ...]) -> Diagnosis:
@@ -51,22 +59,31 @@ def disturbs(node: NodeFacts, view: View) -> bool:
     member = view.member(node.name)
     if not view.has_quorum or member is None or view.is_present(member.nodeid):
         return False
-    is_dead = node.units.get("corosync", "") in DEAD
-    hears = not node.links or any(link.is_connected for link in node.links)
-    return hears and not is_dead and could_disturb(node, view)
+    if node.units.get("corosync", "") in DEAD:
+        return False
+    is_cut_off = bool(node.links) and not any(link.is_connected for link in node.links)
+    return could_disturb(node, view) and not is_cut_off
 
 
 def could_disturb(node: NodeFacts, view: View) -> bool:
     """Whether it would do so once its corosync runs, by its list, its key and its own address."""
-    reference, member = view.reference, view.member(node.name)
-    own = member_in(members_of(node), node.name)
-    if reference is None or reference is node or member is None or own is None:
-        return False
-    if own.nodeid != member.nodeid or own.addresses != member.addresses or lost_addresses(node, member):
+    reference = view.reference
+    if reference is None or reference is node:
         return False
     if node.key_digest and node.key_digest != reference.key_digest:
         return False
+    if not _has_own_place(node, view):
+        return False
     return 0 < len(unheard(node, view)) < len(_others(node, view))
+
+
+def _has_own_place(node: NodeFacts, view: View) -> bool:
+    """Whether its list has it at the same place as the cluster's, and it is there."""
+    member = view.member(node.name)
+    own = member_in(members_of(node), node.name)
+    if member is None or own is None:
+        return False
+    return own.place == member.place and not lost_addresses(node, member)
 
 
 def unheard(node: NodeFacts, view: View) -> tuple[Member, ...]:
@@ -75,7 +92,7 @@ def unheard(node: NodeFacts, view: View) -> tuple[Member, ...]:
     missing = list[Member]()
     for member in _others(node, view):
         known = member_in(listed, member.name)
-        if known is None or (known.nodeid, known.addresses) != (member.nodeid, member.addresses):
+        if known is None or known.place != member.place:
             missing.append(member)
     return tuple(missing)
 
@@ -99,9 +116,11 @@ def unheard_words(node: NodeFacts, view: View) -> str:
 
 def is_heard_only(member: Member, view: View) -> bool:
     """Whether it does not answer us and is not joined, and corosync on a joined node has a link to it meanwhile."""
-    if not view.has_quorum or view.facts.node(member.name) or view.is_present(member.nodeid):
+    answers = view.facts.node(member.name) is not None
+    if answers or not view.has_quorum or view.is_present(member.nodeid):
         return False
-    return bool(restless_nodes(view)) and bool(link_lines(member, view))
+    is_forming = bool(restless_nodes(view))
+    return is_forming and bool(link_lines(member, view))
 
 
 def link_lines(member: Member, view: View) -> tuple[str, ...]:
@@ -160,7 +179,7 @@ def _silent(member: Member, view: View) -> Diagnosis:
 
 def _others(node: NodeFacts, view: View) -> tuple[Member, ...]:
     """The joined members, without the node itself."""
-    return tuple(member for member in view.members if member.name != node.name and view.is_present(member.nodeid))
+    return tuple(member for member in view.present_members if member.name != node.name)
 
 
 def _restless_text(nodes: tuple[NodeFacts, ...]) -> tuple[str, ...]:

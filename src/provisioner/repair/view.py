@@ -93,6 +93,11 @@ class View:
         """The reference's list."""
         return members_of(self.reference) if self.reference else ()
 
+    @cached_property
+    def present_members(self) -> tuple[Member, ...]:
+        """Those of them that the reference's partition has."""
+        return tuple(member for member in self.members if self.is_present(member.nodeid))
+
     @property
     def version(self) -> int:
         """Its version; 0 where there is no list."""
