@@ -72,7 +72,9 @@ def needs_restart(differing: Mapping[str, tuple[Any, Any]]) -> bool:
 
 def _lent(devices: Iterable[Device] | None) -> list[Mapping[str, str]]:
     """The properties of the devices with which a driver's user space is lent."""
-    return [device.properties for device in devices or () if "runtime" in device.properties]
+    if devices is None:
+        return []
+    return [device.properties for device in devices if "runtime" in device.properties]
 
 
 def _is_detached(before: Iterable[Mapping[str, Any]] | None, after: Iterable[Mapping[str, Any]] | None) -> bool:
@@ -185,31 +187,43 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     orphans = _orphans(desired, actual)
     changes = list(_builder_deletions(desired, actual))
     if wishes.prune:
-        changes += [Change("delete", orphan.name, orphan, None, "not in the file") for orphan in orphans]
+        changes += _deletions(orphans, "not in the file")
+        orphans = []
     changes += _artifact_changes(desired, actual, wanted)
     for container in wanted:
         changes += _adoption(container, actual)
     for container in wanted:
         changes += _instance_changes(container, _present(container, actual), inside, wishes)
-    plan = Plan(tuple(changes), () if wishes.prune else orphans, inside.leftovers)
+    plan = Plan(tuple(changes), tuple(orphans), inside.leftovers)
     if reasons:
         raise ImpossiblePlanError(reasons, plan)
     return plan
 
 
-def _orphans(desired: Fleet, actual: Fleet) -> tuple[Instance, ...]:
+def _deletions(containers: Iterable[Instance], reason: str) -> list[Change]:
+    return [Change("delete", container.name, container, None, reason) for container in containers]
+
+
+def _orphans(desired: Fleet, actual: Fleet) -> list[Instance]:
     """The containers of the lab that are not in the file and do not only build."""
-    names = {container.name for container in desired.instances}
-    serving = [container for container in actual.instances if container.kind is InstanceKind.SERVING]
-    return tuple(container for container in serving if container.name not in names)
-
-
-def _builder_deletions(desired: Fleet, actual: Fleet) -> Iterator[Change]:
-    """The deletion of the builders with which no build goes on."""
-    going_on = {artifact.builder for artifact in desired.artifacts if _begun(artifact, actual)}
+    orphans = list[Instance]()
     for container in actual.instances:
-        if container.kind is InstanceKind.BUILDER and container.name not in going_on:
-            yield Change("delete", container.name, container, None, "left over from an interrupted build")
+        is_serving = container.kind is InstanceKind.SERVING
+        if is_serving and desired.instance(container.name) is None:
+            orphans.append(container)
+    return orphans
+
+
+def _builder_deletions(desired: Fleet, actual: Fleet) -> list[Change]:
+    """The deletion of the builders with which no build goes on."""
+    going_on = set[str]()
+    for artifact in desired.artifacts:
+        builder = _begun(artifact, actual)
+        if builder is not None:
+            going_on.add(builder.name)
+    builders = [container for container in actual.instances if container.kind is InstanceKind.BUILDER]
+    left_over = [builder for builder in builders if builder.name not in going_on]
+    return _deletions(left_over, "left over from an interrupted build")
 
 
 def make_destroy_plan(
@@ -222,8 +236,7 @@ def make_destroy_plan(
     doomed, orphans = _divided(actual, named, targets)
     if prune:
         doomed, orphans = [*doomed, *orphans], []
-    changes = [Change("delete", container.name, container, None, "destroy was asked for") for container in doomed]
-    return Plan(tuple(changes), tuple(orphans))
+    return Plan(tuple(_deletions(doomed, "destroy was asked for")), tuple(orphans))
 
 
 def make_stop_plan(actual: Fleet, named: Collection[str], *, targets: Collection[str] = ()) -> Plan:
@@ -259,26 +272,24 @@ def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make a second one of what is this lab's and has been moved to where its driver does not work."""
     moved, details, hints = list[Instance](), list[str](), list[str]()
     for container in wanted:
-        there = actual.instance(container.name)
         host = actual.hosts.get(container.host)
-        if host is None or container.name not in host.moved:
-            continue
-        if there is not None and there.host == container.host:
+        there = actual.instance(container.name)
+        is_at_home = there is not None and there.host == container.host
+        if host is None or container.name not in host.moved or is_at_home:
             continue
         moved.append(container)
         details.append(f"{container.name} is {host.moved[container.name]} now, and the file has it on host {host.name}")
-        if there is not None:
-            hints.append(f"Write host: {there.host} for {container.name}.")
-        else:
+        if there is None:
             hints.append(host.moved_hints[container.name])
-    if not moved:
-        return
-    error = PreflightError(
-        f"Unable to plan container {_names(moved)}: it is this lab's, and elsewhere",
-        details="\n".join(details),
-        resolution="\n".join(hints),
-    )
-    yield _Refusal(error, moved)
+        else:
+            hints.append(f"Write host: {there.host} for {container.name}.")
+    if moved:
+        error = PreflightError(
+            f"Unable to plan container {_names(moved)}: it is this lab's, and elsewhere",
+            details="\n".join(details),
+            resolution="\n".join(hints),
+        )
+        yield _Refusal(error, moved)
 
 
 def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
@@ -290,17 +301,16 @@ def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
         if is_taken and _adopted(container, actual) is None:
             taken.append(container)
             details.append(f"host {container.host} has a container {container.name} that is not of this lab")
-    if not taken:
-        return
-    error = PreflightError(
-        f"Unable to plan container {_names(taken)}: the name is taken",
-        details="; ".join(details),
-        resolution="Choose another name in the file, or rename the other container; provision never touches it.",
-    )
-    yield _Refusal(error, taken)
+    if taken:
+        error = PreflightError(
+            f"Unable to plan container {_names(taken)}: the name is taken",
+            details="; ".join(details),
+            resolution="Choose another name in the file, or rename the other container; provision never touches it.",
+        )
+        yield _Refusal(error, taken)
 
 
-def _of_images(wanted: list[Instance], actual: Fleet) -> list[PreflightError]:
+def _of_images(wanted: list[Instance], actual: Fleet) -> Iterator[PreflightError]:
     """An error for each image of a new container that its host does not have."""
     containers_by_image = dict[tuple[str, str], list[Instance]]()
     for container in wanted:
@@ -308,16 +318,14 @@ def _of_images(wanted: list[Instance], actual: Fleet) -> list[PreflightError]:
         is_new = _present(container, actual) is None
         if is_new and host is not None and container.image not in host.images:
             containers_by_image.setdefault((container.host, container.image), []).append(container)
-    errors = list[PreflightError]()
     for (host_name, image), containers in containers_by_image.items():
         there = actual.hosts[host_name]
-        error = PreflightError(
+        images = ", ".join(sorted(there.images)) or "none"
+        yield PreflightError(
             f"Unable to plan container {_names(containers)}: image {image} not found on host {host_name}",
-            details="Images there: " + (", ".join(sorted(there.images)) or "none"),
+            details=f"Images there: {images}",
             resolution=there.image_hint.format(image=image),
         )
-        errors.append(error)
-    return errors
 
 
 def _names(instances: Iterable[Instance]) -> str:
@@ -327,19 +335,26 @@ def _names(instances: Iterable[Instance]) -> str:
 def _adopted(wanted: Instance, actual: Fleet) -> Instance | None:
     """The container that is to become this lab's, as it is; its image is what the file says."""
     host = actual.hosts.get(wanted.host)
-    if host is None or not wanted.adopt or wanted.name not in host.adoptable:
+    if host is None or not wanted.adopt:
         return None
-    return replace(host.adoptable[wanted.name], image=wanted.image)
+    adoptable = host.adoptable.get(wanted.name)
+    if adoptable is None:
+        return None
+    return replace(adoptable, image=wanted.image)
 
 
 def _present(wanted: Instance, actual: Fleet) -> Instance | None:
+    """The container as it is now, this lab's already or to be adopted; None when it has to be made."""
     return actual.instance(wanted.name) or _adopted(wanted, actual)
 
 
 def _adoption(wanted: Instance, actual: Fleet) -> Iterator[Change]:
-    there = _adopted(wanted, actual)
-    if there is not None and actual.instance(wanted.name) is None:
-        yield Change("adopt", wanted.name, there, replace(there, lab=wanted.lab), "the file says adopt")
+    """The mark that makes a container this lab's, where it has none."""
+    if actual.instance(wanted.name) is not None:
+        return
+    adopted = _adopted(wanted, actual)
+    if adopted is not None:
+        yield Change("adopt", wanted.name, adopted, replace(adopted, lab=wanted.lab), "the file says adopt")
 
 
 def _begun(artifact: Artifact, actual: Fleet) -> Instance | None:
@@ -359,12 +374,13 @@ def _is_built(artifact: Artifact, actual: Fleet) -> bool:
 
 
 def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> Iterator[Change]:
-    needed = set[tuple[str, str | None]]()
+    """The builds of the artifacts that the wanted containers use and their hosts do not have."""
+    needed = set[tuple[str, str]]()
     for container in wanted:
-        for device in container.devices:
-            needed.add((container.host, device.properties.get("volume")))
+        needed.update((container.host, volume) for volume in _volumes(container).values())
     for artifact in desired.artifacts:
-        if (artifact.host, artifact.volume) in needed and not _is_built(artifact, actual):
+        is_needed = (artifact.host, artifact.volume) in needed
+        if is_needed and not _is_built(artifact, actual):
             begun = "; goes on where an earlier run stopped" if _begun(artifact, actual) else ""
             yield Change("build", artifact.name, None, artifact, f"not on host {artifact.host} yet{begun}")
 
@@ -419,7 +435,9 @@ def _role_changes(before: Instance, after: Instance, inside: Inside) -> Iterator
 
 def _shrinks(before: Instance, after: Instance) -> bool:
     """Whether the disk would lose room: what lies there may not fit."""
-    return after.disk is not None and before.disk is not None and after.disk < before.disk
+    if before.disk is None or after.disk is None:
+        return False
+    return after.disk < before.disk
 
 
 def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
