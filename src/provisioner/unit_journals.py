@@ -57,19 +57,25 @@ def explained(
 ) -> tuple[Finding, ...]:
     """The same findings, those of units that do not run with what these wrote last."""
     states = {fact.subject: fact.value for fact in facts if fact.name == "unit"}
-    service_and_host = dict[str, tuple[Service, str]]()
-    for instance in instances:
-        for service in instance.services:
-            service_and_host[service.address] = service, instance.host
+    services = _with_hosts(instances)
     explained_findings = list[Finding]()
     for finding in findings:
         is_down = states.get(finding.subject, ACTIVE) != ACTIVE
-        if is_down and finding.subject in service_and_host and finding.message.startswith("unit "):
-            service, host = service_and_host[finding.subject]
+        if is_down and finding.subject in services and finding.message.startswith("unit "):
+            service, host = services[finding.subject]
             explained_findings.append(_with_last_words(finding, service, providers[host]))
         else:
             explained_findings.append(finding)
     return tuple(explained_findings)
+
+
+def _with_hosts(instances: Iterable[Instance]) -> dict[str, tuple[Service, str]]:
+    """The services by their addresses, each with the host of its container."""
+    services = dict[str, tuple[Service, str]]()
+    for instance in instances:
+        for service in instance.services:
+            services[service.address] = service, instance.host
+    return services
 
 
 def _with_last_words(finding: Finding, service: Service, provider: Provider) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
@@ -96,12 +96,19 @@ def _of_driven(card: Card, driver: HostDriver) -> Iterator[tuple[str, Verdict]]:
 
 def _wanted(seen: Graphics) -> tuple[Card, ...]:
     """The cards that containers get, and where one gets none those that it may mean."""
-    wanted = {card.pci for card in seen.given.values()}
-    for container, choice in seen.choices.items():
-        if isinstance(choice, Refusal):
-            wish = seen.wishes[container]
-            wanted.update(card.pci for card in seen.cards if card.obstacle() and _may_mean(wish, card))
-    return tuple(card for card in seen.cards if card.pci in wanted)
+    given = {card.pci for card in seen.given.values()}
+    refused = [seen.wishes[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
+    wanted = list[Card]()
+    for card in seen.cards:
+        is_given = card.pci in given
+        if is_given or _is_meant(card, refused):
+            wanted.append(card)
+    return tuple(wanted)
+
+
+def _is_meant(card: Card, refused: Sequence[Wish]) -> bool:
+    """Whether a container may mean this card, which nobody can use as it is."""
+    return bool(card.obstacle()) and any(_may_mean(wish, card) for wish in refused)
 
 
 def _may_mean(wish: Wish, card: Card) -> bool:

@@ -87,7 +87,8 @@ def _is_left_to_driver(build: Build, card: Card, capability: int) -> bool:
 
 def _has_code(names: Sequence[str], capability: int) -> bool:
     """Whether a card runs it as it is, or its driver can translate it: that goes from older to newer alone."""
-    return any(name in SETS or _is_of(name, capability) or _can_become(name, capability) for name in names)
+    has_set = any(name in SETS for name in names)
+    return has_set or any(_is_of(name, capability) or _can_become(name, capability) for name in names)
 
 
 def _is_of(name: str, capability: int) -> bool:

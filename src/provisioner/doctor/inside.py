@@ -43,21 +43,25 @@ def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
     """Whether the card's device files arrived, and the services' users may use them."""
     arrived = {node.path: node for node in seen.nodes}
-    # what a part of a card may be used for is its own matter, and root's alone
-    wanted = [node.path for node in card.nodes if not node.path.startswith(_CAPABILITIES)]
-    lost = [path for path in wanted if path not in arrived]
+    nodes, lost = list[Access](), list[str]()
+    for wanted in card.nodes:
+        if wanted.path.startswith(_CAPABILITIES):
+            continue  # what a part of a card may be used for is its own matter, and root's alone
+        if wanted.path in arrived:
+            nodes.append(arrived[wanted.path])
+        else:
+            lost.append(wanted.path)
     if lost:
         return Verdict("", f"{' and '.join(lost)} did not arrive", RESTART.format(container=container))
-    nodes = [arrived[path] for path in wanted]
     for user in seen.users:
         closed = [node for node in nodes if not user.may_use(node)]
         if closed:
             return _closed(container, user, closed)
-    there = f"all {len(wanted)} of {card.title} are there"
-    if seen.users:
-        units = ", ".join(user.unit for user in seen.users)
-        return Verdict(f"{there}, and {units} may use them")
-    return Verdict(there)
+    there = f"all {len(nodes)} of {card.title} are there"
+    if not seen.users:
+        return Verdict(there)
+    units = ", ".join(user.unit for user in seen.users)
+    return Verdict(f"{there}, and {units} may use them")
 
 
 def _closed(container: str, user: User, closed: Sequence[Access]) -> Verdict:
@@ -101,24 +105,37 @@ def _wrong_library(library: str, versions: Sequence[str], module: str) -> Verdic
 def _compiler(toolkit: Toolkit, seen: Inside) -> Verdict:
     """Whether glibc, GCC and the toolkit go together; what compiling itself says is asked by role cuda_toolkit."""
     name = f"CUDA {toolkit.release} in {toolkit.folder}"
-    gcc = int(seen.gcc.partition(".")[0] or 0)
-    if gcc and toolkit.gcc_limit and gcc > toolkit.gcc_limit:
-        problem = f"{name} takes GCC up to {toolkit.gcc_limit}, there is {gcc}"
+    if _is_too_new(seen.gcc, toolkit):
+        problem = f"{name} takes GCC up to {toolkit.gcc_limit}, there is {seen.gcc.partition('.')[0]}"
         return Verdict("", problem, f"Install g++-{toolkit.gcc_limit}, or a newer toolkit.")
     if _clashes(toolkit, seen):
         problem = f"{name} and glibc {seen.glibc} declare the same functions in two ways, unless its headers are mended"
         return Verdict("", problem, f"There: provision cuda check {toolkit.folder}")
     fits = f"{name} goes with glibc {seen.glibc or 'unknown'}"
-    return Verdict(f"{fits} and GCC {seen.gcc}" if seen.gcc else fits)
+    if seen.gcc:
+        fits += f" and GCC {seen.gcc}"
+    return Verdict(fits)
+
+
+def _is_too_new(gcc: str, toolkit: Toolkit) -> bool:
+    """Whether the toolkit refuses this GCC; where either is not known nothing is said."""
+    major = gcc.partition(".")[0]
+    if not major or not toolkit.gcc_limit:
+        return False
+    return int(major) > toolkit.gcc_limit
 
 
 def _clashes(toolkit: Toolkit, seen: Inside) -> bool:
     """Whether the glibc declares functions of CUDA in another way than this release does."""
     glibc = version_of(seen.glibc)
-    if not glibc:
+    if glibc is None:
         return False
     release = _numbers(toolkit.release)[:2]
-    return any(glibc >= declares and release < agrees for declares, agrees in FIXED.items())
+    for declares, agrees in FIXED.items():
+        is_declared = glibc >= declares
+        if is_declared and release < agrees:
+            return True
+    return False
 
 
 def _torch(torch: Torch, module: str) -> Verdict:

@@ -70,8 +70,13 @@ def claims_of(nodes: Iterable[NodeFacts], silent: Iterable[Silent]) -> Mapping[s
     silent_names = {node.name for node in silent if node.name}
     claims = dict[str, str]()
     for node in nodes:
-        present = node.quorum.present if node.quorum else {}
-        joined_names = {member.name for member in node.running if member.nodeid in present}
-        if not silent_names.isdisjoint(joined_names):
+        if not silent_names.isdisjoint(_present_names(node)):
             claims[node.name] = node.address
     return claims
+
+
+def _present_names(node: NodeFacts) -> set[str]:
+    """The names of the nodes in its partition, by the list that its corosync runs with."""
+    if node.quorum is None:
+        return set()
+    return {member.name for member in node.running if member.nodeid in node.quorum.present}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 from provisioner.repair.conditions import Condition, Diagnosis
@@ -18,7 +18,8 @@ that a rejoin has just made is not valid yet, and at 300 s Proxmox VE refuses th
 def cluster_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The conditions of the cluster."""
     yield from _halves(view)
-    if not view.has_quorum and any(one.quorum for one in view.clustered):
+    asked = [node for node in view.clustered if node.quorum is not None]
+    if asked and not view.has_quorum:
         yield _no_quorum(view)
     yield from _skewed(view)
     for node in view.facts.nodes:
@@ -78,26 +79,34 @@ def _sides(view: View) -> tuple[str, ...]:
     """
     names_by_partition = dict[frozenset[int], list[str]]()
     for node in view.clustered:
-        if node.quorum is not None and (node.is_quorate or not view.has_quorum):
+        counts = node.is_quorate or not view.has_quorum
+        if counts and node.quorum is not None:
             partition = frozenset(node.quorum.present)
             names_by_partition.setdefault(partition, []).append(node.name)
     sides = list[str]()
     for partition, names in names_by_partition.items():
-        others = [other for other in names_by_partition if other != partition]
-        if all(partition.isdisjoint(other) for other in others):
+        if _is_apart(partition, names_by_partition):
             nodeids = ", ".join(map(str, sorted(partition)))
             sides.append(f"{', '.join(names)}: nodes {nodeids}")
     return tuple(sides)
 
 
+def _is_apart(partition: frozenset[int], partitions: Iterable[frozenset[int]]) -> bool:
+    """Whether the partition shares no node with any other one."""
+    others = [other for other in partitions if other != partition]
+    return all(partition.isdisjoint(other) for other in others)
+
+
 def _skewed(view: View) -> Iterator[Diagnosis]:
+    """That clocks differ; of two nodes nobody can say which one is wrong."""
     offsets = sorted((node.clock_offset_s, node.name) for node in view.clustered)
     if not offsets:
         return
-    (low, first), (high, last) = offsets[0], offsets[-1]
+    low, first = offsets[0]
+    high, last = offsets[-1]
     if high - low <= CLOCK_SKEW_LIMIT_S:
         return
-    if len(offsets) == 2:  # noqa: PLR2004 - which of two is wrong, nobody can say
+    if len(offsets) == 2:  # noqa: PLR2004 - one and another
         yield _skew("", f"the clock of {last} is {high - low:.1f} s ahead of that of {first}")
         return
     middle = median(offset for offset, _ in offsets)
@@ -114,8 +123,10 @@ def _skew(name: str, message: str) -> Diagnosis:
 
 
 def _unknown(node: NodeFacts) -> Iterator[Diagnosis]:
+    if not is_clustered(node) and not node.unread:
+        return
     missing = tuple(_missing(node))
-    if missing and (is_clustered(node) or node.unread):
+    if missing:
         what = "some of it could not be read: nobody can say that it is in order"
         advice = "Look at systemctl status corosync pve-cluster there, then check again."
         yield Diagnosis(Condition.UNKNOWN, node.name, what, (*missing, versions_text(node)), advice=advice)
@@ -132,8 +143,13 @@ def _missing(node: NodeFacts) -> Iterator[str]:
         yield "authkey: there is none, or it cannot be read"
     if not node.units:
         yield "units: systemd does not answer"
+    yield from _missing_of_corosync(node)
+
+
+def _missing_of_corosync(node: NodeFacts) -> Iterator[str]:
     if is_running(node) and node.running_version is None:
         yield "cmap: corosync runs, and does not say its version"
     is_active = node.units.get("corosync") == "active"
-    if is_active and node.quorum is None and "quorum" not in node.unread:
+    is_told = node.quorum is not None or "quorum" in node.unread
+    if is_active and not is_told:
         yield "quorum: corosync is active, and does not answer"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.repair.conditions import Condition, Diagnosis
-from provisioner.repair.facts import Guest, NodeFacts
+from provisioner.repair.facts import Guest, Member, NodeFacts, Peer
 from provisioner.repair.own_addresses import is_address
 from provisioner.repair.view import View, is_clustered
 
@@ -39,12 +39,10 @@ def ghost_diagnoses(view: View) -> Iterator[Diagnosis]:
 
 def known_names(lead: NodeFacts, view: View) -> set[str]:
     """The names that are no ghosts: members by any list of the lead's, and nodes that answered."""
-    names = {member.name for member in view.members}
-    names.update(node.name for node in view.facts.nodes)
-    names.update(peer.name for peer in lead.peers)
+    named: list[Member | NodeFacts | Peer] = [*view.members, *view.facts.nodes, *lead.peers]
     for conf in lead.files:
-        names.update(member.name for member in conf.members)
-    return names
+        named += conf.members
+    return {node.name for node in named}
 
 
 def _ghost(name: str, lead: NodeFacts) -> Diagnosis:

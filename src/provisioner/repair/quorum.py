@@ -89,11 +89,15 @@ def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs
         elif name not in off:
             yield f"{name} may be running, cut off from here. When you have seen that it is off, say so: --off {name}"
         tried = [sign for sign in signs if sign.address in addresses]
-        for sign in tried:
-            if sign.is_alive:
-                yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
+        yield from _signs_of_life(name, tried)
         if not tried and not is_running:
             yield f"Nobody has tried whether {name} answers at {', '.join(addresses)}."
+
+
+def _signs_of_life(name: str, signs: Sequence[Sign]) -> Iterator[str]:
+    for sign in signs:
+        if sign.is_alive:
+            yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
 
 
 def _list(node: NodeFacts) -> CorosyncConf:

@@ -36,6 +36,11 @@ def version_of(node: NodeFacts) -> int | None:
     return conf.version if conf else None
 
 
+def has_list(node: NodeFacts) -> bool:
+    """Whether that list is known with its version."""
+    return bool(members_of(node)) and version_of(node) is not None
+
+
 def member_in(members: tuple[Member, ...], name: str) -> Member | None:
     """The member of that name, or None."""
     for member in members:
@@ -75,8 +80,7 @@ class View:
 
         if self.facts.lead is not None:
             return self.facts.lead
-        listed = [node for node in self.facts.nodes if members_of(node) and version_of(node) is not None]
-        return max(listed, key=rank, default=None)
+        return max(filter(has_list, self.facts.nodes), key=rank, default=None)
 
     @property
     def has_quorum(self) -> bool:
@@ -108,12 +112,13 @@ class View:
     @cached_property
     def clustered(self) -> tuple[NodeFacts, ...]:
         """The nodes that answered and are or were in a cluster."""
-        return tuple(node for node in self.facts.nodes if node.is_proxmox and is_clustered(node))
+        proxmox_nodes = [node for node in self.facts.nodes if node.is_proxmox]
+        return tuple(filter(is_clustered, proxmox_nodes))
 
     @cached_property
     def joined_nodes(self) -> tuple[NodeFacts, ...]:
         """Those of them that are in the reference's partition, as they and the reference agree."""
-        return tuple(node for node in self.clustered if self.is_joined(node))
+        return tuple(filter(self.is_joined, self.clustered))
 
     @property
     def is_alone(self) -> bool:
@@ -123,10 +128,10 @@ class View:
     @property
     def cluster(self) -> str:
         """The cluster's name; that of the asked node where it is in none."""
-        if self.reference is not None:
-            for conf in (self.reference.local_conf, self.reference.pve_conf):
-                if conf is not None and conf.cluster:
-                    return conf.cluster
+        files = self.reference.files if self.reference else ()
+        for conf in reversed(files):  # corosync's own counts first
+            if conf.cluster:
+                return conf.cluster
         return self.facts.asked
 
     @property
@@ -154,4 +159,6 @@ class View:
     def is_joined(self, node: NodeFacts) -> bool:
         """Whether ``node`` itself and the reference agree that it is in the partition."""
         member = self.member(node.name)
-        return member is not None and self.is_present(member.nodeid) and is_running(node)
+        if member is None or not is_running(node):
+            return False
+        return self.is_present(member.nodeid)
