@@ -19,11 +19,20 @@ def has_newer_pve(node: NodeFacts, lead: NodeFacts) -> bool:
 def pve_age_words(node: NodeFacts, lead: NodeFacts) -> str:
     """How many writes each copy saw, in a line; the times of the last ones decide among equals."""
     if node.database is None or lead.database is None:
-        unread = [host for host in (node, lead) if host.database is None]
-        return "; ".join(f"{host.name}: {host.unread.get('database', 'not known')}" for host in unread)
+        return _unread_words(node, lead)
     own_writes, own_time = node.database
     writes, time = lead.database
     words = f"writes to it: {own_writes} on {node.name}, {writes} on {lead.name}"
     if own_writes == writes and own_time != time:
-        return f"{words}, last written {own_time - time:+d} s apart"
+        words += f", last written {own_time - time:+d} s apart"
     return words
+
+
+def _unread_words(*nodes: NodeFacts) -> str:
+    """Why the databases that could not be read are not known."""
+    words = list[str]()
+    for node in nodes:
+        if node.database is None:
+            why = node.unread.get("database", "not known")
+            words.append(f"{node.name}: {why}")
+    return "; ".join(words)
