@@ -1,4 +1,4 @@
-"""What is kept of each container, as a table."""
+"""The snapshots of each container, as a table."""
 
 from __future__ import annotations
 
@@ -12,5 +12,9 @@ _HEAD = ("CONTAINER", "SNAPSHOT", "TAKEN")
 
 def snapshots_text(instances: Sequence[Instance], style: Style = PLAIN) -> str:
     """One row per snapshot, the oldest first."""
-    rows = [(one.name, kept.name, kept.created) for one in instances for kept in one.snapshots]
-    return table(_HEAD, rows, style) if rows else "No snapshots are kept."
+    rows: list[tuple[str, ...]] = []
+    for instance in instances:
+        rows += [(instance.name, snapshot.name, snapshot.created) for snapshot in instance.snapshots]
+    if not rows:
+        return "No snapshots are kept."
+    return table(_HEAD, rows, style)

@@ -15,48 +15,64 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
     """One row per service: container, host, state, address, service, port, health, what computes, drift."""
     if not containers:
         return "The lab has no containers, neither in the file nor on its hosts."
-    below = [line for title, lines in listed_below(containers).items() for line in _listed(title, lines, style)]
-    return "\n".join([table(HEAD, status_rows(containers), style), *below])
+    lines = [table(HEAD, status_rows(containers), style)]
+    for title, listed in listed_below(containers).items():
+        if listed:
+            lines += ["", style.paint(title, "bold") + ":"]
+            lines += [f"  {safe_line(line)}" for line in listed]
+    return "\n".join(lines)
 
 
 def status_rows(containers: Sequence[ContainerStatus]) -> list[tuple[str, ...]]:
     """The table's cells."""
-    return [row for container in containers for row in _rows(container)]
+    rows: list[tuple[str, ...]] = []
+    for container in containers:
+        rows += _rows(container)
+    return rows
 
 
 def listed_below(containers: Sequence[ContainerStatus]) -> dict[str, list[str]]:
     """What does not fit into the table: lines by their titles."""
-    devices = [
-        f"{container.name}/{one.role}: {one.processor}: {one.why}"
-        for container in containers
-        for one in container.services
-        if one.why and one.processor != "CPU"
-    ]
-    drift = [f"{one.name}: {what}" for one in containers for what in one.drift]
+    devices = []
+    drift = []
+    for container in containers:
+        explained = [service for service in container.services if service.why and service.processor != "CPU"]
+        devices += [f"{container.name}/{service.role}: {service.processor}: {service.why}" for service in explained]
+        drift += [f"{container.name}: {difference}" for difference in container.drift]
     return {"Devices": devices, "Drift": drift}
 
 
-def _listed(title: str, lines: Sequence[str], style: Style) -> list[str]:
-    return ["", style.paint(title, "bold") + ":", *(f"  {safe_line(line)}" for line in lines)] if lines else []
-
-
 def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:
-    state = str(container.status) if container.status else "missing"
+    """A row for each service; what is so of the whole container stands in the first."""
+    head = (container.name, container.host, _state(container), container.address or _NONE)
+    drift = _drift(container)
+    for service in container.services or (None,):
+        yield (*head, *_service_cells(service), drift)
+        head, drift = ("", "", "", ""), ""
+
+
+def _state(container: ContainerStatus) -> str:
     if container.elsewhere:
-        state = container.elsewhere
-    drift = "orphan" if container.orphan else "drifted" if container.drift else _NONE
-    first = (container.name, container.host, state, container.address or _NONE)
-    for index, service in enumerate(container.services or (None,)):
-        head = first if index == 0 else ("", "", "", "")
-        yield (*head, *_service_cells(service), drift if index == 0 else "")
+        return container.elsewhere
+    return str(container.status) if container.status else "missing"
+
+
+def _drift(container: ContainerStatus) -> str:
+    if container.orphan:
+        return "orphan"
+    return "drifted" if container.drift else _NONE
 
 
 def _service_cells(service: ServiceStatus | None) -> tuple[str, str, str, str]:
     if service is None:
         return (_NONE, _NONE, _NONE, _NONE)
-    health = {True: "healthy", False: "unhealthy", None: _NONE}[service.healthy]
-    if service.health == BUSY:
-        health = BUSY
+    return (service.role, str(service.port or _NONE), _health(service), service.processor or _NONE)
+
+
+def _health(service: ServiceStatus) -> str:
+    """What its proof said; the state of its unit where that does not run and nothing was asked."""
     if service.healthy is None and service.unit not in ("unknown", "active"):
-        health = service.unit
-    return (service.role, str(service.port or _NONE), health, service.processor or _NONE)
+        return service.unit
+    if service.health == BUSY:
+        return BUSY
+    return {True: "healthy", False: "unhealthy", None: _NONE}[service.healthy]
