@@ -45,11 +45,12 @@ def look_text(look: Look, style: Style = PLAIN) -> str:
         ("Conflicts", _conflicts_text(look, style)),
     ]
     lines = [f"{style.paint(name + ':', 'bold')}{' ' * (10 - len(name))} {text}" for name, text in rows]
-    return "\n".join([*lines, *(f"  {safe_line(edit)}" for edit in look.headers.edits)])
+    lines += [f"  {safe_line(edit)}" for edit in look.headers.edits]
+    return "\n".join(lines)
 
 
 def look_content(look: Look) -> dict[str, Any]:
-    """The same for programs."""
+    """What was seen of one folder, for machine-readable output."""
     return {
         "include": look.toolkit.include,
         "toolkit": look.toolkit.version,
@@ -68,7 +69,11 @@ def _state_text(look: Look) -> str:
 
 
 def _first_conflict(look: Look) -> Version | None:
-    return next((one for one in sorted(set(SINCE.values())) if look.headers.conflicts(one)), None)
+    """The oldest glibc whose declarations the headers contradict, None without one."""
+    for version in sorted(set(SINCE.values())):
+        if look.headers.conflicts(version):
+            return version
+    return None
 
 
 def _conflicts_text(look: Look, style: Style) -> str:

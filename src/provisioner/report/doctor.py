@@ -11,9 +11,11 @@ from provisioner.report.style import PLAIN, Style, count_text
 
 def diagnoses_text(diagnoses: Sequence[Diagnosis], style: Style = PLAIN) -> str:
     """All of it; what is wrong is told a second time, with what to do."""
-    lines = [check_text(one.check, style) for one in diagnoses]
-    findings = [one.finding for one in diagnoses if one.finding is not None]
-    if not findings:
-        return "\n".join([*lines, style.paint("Healthy: nothing is in the way of this lab.", "green")])
-    told = [finding_text(one, style) for one in findings]
-    return "\n".join([*lines, "", *told, f"{count_text(len(findings), 'finding')}."])
+    lines = [check_text(diagnosis.check, style) for diagnosis in diagnoses]
+    findings = [diagnosis.finding for diagnosis in diagnoses if diagnosis.finding is not None]
+    if findings:
+        lines += ["", *(finding_text(finding, style) for finding in findings)]
+        lines.append(f"{count_text(len(findings), 'finding')}.")
+    else:
+        lines.append(style.paint("Healthy: nothing is in the way of this lab.", "green"))
+    return "\n".join(lines)

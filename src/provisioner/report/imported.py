@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 
 from provisioner.report.plan import attribute_text
-from provisioner.report.style import safe_line
+from provisioner.report.style import indent, safe_line
 
-INDENT = "  "
 _PLAIN = re.compile(r"[A-Za-z/][^\n]*|[0-9.]+(KiB|MiB|GiB|TiB)|[0-9.]+/[0-9]+", re.ASCII)
 
 
@@ -23,7 +22,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if _PLAIN.fullmatch(text) else '"')
+    style = None if _PLAIN.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _text)
@@ -33,12 +33,13 @@ def block_text(
     name: str, written: Mapping[str, Any], changes: Mapping[str, tuple[Any, Any]], notes: Iterable[str] = ()
 ) -> str:
     """YAML of the container, indented as it stands in a file, what cannot be said in it as comments above."""
-    told = [*notes, *(_change_text(word, *pair) for word, pair in changes.items())]
+    comments = [*notes, *(_change_text(option, *values) for option, values in changes.items())]
     body = yaml.dump({name: dict(written)}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-    lines = [*(f"# {safe_line(one)}" for one in told), *body.rstrip("\n").splitlines()]
-    return "\n".join(f"{INDENT}{line}" if line else line for line in lines)
+    lines = [f"# {safe_line(comment)}" for comment in comments]
+    return indent("\n".join([*lines, body.rstrip("\n")]))
 
 
-def _change_text(word: str, there: Any, wanted: Any) -> str:
-    before, after = (attribute_text(word, value) or "none" for value in (there, wanted))
-    return f"{word}: there it is {before}; up would make it {after}"
+def _change_text(option: str, there: Any, wanted: Any) -> str:
+    before = attribute_text(option, there) or "none"
+    after = attribute_text(option, wanted) or "none"
+    return f"{option}: there it is {before}; up would make it {after}"

@@ -55,6 +55,7 @@ def plain_value(value: Any) -> Any:
 
 
 def _plain_container(value: Any) -> Any:
+    """Mappings of dataclasses and mappings, lists of the other containers; the text of anything else."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

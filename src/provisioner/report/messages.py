@@ -73,11 +73,17 @@ def findings_text(findings: Sequence[Finding], style: Style = PLAIN, not_asked: 
 
 def check_text(check: Check, style: Style = PLAIN) -> str:
     """One proof in a line."""
-    mark = style.paint("ok  ", "green") if check.ok else style.paint("FAIL", "red", "bold")
-    if check.not_asked:
-        mark = style.paint("busy", "yellow")
     name = "" if check.target.endswith(f"/{check.name}") else check.name  # a service's own proof bears its name
-    return f"{mark} " + ": ".join(safe_text(part) for part in (check.target, name, check.message) if part)
+    parts = filter(None, (check.target, name, check.message))
+    return f"{_check_mark(check, style)} " + ": ".join(map(safe_text, parts))
+
+
+def _check_mark(check: Check, style: Style) -> str:
+    if check.not_asked:
+        return style.paint("busy", "yellow")
+    if check.ok:
+        return style.paint("ok  ", "green")
+    return style.paint("FAIL", "red", "bold")
 
 
 def orphan_text(orphan: Orphan, style: Style = PLAIN) -> str:

@@ -35,9 +35,14 @@ figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; border: 1
 
 def table_html(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows of cells below a head, everything escaped."""
-    names = f"<tr>{''.join(f'<th>{markup_text(one)}</th>' for one in head)}</tr>" if any(head) else ""
-    body = "".join(f"<tr>{''.join(f'<td>{markup_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{names}{body}</table>"
+    lines = [_row_html("th", head)] if any(head) else []
+    lines += [_row_html("td", row) for row in rows]
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _row_html(tag: str, row: Sequence[str]) -> str:
+    cells = [f"<{tag}>{markup_text(cell)}</{tag}>" for cell in row]
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def page(title: str, parts: Sequence[str]) -> str:
@@ -46,6 +51,6 @@ def page(title: str, parts: Sequence[str]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{markup_text(title)}</title>\n<style>\n{STYLE}</style></head>\n<body>\n<h1>{markup_text(title)}</h1>\n"
-        + "\n".join(part for part in parts if part)
+        + "\n".join(filter(None, parts))
         + "\n</body></html>\n"
     )

@@ -1,4 +1,4 @@
-"""What having one part of a cluster decide alone would mean; text, and the same for programs."""
+"""What letting one part of a cluster decide alone would mean: as text and for machine-readable output."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ def plan_text(regaining: Regaining, signs: Sequence[Sign], style: Style = PLAIN)
         return f"{regaining.host}: {NOT_NEEDED}"
     votes = count_text(regaining.votes, "vote")
     head = style.paint(f"{regaining.host} is to decide with {votes}: pvecm expected {regaining.votes}", "bold")
-    tried = [
-        f"  {'alive ' if one.is_alive else 'silent'}  {one.address} ({one.how}): {safe_line(one.said)}" for one in signs
-    ]
-    said = [f"Said to be off: {', '.join(regaining.off)}"] if regaining.off else []
-    return "\n".join([head, *said, *tried, style.paint(DANGER, "yellow")])
+    lines = [head]
+    if regaining.off:
+        lines.append(f"Said to be off: {', '.join(regaining.off)}")
+    for sign in signs:
+        state = "alive " if sign.is_alive else "silent"
+        lines.append(f"  {state}  {sign.address} ({sign.how}): {safe_line(sign.said)}")
+    return "\n".join([*lines, style.paint(DANGER, "yellow")])
 
 
 def regaining_content(regaining: Regaining, signs: Sequence[Sign]) -> dict[str, Any]:
-    """The same for programs."""
+    """What would be done and what was proved, for machine-readable output."""
     return {
         "host": regaining.host,
         "cluster": regaining.cluster,
