@@ -48,26 +48,41 @@ def every_python() -> tuple[str, ...]:
 
 def takes(python: str, machine: Machine, build: Build) -> bool:
     """Whether that Python on that machine takes the wheel; a pin without a file is taken."""
-    return not build.tags or bool(build.tags & _tags(python, machine))
+    if not build.tags:
+        return True
+    return not build.tags.isdisjoint(_tags(python, machine))
 
 
 def best_of(python: str, machine: Machine, builds: Iterable[Build]) -> Build | None:
     """The wheel that this Python prefers, None where it takes none."""
-    place = {tag: number for number, tag in enumerate(_ordered(python, machine))}
-    taken = [build for build in builds if build.tags & place.keys()]
-    return min(taken, key=lambda build: min(place.get(tag, len(place)) for tag in build.tags), default=None)
+    rank = {tag: number for number, tag in enumerate(_ordered(python, machine))}
+    best, best_rank = None, len(rank)
+    for build in builds:
+        build_rank = min((rank.get(tag, len(rank)) for tag in build.tags), default=len(rank))
+        if build_rank < best_rank:
+            best, best_rank = build, build_rank
+    return best
 
 
 def pythons_of(builds: Iterable[Build], machine: Machine) -> tuple[str, ...]:
     """The Pythons that take at least one of the wheels, oldest first."""
-    every = tuple(builds)
-    return tuple(one for one in every_python() if any(takes(one, machine, build) for build in every))
+    wheels = tuple(builds)
+    return tuple(python for python in every_python() if _takes_any(python, machine, wheels))
+
+
+def _takes_any(python: str, machine: Machine, builds: Iterable[Build]) -> bool:
+    return any(takes(python, machine, build) for build in builds)
 
 
 def named_pythons(builds: Iterable[Build]) -> tuple[str, ...]:
     """The Pythons that the wheels name, whatever machine they are for."""
-    found = (re.fullmatch(r"cp3(\d{1,2})", tag.interpreter) for build in builds for tag in build.tags)
-    return tuple(sorted({f"3.{one[1]}" for one in found if one}))
+    pythons = set()
+    for build in builds:
+        for tag in build.tags:
+            match = re.fullmatch(r"cp3(\d{1,2})", tag.interpreter)
+            if match is not None:
+                pythons.add(f"3.{match[1]}")
+    return tuple(sorted(pythons))
 
 
 @cache
@@ -78,12 +93,13 @@ def _tags(python: str, machine: Machine) -> frozenset[Tag]:
 @cache
 def _ordered(python: str, machine: Machine) -> tuple[Tag, ...]:
     """What that Python takes, what it prefers first."""
-    found = _PYTHON.fullmatch(python)
-    if found is None:
+    match = _PYTHON.fullmatch(python)
+    if match is None:
         raise ValueError(f"{python} is no version of Python such as 3.12")
-    version, platforms = (3, int(found[1])), _platforms(machine)
-    interpreter = f"cp3{found[1]}"
-    own = cpython_tags(version, [f"{interpreter}{found[2]}"], platforms)
+    minor, mark = match[1], match[2]
+    version, platforms = (3, int(minor)), _platforms(machine)
+    interpreter = f"cp3{minor}"
+    own = cpython_tags(version, [f"{interpreter}{mark}"], platforms)
     return (*own, *compatible_tags(version, interpreter, platforms))
 
 
