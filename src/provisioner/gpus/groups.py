@@ -11,8 +11,7 @@ FILE = "/etc/group"
 
 def numbers_in(file: str, names: Iterable[str]) -> dict[str, int]:
     """The numbers of the named groups in a container's ``FILE``; ``ProviderError`` for one that it does not have."""
-    lines = (line.split(":") for line in file.splitlines())
-    there = {line[0]: int(line[2]) for line in lines if len(line) > 2 and line[2].isdigit()}  # noqa: PLR2004
+    there = _all_numbers(file)
     missing = sorted(set(names) - there.keys())
     if missing:
         raise ProviderError(
@@ -20,3 +19,14 @@ def numbers_in(file: str, names: Iterable[str]) -> dict[str, int]:
             resolution="Take an image with udev in it, such as debian/12, or add the group: groupadd --system render",
         )
     return {name: there[name] for name in names}
+
+
+def _all_numbers(file: str) -> dict[str, int]:
+    """The numbers of all groups, of lines such as "render:x:106:"."""
+    numbers = {}
+    for line in file.splitlines():
+        name, _, rest = line.partition(":")
+        number = rest.partition(":")[2].partition(":")[0]
+        if number.isdigit():
+            numbers[name] = int(number)
+    return numbers

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -12,7 +14,7 @@ try:  # noqa: SIM105  # only this form may stand before imports
 except ImportError:  # here is the whole package
     pass
 
-from provisioner.gpus.cards import DRIVERS
+from provisioner.gpus.cards import DRIVERS, Card
 from provisioner.gpus.health import SCRIPT as ABOUT_DRIVERS
 from provisioner.gpus.health import driver_in
 from provisioner.gpus.look import SCRIPT as ABOUT_CARDS
@@ -53,18 +55,32 @@ def main() -> None:
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     cards, driver = cards_in(_said(module, ABOUT_CARDS)), driver_in(_said(module, ABOUT_DRIVERS))
     usable = [card for card in cards if card.driver in DRIVERS[card.vendor]]
+    used_drivers = {card.driver for card in usable}
     module.exit_json(
         changed=False,
-        cards=[{name: getattr(card, name) for name in ("pci", "vendor", "name", "driver")} for card in cards],
-        obstacles=[f"{card.title}: {card.obstacle()}" for card in cards if card.obstacle()],
-        missing=sorted({path for card in usable for path in card.missing}),
+        cards=[_described(card) for card in cards],
+        obstacles=_obstacles(cards),
+        missing=sorted(set(chain.from_iterable(card.missing for card in usable))),
         makers=list(driver.makers),
         has_modprobe=driver.has_modprobe,
         has_persistence_unit=any((folder / PERSISTENCE).is_file() for folder in UNITS),
         has_tools=module.get_bin_path("nvidia-container-cli") is not None,
         has_incus=any(path.exists() for path in INCUS),
-        without_firmware=sorted({card.driver for card in usable if not _has_firmware(card.driver)}),
+        without_firmware=sorted(name for name in used_drivers if not _has_firmware(name)),
     )
+
+
+def _described(card: Card) -> dict[str, str]:
+    return {"pci": card.pci, "vendor": card.vendor, "name": card.name, "driver": card.driver}
+
+
+def _obstacles(cards: Iterable[Card]) -> list[str]:
+    obstacles = []
+    for card in cards:
+        obstacle = card.obstacle()
+        if obstacle:
+            obstacles.append(f"{card.title}: {obstacle}")
+    return obstacles
 
 
 def _said(module: AnsibleModule, script: str) -> str:
@@ -77,7 +93,11 @@ def _said(module: AnsibleModule, script: str) -> str:
 
 
 def _has_firmware(driver: str) -> bool:
-    return any((folder / driver).is_dir() and any((folder / driver).iterdir()) for folder in FIRMWARE)
+    for folder in FIRMWARE:
+        files = folder / driver
+        if files.is_dir() and any(files.iterdir()):
+            return True
+    return False
 
 
 if __name__ == "__main__":
