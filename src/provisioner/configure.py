@@ -14,14 +14,18 @@ from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, Apply
 from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
 from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
-from provisioner.state import Fact, Instance, Status, secrets_of
+from provisioner.state import Instance, Status, secrets_of
 from provisioner.unit_journals import last_words
+from provisioner.values.address import Address
+from provisioner.values.facts import DeviceMemory, Proof
 
 PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
 DEVICE = re.compile(r"device(_[a-z]+)* \| ")
 """How those begin by which an engine is held against its device, before it is started as well as by its proof."""
 
+DEVICE_MEMORY = "device_memory"
+"""The bytes of its card that a service takes, as modules of ours tell the controller (``provision_facts``)."""
 STARTED = re.compile(r"(service|verify(_[a-z]+)*) \| |Restart ")
 """How those begin by which a service is started, or waited for."""
 DONE = frozenset({"ok", "changed", "skipped"})
@@ -37,8 +41,8 @@ class Configured:
 
     changed: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
-    facts: tuple[Fact, ...] = ()
-    """What proofs measured: ``device_memory`` (bytes) of an engine's address."""
+    facts: tuple[DeviceMemory, ...] = ()
+    """What proofs measured."""
     error: ProvisionError | None = None
     """``VerificationError`` when roles did their work and their own proof failed, ``PlaybookError`` when not."""
 
@@ -52,7 +56,7 @@ def configure(
     started = monotonic()
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
-    measured: list[Fact] = []
+    measured: list[DeviceMemory] = []
     try:
         reached = _connections(instances, providers)
     except ProviderError as error:  # what was changed before it may have to go back, as when a role fails
@@ -137,8 +141,8 @@ def _words_of_services(
 
 def prove(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
-) -> tuple[Fact, ...]:
-    """A fact ``proof`` for every service: True, or why it is not proved; and what the proofs measured. Changes nothing.
+) -> tuple[Proof | DeviceMemory, ...]:
+    """A ``Proof`` for every service, and what the proofs measured. Changes nothing.
 
     A service counts as proved only when its proof ran to its end: a container that another task failed on, or one that
     no task of the proof reached, is not.
@@ -146,7 +150,7 @@ def prove(
     if not any(one.services for one in instances):
         return ()
     reached: set[str] = set()
-    measured: list[Fact] = []
+    measured: list[DeviceMemory] = []
     told = _progress(emit, measured)
 
     def on_task(event: TaskEvent) -> None:
@@ -158,18 +162,18 @@ def prove(
     result = _told_of_stopped(proved, instances, providers)
     _refuse_silence(result)
     addresses = [service.address for one in instances for service in one.services]
-    return (*(Fact(one, "proof", _proof(one, result, reached)) for one in addresses), *measured)
+    return (*(Proof(address, _failure(address, result, reached)) for address in addresses), *measured)
 
 
-def _proof(address: str, result: PlaybookResult, reached: set[str]) -> bool | str:
-    container = address.partition("/")[0]
-    failures = [one for one in result.failures if one.host == container]
-    own = [one.message for one in failures if f"{one.host}/{one.role}" == address]
+def _failure(address: Address, result: PlaybookResult, reached: set[str]) -> str:
+    """Why the service is not proved; empty where it is."""
+    failures = [failure for failure in result.failures if failure.host == address.container]
+    own = [failure.message for failure in failures if Address.of(failure.host, failure.role) == address]
     if own:
         return own[0]
     if failures:
         return f"it was not proved, because of {failures[0].role or 'its container'}: {failures[0].message}"
-    return True if address in reached else "no task of its proof was run"
+    return "" if address in reached else "no task of its proof was run"
 
 
 def _refuse_silence(result: PlaybookResult) -> None:
@@ -219,10 +223,11 @@ def _why_silent(provider: Provider, container: str) -> str:
     return ""
 
 
-def _progress(emit: Emit, measured: list[Fact]) -> Callable[[TaskEvent], None]:
+def _progress(emit: Emit, measured: list[DeviceMemory]) -> Callable[[TaskEvent], None]:
     def on_task(event: TaskEvent) -> None:
-        target = f"{event.host}/{event.role}" if event.role else event.host
-        measured.extend(Fact(target, name, value) for name, value in event.facts.items())
+        target = Address.of(event.host, event.role)
+        if DEVICE_MEMORY in event.facts:
+            measured.append(DeviceMemory(target, event.facts[DEVICE_MEMORY]))
         emit(ApplyProgress(target, _short(event) if event.status == "start" else ""))
 
     return on_task

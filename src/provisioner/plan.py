@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from provisioner.errors import PreflightError, joined
 from provisioner.state import Artifact, Device, Fleet, Instance, InstanceKind, Service, Status
+from provisioner.values.address import Address
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
 Thing = Instance | Artifact | Service
@@ -105,7 +106,7 @@ class Change:
     @property
     def container(self) -> str:
         """The name of the container that it is done to."""
-        return self.target.partition("/")[0]
+        return Address(self.target).container
 
     def attributes(self) -> dict[str, tuple[Any, Any]]:
         """The attributes that differ, each as (before, after); all of them for a creation or a deletion."""
@@ -159,8 +160,8 @@ class Wishes:
 class Inside:
     """What a look into the running containers gave: ``reasons`` to run a role by address, and ``leftovers``."""
 
-    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    leftovers: tuple[str, ...] = ()
+    reasons: Mapping[Address, tuple[str, ...]] = field(default_factory=dict)
+    leftovers: tuple[Address, ...] = ()
 
 
 AS_WRITTEN = Wishes()

@@ -17,7 +17,23 @@ from provisioner.errors import ProviderError
 from provisioner.plain_data import answer_value
 from provisioner.providers.base import Looked, Provider
 from provisioner.stamp import change_text, owner, stamp_for
-from provisioner.state import Execution, Fact, Instance
+from provisioner.state import Execution, Instance
+from provisioner.values.address import Address
+from provisioner.values.facts import (
+    ContainerFact,
+    DamagedArtifacts,
+    Health,
+    HostVolumes,
+    Leftovers,
+    NoAgent,
+    RoleStamp,
+    Silent,
+    UnitState,
+    Unmended,
+    Unstamped,
+    Verdict,
+    of_kind,
+)
 
 TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0
@@ -45,14 +61,12 @@ def probe(
     full: bool = False,
     hosts: Collection[str] = (),
     late: Collection[str] = (),
-) -> tuple[Fact, ...]:
+) -> tuple[ContainerFact, ...]:
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
-    Of each service ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, ``BUSY``, or the words of the failure)
-    and, where its proof noted what computes, ``verdict`` (what ``verify.processor`` reads); of each role ``stamp``
-    (what ``stamp.reasons_to_run`` reads); of a container ``leftovers`` (roles that have a stamp and are not asked for),
-    ``damaged`` (artifacts whose bytes changed; looked for with ``full`` only), and ``agent`` when it cannot be looked
-    into, ``silent`` (a ``ProviderError``) when it does not answer, or not as it should; of a host ``volumes``.
+    Of each service ``UnitState``, ``Health`` and, where its proof noted what computes, ``Verdict``; of each role
+    ``RoleStamp``; of a container ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent``
+    where it cannot be looked into, ``Silent`` where it does not answer, or not as it should; of a host ``HostVolumes``.
     ``hosts`` are looked at even where no instance is on them. ``late``: addresses of services that let a proof wait,
     which may be busy although their health pages answer.
     """
@@ -61,9 +75,9 @@ def probe(
     return (*facts, *(fact for one in instances for fact in _seen(one, answers[one.name])))
 
 
-def require_answers(facts: Iterable[Fact]) -> None:
+def require_answers(facts: Iterable[ContainerFact]) -> None:
     """Raise the ``ProviderError`` of containers that did not answer, all of them named."""
-    silent = [fact.value for fact in facts if fact.name == "silent"]
+    silent = [fact.error for fact in of_kind(facts, Silent)]
     if len(silent) == 1:
         raise silent[0]
     if silent:
@@ -76,11 +90,11 @@ def require_answers(facts: Iterable[Fact]) -> None:
 
 def write_stamps(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, compare: Collection[str]
-) -> tuple[Fact, ...]:
+) -> tuple[Unstamped | Unmended, ...]:
     """Stamp the roles of ``instances``, which have proved themselves.
 
-    Facts: of a container that could not be stamped ``unstamped`` (why); of each role in ``compare`` (addresses) that
-    has left something as somebody else made it ``unmended`` (what, in words).
+    Gives ``Unstamped`` of each container that could not be stamped, and ``Unmended`` of each role in ``compare``
+    (addresses) that has left something as somebody else made it.
     """
 
     def request(one: Instance) -> dict[str, Any]:
@@ -92,14 +106,19 @@ def write_stamps(
     return tuple(fact for one in instances for fact in _written(one.name, answers[one.name]))
 
 
-def _written(name: str, answer: Answer) -> list[Fact]:
+def _written(name: str, answer: Answer) -> list[Unstamped | Unmended]:
+    address = Address.of(name)
     if isinstance(answer, ProviderError):
-        return [Fact(name, "unstamped", answer.details or answer.message)]
-    problem = answer if isinstance(answer, str) else answer.get("problem")
-    if problem or isinstance(answer, str):
-        return [Fact(name, "unstamped", problem)]
-    left = {f"{name}/{role}": changes for role, changes in answer["unmended"].items() if changes}
-    return [Fact(address, "unmended", [change_text(*one) for one in changes]) for address, changes in left.items()]
+        return [Unstamped(address, answer.details or answer.message)]
+    if isinstance(answer, str):
+        return [Unstamped(address, answer)]
+    if answer.get("problem"):
+        return [Unstamped(address, answer["problem"])]
+    unmended: list[Unstamped | Unmended] = []
+    for role, changes in answer["unmended"].items():
+        if changes:
+            unmended.append(Unmended(Address.of(name, role), tuple(change_text(*change) for change in changes)))
+    return unmended
 
 
 def _request(instance: Instance, *, full: bool, late: Collection[str] = ()) -> dict[str, Any]:
@@ -119,21 +138,27 @@ def _request(instance: Instance, *, full: bool, late: Collection[str] = ()) -> d
     }
 
 
-def _seen(instance: Instance, answer: Answer) -> list[Fact]:
+def _seen(instance: Instance, answer: Answer) -> list[ContainerFact]:
+    container = Address.of(instance.name)
     if isinstance(answer, ProviderError):
-        return [Fact(instance.name, "silent", answer)]
+        return [Silent(container, answer)]
     if isinstance(answer, str):
-        return [Fact(instance.name, "agent", answer)]
+        return [NoAgent(container, answer)]
     return [
-        *(Fact(f"{instance.name}/{role}", "stamp", stamp) for role, stamp in answer["stamps"].items()),
-        *(
-            Fact(address, name, value)
-            for name in ("unit", "health", "verdict")
-            for address, value in answer[name].items()
-        ),
-        Fact(instance.name, "leftovers", answer["leftovers"]),
-        Fact(instance.name, "damaged", answer["damaged"]),
+        *(_stamp(Address.of(instance.name, role), stamp) for role, stamp in answer["stamps"].items()),
+        *(UnitState(Address(address), state) for address, state in answer["unit"].items()),
+        *(Health(Address(address), said) for address, said in answer["health"].items()),
+        *(Verdict(Address(address), **noted) for address, noted in answer["verdict"].items()),
+        Leftovers(container, tuple(answer["leftovers"])),
+        DamagedArtifacts(container, tuple(answer["damaged"])),
     ]
+
+
+def _stamp(address: Address, stamp: Mapping[str, Any]) -> RoleStamp:
+    if "problem" in stamp:
+        return RoleStamp(address, stamp["problem"])
+    changed = tuple((kind, name, words) for kind, name, words in stamp["changed"])
+    return RoleStamp(address, "", stamp["inputs"], stamp["secrets"], stamp["salt"], changed)
 
 
 def _asked(
@@ -142,7 +167,7 @@ def _asked(
     providers: Mapping[str, Provider],
     timeout_s: float,
     hosts: Collection[str] = (),
-) -> tuple[dict[str, Answer], list[Fact]]:
+) -> tuple[dict[str, Answer], list[HostVolumes]]:
     """The agents' answers by container, and facts of hosts; every host is asked once, all at the same time."""
 
     def look(host: str) -> Looked:
@@ -152,7 +177,7 @@ def _asked(
     asked = sorted({one.host for one in instances}.union(hosts))
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
         looked = dict(zip(asked, pool.map(look, asked), strict=True))
-    facts = [Fact(host, "volumes", one.volumes) for host, one in looked.items() if one.volumes is not None]
+    facts = [HostVolumes(Address(host), one.volumes) for host, one in looked.items() if one.volumes is not None]
     answers: dict[str, Answer] = {}
     for one in looked.values():
         answers.update({name: _answer(name, ran, requests[name]) for name, ran in one.executions.items()})

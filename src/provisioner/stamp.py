@@ -6,35 +6,48 @@ The container's side, and the functions that both sides share, are in ``agent``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
-from provisioner.errors import ProvisionError
-from provisioner.state import ACTIVE, Fact, Instance, Secret, Service, is_well, secrets_of
+from provisioner.state import Instance, Secret, Service, secrets_of
+from provisioner.values.address import Address
+from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, Silent, UnitState, by_address
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
 _NOUNS = {"units": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
-def reasons_to_run(instance: Instance, facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
+def reasons_to_run(instance: Instance, facts: Collection[ContainerFact]) -> dict[Address, tuple[str, ...]]:
     """Why each role of a container that was looked at has to be run, by address; those that need not are left out.
 
     ``facts`` are those of ``probe``; a role that they do not speak of was not looked at, which is a reason as well.
     """
-    seen = {(fact.subject, fact.name): fact.value for fact in facts}
-    whole = seen.get((instance.name, "agent")) or _silence(seen.get((instance.name, "silent")))
-    found = {
-        one.address: (str(whole),) if whole else tuple(dict.fromkeys(_reasons(one, seen))) for one in instance.roles
-    }
-    return {address: reasons for address, reasons in found.items() if reasons}
+    of_all = _reason_of_all(instance, facts)
+    if of_all:
+        return {role.address: (of_all,) for role in instance.roles}
+    stamps, units, pages = by_address(facts, RoleStamp), by_address(facts, UnitState), by_address(facts, Health)
+    found: dict[Address, tuple[str, ...]] = {}
+    for role in instance.roles:
+        own = [*_stamp_reasons(role, stamps.get(role.address))]
+        own += _running_reasons(role, units.get(role.address), pages.get(role.address))
+        if own:
+            found[role.address] = tuple(dict.fromkeys(own))
+    return found
 
 
-def _silence(error: ProvisionError | None) -> str:
-    """What is said of a container that did not answer; nothing where it did."""
-    return f"it cannot be looked into: {' '.join((error.details or error.message).split())}" if error else ""
+def _reason_of_all(instance: Instance, facts: Collection[ContainerFact]) -> str:
+    """Why every role of a container has to be run: it cannot be looked into, or did not answer; empty where it did."""
+    container = Address.of(instance.name)
+    without_agent = by_address(facts, NoAgent).get(container)
+    if without_agent is not None:
+        return without_agent.why
+    silent = by_address(facts, Silent).get(container)
+    if silent is None:
+        return ""
+    return f"it cannot be looked into: {' '.join((silent.error.details or silent.error.message).split())}"
 
 
 def stamp_for(service: Service, lab: str, salt: str) -> dict[str, Any]:
@@ -54,10 +67,12 @@ def change_text(kind: str, name: str, words: str) -> str:
     return f"{_NOUNS[kind]} {name}: {words}" if kind in _NOUNS else f"{name}: {words}"
 
 
-def has_same_wishes(service: Service, facts: Iterable[Fact]) -> bool:
+def has_same_wishes(service: Service, facts: Iterable[ContainerFact]) -> bool:
     """Whether the service's stamp was written for what it is to be now: only its container has changed since."""
-    stamps = [fact.value for fact in facts if (fact.subject, fact.name) == (service.address, "stamp")]
-    return any("inputs" in one and not [*_changed_inputs(service, one, inputs_of(service))] for one in stamps)
+    stamp = by_address(facts, RoleStamp).get(service.address)
+    if stamp is None or stamp.problem:
+        return False
+    return not [*_changed_inputs(service, stamp, inputs_of(service))]
 
 
 def owner(lab: str, container: str) -> str:
@@ -89,27 +104,28 @@ def _secret_digests(service: Service, salt: str) -> dict[str, str]:
     return {name: keyed_digest(salt, secret.reveal().encode()) for name, secret in sorted(secrets.items())}
 
 
-def _reasons(service: Service, seen: Mapping[tuple[str, str], Any]) -> Iterator[str]:
-    stamp = seen.get((service.address, "stamp"))
+def _stamp_reasons(service: Service, stamp: RoleStamp | None) -> Iterator[str]:
     if service.unstampable:
         yield f"it cannot be stamped: {service.unstampable}"
     elif stamp is None:
         yield "nobody has looked"
-    elif "problem" in stamp:
-        yield stamp["problem"]
+    elif stamp.problem:
+        yield stamp.problem
     else:
         yield from _changed_inputs(service, stamp, inputs_of(service))
-        for kind, name, words in stamp["changed"]:
+        for kind, name, words in stamp.changed:
             yield change_text(kind, name, words)
-    unit, health = seen.get((service.address, "unit")), seen.get((service.address, "health"))
-    if unit not in (None, ACTIVE):
-        yield f"unit {service.unit} is {unit}"
-    elif health is not None and not is_well(health):
-        yield f"its health page answers {health}"
 
 
-def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    was = stamp["inputs"]
+def _running_reasons(service: Service, unit: UnitState | None, health: Health | None) -> Iterator[str]:
+    if unit is not None and not unit.is_active:
+        yield f"unit {service.unit} is {unit.state}"
+    elif health is not None and not health.is_well:
+        yield f"its health page answers {health.answer}"
+
+
+def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) -> Iterator[str]:
+    was = stamp.inputs or {"role": "", "variables": {}}
     if was["role"] != now["role"]:
         yield "the role has changed"
     before, after = was["variables"], now["variables"]
@@ -120,7 +136,7 @@ def _changed_inputs(service: Service, stamp: Mapping[str, Any], now: Mapping[str
     written = [name for name in plain if name not in CARD]
     if written:
         yield f"{', '.join(written)} changed in the file"
-    secrets = _secret_digests(service, stamp["salt"])
-    changed = sorted(name for name in secrets if secrets[name] != stamp["secrets"].get(name))
+    secrets, known = _secret_digests(service, stamp.salt), stamp.secrets or {}
+    changed = sorted(name for name in secrets if secrets[name] != known.get(name))
     if changed:
         yield f"{'secret' if len(changed) == 1 else 'secrets'} {', '.join(changed)} changed"

@@ -13,6 +13,8 @@ from hashlib import sha256
 from typing import Any, Literal
 from urllib.parse import quote
 
+from provisioner.values.address import Address
+
 
 class Secret:
     """A value that never shows itself: ``repr``, ``str`` and dumps give stars; only ``reveal()`` gives the value."""
@@ -138,7 +140,8 @@ class Service:
     port: int | None = None
     unit: str | None = None
     health: str | None = None
-    needs: tuple[str, ...] = ()
+    needs: tuple[Address, ...] = ()
+    """The services that it asks."""
     digest: str = ""
     """Of the role's files: another one means that the role may do something else."""
     managed: Managed = Managed()
@@ -148,9 +151,9 @@ class Service:
     """The folder in the container where its proof keeps pictures of what it saw; empty where it sees nothing."""
 
     @property
-    def address(self) -> str:
+    def address(self) -> Address:
         """``container/service``."""
-        return f"{self.container}/{self.role}"
+        return Address.of(self.container, self.role)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,22 +264,12 @@ class Execution:
     stderr: bytes
 
 
-ACTIVE = "active"
-"""A service's fact ``unit`` when all is well."""
-HTTP_OK = 200
-"""A service's fact ``health`` when all is well."""
-BUSY = "busy"
-"""The same of a service that computes for somebody, and answers nobody else meanwhile: it is not broken."""
-
-
-def is_well(health: object) -> bool:
-    """Whether a service's fact ``health`` says that it works."""
-    return health in (HTTP_OK, BUSY)
-
-
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that was looked at: ``subject`` is an address, ``name`` such as "unit", ``value`` what was seen."""
+    """One thing that ``doctor`` looked at on a host: its name, such as "storage", and what was seen.
+
+    What is found out about containers has a dataclass for each kind, in ``values.facts``.
+    """
 
     subject: str
     name: str
@@ -287,7 +280,7 @@ class Fact:
 class Finding:
     """One thing that is not as it should be, worded for the user, with what would mend it."""
 
-    subject: str
+    subject: Address
     message: str
     details: str = ""
     resolution: str = ""

@@ -9,7 +9,8 @@ from dataclasses import replace
 from provisioner.errors import ProviderError
 from provisioner.masking import masked
 from provisioner.providers.base import Provider
-from provisioner.state import ACTIVE, Fact, Finding, Instance, Service, secrets_of
+from provisioner.state import Finding, Instance, Service, secrets_of
+from provisioner.values.facts import ACTIVE, ContainerFact, UnitState, by_address
 
 LINES = 20
 LINE_CHARACTERS = 240
@@ -53,15 +54,18 @@ def last_words(service: Service, provider: Provider, *, although_it_runs: bool =
 
 
 def explained(
-    findings: Iterable[Finding], instances: Iterable[Instance], providers: Mapping[str, Provider], facts: Iterable[Fact]
+    findings: Iterable[Finding],
+    instances: Iterable[Instance],
+    providers: Mapping[str, Provider],
+    facts: Iterable[ContainerFact],
 ) -> tuple[Finding, ...]:
     """The same findings, those of units that do not run with what these wrote last."""
-    states = {fact.subject: fact.value for fact in facts if fact.name == "unit"}
+    units = by_address(facts, UnitState)
+    down = {address for address, unit in units.items() if not unit.is_active}
     services = _with_hosts(instances)
     explained_findings = list[Finding]()
     for finding in findings:
-        is_down = states.get(finding.subject, ACTIVE) != ACTIVE
-        if is_down and finding.subject in services and finding.message.startswith("unit "):
+        if finding.subject in down and finding.subject in services and finding.message.startswith("unit "):
             service, host = services[finding.subject]
             explained_findings.append(_with_last_words(finding, service, providers[host]))
         else:

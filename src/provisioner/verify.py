@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from provisioner.services.base import Processor
-from provisioner.state import ACTIVE, Fact, Finding, Fleet, Instance, Service, Status, is_well
+from provisioner.state import Finding, Fleet, Instance, Service, Status
+from provisioner.values.address import Address
+from provisioner.values.facts import ContainerFact, Health, Proof, UnitState, Verdict, by_address
 
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""
@@ -13,9 +16,7 @@ CPU, UNPROVEN, UNKNOWN = "CPU", "device named, unproven", "?"
 PROVE = "provision verify"
 
 
-def processor(
-    verdict: Mapping[str, str] | None, asked: Processor, *, runs: bool, healthy: bool | None
-) -> tuple[str, str]:
+def processor(verdict: Verdict | None, asked: Processor, *, runs: bool, healthy: bool | None) -> tuple[str, str]:
     """What computes for a service, and why we say so: "CPU", "GPU", "device named, unproven", "?", or nothing.
 
     ``asked`` is what it was asked to compute on, ``verdict`` what its proof noted, which counts for the start of the
@@ -31,49 +32,60 @@ def processor(
     return _on_device(verdict, asked) if healthy else ("", "")
 
 
-def _on_device(verdict: Mapping[str, str] | None, asked: Processor) -> tuple[str, str]:
+def _on_device(verdict: Verdict | None, asked: Processor) -> tuple[str, str]:
     if not asked.notes_verdict:
         return UNPROVEN, asked.why
     if verdict is None:
         return UNPROVEN, f"not proved yet: {PROVE}"
-    if verdict["stale"]:
-        return UNPROVEN, f"{verdict['stale']} since its proof: {PROVE}"
-    return verdict["verdict"], verdict["why"]
+    if verdict.stale:
+        return UNPROVEN, f"{verdict.stale} since its proof: {PROVE}"
+    return verdict.verdict, verdict.why
 
 
-def judge(desired: Fleet, actual: Fleet, facts: Iterable[Fact]) -> tuple[Finding, ...]:
+def judge(desired: Fleet, actual: Fleet, facts: Iterable[ContainerFact]) -> tuple[Finding, ...]:
     """What is not as it should be, container by container; nothing when all is well.
 
-    Facts used: ``unit`` (systemd's ActiveState), ``health`` (an HTTP status, busy, or the words of the failure) and
-    ``proof`` (True, or the words of the role's own verification that failed), each of a service's address.
+    Facts used: ``UnitState``, ``Health`` and ``Proof`` of each service.
     """
-    seen = {(fact.subject, fact.name): fact.value for fact in facts}
-    return tuple(finding for one in desired.instances for finding in _of_instance(one, actual, seen))
+    known = tuple(facts)
+    seen = _Seen(by_address(known, UnitState), by_address(known, Health), by_address(known, Proof))
+    return tuple(finding for instance in desired.instances for finding in _of_instance(instance, actual, seen))
 
 
-def _of_instance(wanted: Instance, actual: Fleet, seen: dict[tuple[str, str], object]) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was seen of services, by their addresses."""
+
+    units: Mapping[Address, UnitState]
+    pages: Mapping[Address, Health]
+    proofs: Mapping[Address, Proof]
+
+
+def _of_instance(wanted: Instance, actual: Fleet, seen: _Seen) -> list[Finding]:
     there = actual.instance(wanted.name)
     host = actual.hosts.get(wanted.host)
     if there is None and host is not None and wanted.name in host.moved:
         what = f"the container is {host.moved[wanted.name]}"
-        return [Finding(wanted.name, what, resolution=host.moved_hints[wanted.name])]
+        return [Finding(Address.of(wanted.name), what, resolution=host.moved_hints[wanted.name])]
     if there is None:
-        return [Finding(wanted.name, "the container does not exist", resolution="Run: provision up")]
+        return [Finding(Address.of(wanted.name), "the container does not exist", resolution="Run: provision up")]
     if there.status is not Status.RUNNING:
-        return [Finding(wanted.name, f"the container is {there.status}", resolution="Run: provision up")]
+        return [Finding(Address.of(wanted.name), f"the container is {there.status}", resolution="Run: provision up")]
     return [finding for service in wanted.services for finding in _of_service(service, seen)]
 
 
-def _of_service(service: Service, seen: dict[tuple[str, str], object]) -> list[Finding]:
-    findings = []
-    unit = seen.get((service.address, "unit"))
-    if service.unit and unit != ACTIVE:
+def _of_service(service: Service, seen: _Seen) -> list[Finding]:
+    address, findings = service.address, []
+    unit = seen.units.get(address)
+    if service.unit and not (unit and unit.is_active):
         logs = f"journalctl -u {service.unit} in container {service.container} says why."
-        findings.append(Finding(service.address, f"unit {service.unit} is {unit or UNSEEN}", resolution=logs))
-    health = seen.get((service.address, "health"))
-    if service.health and not is_well(health):
-        findings.append(Finding(service.address, f"{service.health} on port {service.port} answers {health or UNSEEN}"))
-    proof = seen.get((service.address, "proof"), True)
-    if proof is not True:
-        findings.append(Finding(service.address, "its proof failed", details=str(proof)))
+        state = unit.state if unit else UNSEEN
+        findings.append(Finding(address, f"unit {service.unit} is {state}", resolution=logs))
+    health = seen.pages.get(address)
+    if service.health and not (health and health.is_well):
+        answer = health.answer if health else UNSEEN
+        findings.append(Finding(address, f"{service.health} on port {service.port} answers {answer}"))
+    proof = seen.proofs.get(address)
+    if proof is not None and proof.failure:
+        findings.append(Finding(address, "its proof failed", details=proof.failure))
     return findings

@@ -9,7 +9,8 @@ import pytest
 from provisioner.probe import probe
 from provisioner.providers.incus import IncusProvider
 from provisioner.stamp import reasons_to_run
-from provisioner.state import BUSY, Fact, Fleet, Instance, Service, Status
+from provisioner.state import Fleet, Instance, Service, Status
+from provisioner.values.facts import BUSY, ContainerFact, Health, of_kind
 from provisioner.verify import judge
 from tests.waiting import wait_until
 
@@ -78,13 +79,13 @@ class Box:
         """What a shell command says."""
         return self.provider.execute(self.instance.name, ["sh", "-c", command]).stdout.decode()
 
-    def facts(self, *late: str) -> tuple[Fact, ...]:
+    def facts(self, *late: str) -> tuple[ContainerFact, ...]:
         """What a look says; ``late``: services that have let a proof wait."""
         return probe([self.instance], {"box": self.provider}, late=late)
 
     def health(self, *late: str) -> object:
         """What it says of the service's health."""
-        (found,) = [fact.value for fact in self.facts(*late) if fact.name == "health"]
+        (found,) = [health.answer for health in of_kind(self.facts(*late), Health)]
         return found
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner import agent
 from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
-from provisioner.state import BUSY
+from provisioner.values.facts import BUSY
 
 OF = "lab/box"
 

@@ -10,13 +10,24 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.plain_data import answer_value
 from provisioner.probe import probe, write_stamps
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.services.base import Processor
 from provisioner.stamp import reasons_to_run
-from provisioner.state import Execution, Fact, Fleet, Instance, Service, Status
+from provisioner.state import Execution, Fleet, Instance, Service, Status
+from provisioner.values.address import Address
+from provisioner.values.facts import (
+    ContainerFact,
+    Health,
+    Leftovers,
+    RoleStamp,
+    Silent,
+    Unstamped,
+    Verdict,
+    by_address,
+    of_kind,
+)
 from provisioner.verify import judge, processor
 
 SEED = 19
@@ -72,7 +83,7 @@ def instance(name: str) -> Instance:
 MINE, OTHER = instance("mine"), instance("other")
 
 
-def answers(text: bytes) -> tuple[Fact, ...]:
+def answers(text: bytes) -> tuple[ContainerFact, ...]:
     """The facts when container ``mine`` says ``text``, and the other one what is true."""
     host = FakeProvider("box")
     true = json.dumps(REAL).replace("mine/", "other/").encode()
@@ -86,32 +97,25 @@ def answers(text: bytes) -> tuple[Fact, ...]:
     return probe([MINE, OTHER], {"box": host})
 
 
-def require_harmless(facts: Sequence[Fact], said: object) -> None:
+def require_harmless(facts: Sequence[ContainerFact], said: object) -> None:
     """The other container is as it is without this one; this one is as it should be, or said to be damaged."""
-    other = {(one.subject, one.name): one.value for one in facts if one.subject.partition("/")[0] == "other"}
+    other = [fact for fact in facts if fact.address.container == "other"]
     assert other == OTHERS, said
-    silent = [one for one in facts if one.name == "silent"]
-    for one in silent:
-        assert one.subject == "mine"
-        assert isinstance(one.value, ProviderError)
-        assert "container mine" in one.value.message
-        assert "destroy" not in str(one.value)
-    assert {one.subject.partition("/")[0] for one in facts} == {"mine", "other"}, said
+    for silent in of_kind(facts, Silent):
+        assert silent.address == "mine"
+        assert "container mine" in silent.error.message
+        assert "destroy" not in str(silent.error)
+    assert {fact.address.container for fact in facts} == {"mine", "other"}, said
     # Whoever reads the facts has no surprise.
     reasons = reasons_to_run(MINE, facts)
     assert all(isinstance(text, str) for why in reasons.values() for text in why)
     judge(Fleet("home", (MINE,)), Fleet("home", (MINE,)), facts)
-    for one in facts:
-        if one.name == "verdict":
-            processor(one.value, Processor(is_device=True, why=""), runs=True, healthy=True)
-    json.dumps([[one.subject, one.name, str(one.value)] for one in facts])
+    for verdict in of_kind(facts, Verdict):
+        processor(verdict, Processor(is_device=True, why=""), runs=True, healthy=True)
+    json.dumps([[fact.address, str(fact)] for fact in facts])
 
 
-OTHERS = {
-    (one.subject, one.name): one.value
-    for one in answers(json.dumps(REAL).encode())
-    if one.subject.partition("/")[0] == "other"
-}
+OTHERS = [fact for fact in answers(json.dumps(REAL).encode()) if fact.address.container == "other"]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -146,11 +150,13 @@ def mutated(chance: random.Random) -> Any:
 
 def test_a_real_answer_counts() -> None:
     facts = answers(json.dumps(REAL).encode())
-    seen = {(one.subject, one.name): one.value for one in facts}
-    assert ("mine", "silent") not in seen
-    assert seen["mine/engine", "health"] == 200
-    assert seen["mine/engine", "stamp"] == STAMP
-    assert seen["mine", "leftovers"] == ["door"]
+    engine, mine = Address("mine/engine"), Address("mine")
+    assert of_kind(facts, Silent) == []
+    assert by_address(facts, Health)[engine].answer == 200
+    stamp = by_address(facts, RoleStamp)[engine]
+    changed = [list(change) for change in stamp.changed]
+    assert {"inputs": stamp.inputs, "secrets": stamp.secrets, "salt": stamp.salt, "changed": changed} == STAMP
+    assert by_address(facts, Leftovers)[mine].roles == ("door",)
 
 
 def test_no_mutation_of_an_answer_speaks_for_another_or_breaks_anything() -> None:
@@ -159,7 +165,7 @@ def test_no_mutation_of_an_answer_speaks_for_another_or_breaks_anything() -> Non
         made = mutated(chance)
         facts = answers(json.dumps(made).encode())
         require_harmless(facts, (number, made))
-        damaged += any(one.name == "silent" for one in facts)
+        damaged += bool(of_kind(facts, Silent))
     assert damaged > MUTATIONS // 2
 
 
@@ -203,8 +209,8 @@ def test_no_cut_or_broken_text_of_an_answer_breaks_anything() -> None:
 def test_each_lie_is_said_to_be_damaged(text: bytes) -> None:
     facts = answers(text)
     require_harmless(facts, text[:80])
-    (silent,) = [one.value for one in facts if one.name == "silent"]
-    assert len(str(silent)) < 2000
+    (silent,) = of_kind(facts, Silent)
+    assert len(str(silent.error)) < 2000
 
 
 @pytest.mark.parametrize("said", [[], {}, "x", {"problem": []}, {"unmended": {"engine": "x"}}, {"unmended": {"o": []}}])
@@ -213,7 +219,7 @@ def test_a_damaged_answer_about_stamps_says_that_nothing_was_stamped(said: Any) 
     host.programs["python3"] = lambda *_: Execution(0, json.dumps(said).encode(), b"")
     host.containers["mine"] = Container(MINE)
     facts = write_stamps([MINE], {"box": host}, compare=["mine/engine"])
-    assert [(one.subject, one.name) for one in facts] == [("mine", "unstamped")]
+    assert [(type(fact), fact.address) for fact in facts] == [(Unstamped, "mine")]
 
 
 @pytest.mark.parametrize("text", ["1", '"a"', "[1, 2.5, -3]", '{"a": {"b": [null, true]}}', "[" * 60 + "]" * 60])

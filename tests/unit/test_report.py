@@ -27,6 +27,7 @@ from provisioner.state import (
     ServiceStatus,
     Status,
 )
+from provisioner.values.address import Address
 
 GIB = 1024**3
 CANARY = "canary-7f3a"
@@ -164,7 +165,9 @@ def test_error_shows_message_details_and_what_to_do() -> None:
 
 
 def test_findings_are_told_one_by_one_and_counted() -> None:
-    text = findings_text([Finding("llama/llama_cpp", "does not answer", "connection refused", "Run: provision up")])
+    text = findings_text(
+        [Finding(Address("llama/llama_cpp"), "does not answer", "connection refused", "Run: provision up")]
+    )
     assert text == (
         "FAIL llama/llama_cpp: does not answer\n  connection refused\n  What to do: Run: provision up\n1 finding."
     )

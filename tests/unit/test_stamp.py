@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.stamp import has_same_wishes, reasons_to_run, stamp_for
-from provisioner.state import Fact, Instance, Managed, Secret, Service
+from provisioner.state import Instance, Managed, Secret, Service
+from provisioner.values.address import Address
+from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, UnitState
 
 SECRET = "canary-secret-71"
 SERVICE = Service(
@@ -34,17 +36,24 @@ def instance(service: Service = SERVICE) -> Instance:
     return Instance("box", "host", "lab", "debian/12", services=(service,), base=BASE)
 
 
-def facts(changed: list[list[str]] | None = None, **more: Any) -> list[Fact]:
-    written = [stamp_for(one, "lab", "salt") | {"changed": []} for one in (BASE, SERVICE)]
-    written[1]["changed"] = changed or []
-    return [
-        *(Fact(f"box/{one['role']}", "stamp", one) for one in written),
-        Fact("box/engine", "unit", more.get("unit", "active")),
-        Fact("box/engine", "health", more.get("health", 200)),
-    ]
+ENGINE = Address("box/engine")
 
 
-def why(service: Service = SERVICE, **more: Any) -> dict[str, tuple[str, ...]]:
+def stamp(
+    service: Service, changed: list[tuple[str, str, str]] | None = None, inputs: dict[str, str] | None = None
+) -> RoleStamp:
+    """What the container's side says of a stamp that was written for ``service``."""
+    written = stamp_for(service, "lab", "salt")
+    known = {**written["inputs"], **(inputs or {})}
+    return RoleStamp(service.address, "", known, written["secrets"], "salt", tuple(changed or ()))
+
+
+def facts(changed: list[tuple[str, str, str]] | None = None, **more: Any) -> list[ContainerFact]:
+    unit, health = UnitState(ENGINE, more.get("unit", "active")), Health(ENGINE, more.get("health", 200))
+    return [stamp(BASE), stamp(SERVICE, changed), unit, health]
+
+
+def why(service: Service = SERVICE, **more: Any) -> dict[Address, tuple[str, ...]]:
     return reasons_to_run(instance(service), facts(**more))
 
 
@@ -79,9 +88,8 @@ def test_another_secret_of_the_same_value_is_a_changed_variable() -> None:
 
 @pytest.mark.parametrize("version", ["2.19.4", "2.20.0"])
 def test_a_stamp_of_the_version_before_which_names_its_ansible_stays_valid(version: str) -> None:
-    older = facts()
-    for fact in older[:2]:
-        fact.value["inputs"]["ansible-core"] = version
+    of_version = {"ansible-core": version}
+    older = [stamp(BASE, inputs=of_version), stamp(SERVICE, inputs=of_version), *facts()[2:]]
     assert reasons_to_run(instance(), older) == {}
     assert all(has_same_wishes(service, older) for service in (BASE, SERVICE))
 
@@ -109,12 +117,12 @@ def test_what_was_not_looked_at_has_to_be_run() -> None:
 
 
 def test_a_container_that_cannot_be_looked_into_has_to_be_run() -> None:
-    found = reasons_to_run(instance(), [Fact("box", "agent", "python3 is missing")])
+    found = reasons_to_run(instance(), [NoAgent(Address("box"), "python3 is missing")])
     assert set(found.values()) == {("python3 is missing",)}
 
 
 def test_a_stamp_that_does_not_count_is_a_reason() -> None:
-    seen = [Fact("box/engine", "stamp", {"problem": "its stamp is damaged"}), *facts()[:1]]
+    seen = [RoleStamp(ENGINE, "its stamp is damaged"), *facts()[:1]]
     assert reasons_to_run(instance(), seen) == {"box/engine": ("its stamp is damaged",)}
 
 

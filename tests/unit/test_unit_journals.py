@@ -8,8 +8,10 @@ import pytest
 
 from provisioner.errors import ProviderError
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.state import Execution, Fact, Finding, Instance, Secret, Service, Status
+from provisioner.state import Execution, Finding, Instance, Secret, Service, Status
 from provisioner.unit_journals import MOST_CHARACTERS, explained, last_words
+from provisioner.values.address import Address
+from provisioner.values.facts import UnitState
 
 KEY = 'canary-"key"-5d1c'
 SERVICE = Service("kokoro", "voice", "engine", {"kokoro_key": Secret("key", KEY)}, unit="kokoro.service")
@@ -76,8 +78,9 @@ def test_what_cannot_be_read_hides_no_failure(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_finding_of_a_unit_that_does_not_run_says_why() -> None:
-    down, other = Finding("voice/kokoro", "unit kokoro.service is failed"), Finding("voice", "is stopped")
-    facts = [Fact("voice/kokoro", "unit", "failed")]
+    kokoro = Address("voice/kokoro")
+    down, other = Finding(kokoro, "unit kokoro.service is failed"), Finding(Address("voice"), "is stopped")
+    facts = [UnitState(kokoro, "failed")]
     host = box(b"no such voice\n")
     assert host.containers["voice"].instance.status is Status.RUNNING
     first, second = explained([down, other], [VOICE], {"box": host}, facts)

@@ -11,18 +11,21 @@ from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.services.base import Processor
-from provisioner.state import BUSY, Fact, Fleet, Instance, Secret, Service, Status
+from provisioner.state import Fleet, Instance, Secret, Service, Status
+from provisioner.values.address import Address
+from provisioner.values.facts import BUSY, DeviceMemory, Health, Proof, UnitState, Verdict, of_kind
 from provisioner.verify import judge, processor
 
 ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")
 GATEWAY = Service("litellm", "a", "gateway", {}, port=4000, unit="litellm.service", health="/ready")
 WANTED = Instance("a", "box", "lab", "debian/12", services=(ENGINE,))
-GOOD: dict[str, Any] = {"unit": "active", "health": 200, "proof": True}
+GOOD: dict[str, Any] = {"unit": "active", "health": 200, "proof": ""}
+KINDS: dict[str, Any] = {"unit": UnitState, "health": Health, "proof": Proof}
 
 
 def _findings(status: Status | None = Status.RUNNING, **seen: object) -> list[str]:
     there = [] if status is None else [Instance("a", "box", "lab", "debian/12", status=status)]
-    facts = [Fact(ENGINE.address, name, value) for name, value in seen.items()]
+    facts = [KINDS[name](ENGINE.address, value) for name, value in seen.items()]
     return [one.message for one in judge(Fleet("lab", (WANTED,)), Fleet("lab", tuple(there)), facts)]
 
 
@@ -59,7 +62,7 @@ def test_a_container_that_does_not_run_is_found(status: Status | None, words: st
     assert words in found
 
 
-def _facts(events: Sequence[TaskEvent]) -> tuple[Fact, ...]:
+def _facts(events: Sequence[TaskEvent]) -> tuple[Proof | DeviceMemory, ...]:
     failures = tuple(event for event in events if event.status in {"failed", "unreachable"})
 
     def run(
@@ -81,7 +84,7 @@ def _facts(events: Sequence[TaskEvent]) -> tuple[Fact, ...]:
 
 
 def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
-    return {fact.subject: fact.value for fact in _facts(events) if fact.name == "proof"}
+    return {str(proof.address): proof.failure for proof in of_kind(_facts(events), Proof)}
 
 
 def _event(status: str, role: str, message: str = "") -> TaskEvent:
@@ -89,7 +92,7 @@ def _event(status: str, role: str, message: str = "") -> TaskEvent:
 
 
 def test_a_proof_that_ran_to_its_end_is_true() -> None:
-    assert _proofs([_event("ok", "llama_cpp"), _event("ok", "litellm")]) == {"a/llama_cpp": True, "a/litellm": True}
+    assert _proofs([_event("ok", "llama_cpp"), _event("ok", "litellm")]) == {"a/llama_cpp": "", "a/litellm": ""}
 
 
 def test_what_comes_after_a_failure_is_not_proved() -> None:
@@ -109,7 +112,7 @@ def test_a_play_that_reached_nothing_proves_nothing() -> None:
 
 def test_a_part_of_the_proof_in_a_file_of_its_own_is_proof() -> None:
     part = TaskEvent("ok", "a", "llama_cpp", "llama_cpp : verify_device | Judge")
-    assert _proofs([part])["a/llama_cpp"] is True
+    assert _proofs([part])["a/llama_cpp"] == ""
     other = TaskEvent("ok", "a", "llama_cpp", "llama_cpp : verifying | Judge")
     assert _proofs([other])["a/llama_cpp"] == "no task of its proof was run"
 
@@ -117,7 +120,10 @@ def test_a_part_of_the_proof_in_a_file_of_its_own_is_proof() -> None:
 def test_what_a_proof_measures_is_a_fact_of_its_service() -> None:
     task = "llama_cpp : verify_device | Judge"
     event = TaskEvent("ok", "a", "llama_cpp", task, facts={"device_memory": 6_900 * 2**20})
-    assert Fact("a/llama_cpp", "device_memory", 6_900 * 2**20) in _facts([event])
+    assert DeviceMemory(Address("a/llama_cpp"), 6_900 * 2**20) in _facts([event])
+
+
+PROVED = Verdict(ENGINE.address, "GPU", "figures", "")
 
 
 def asked(is_device: bool | None) -> Processor:
@@ -128,22 +134,21 @@ def asked(is_device: bool | None) -> Processor:
     ("verdict", "wants_device", "healthy", "shown"),
     [
         (None, False, True, ("CPU", "no device was asked for")),
-        ({"verdict": "GPU", "why": "an earlier one", "stale": ""}, False, True, ("CPU", "no device was asked for")),
-        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, True, ("GPU", "figures")),
-        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, False, ("", "")),
-        ({"verdict": "GPU", "why": "figures", "stale": ""}, True, None, ("", "")),
+        (Verdict(ENGINE.address, "GPU", "an earlier one", ""), False, True, ("CPU", "no device was asked for")),
+        (PROVED, True, True, ("GPU", "figures")),
+        (PROVED, True, False, ("", "")),
+        (PROVED, True, None, ("", "")),
         (None, True, True, ("device named, unproven", "not proved yet: provision verify")),
         (None, None, True, ("?", "nobody knows")),
-        ({"verdict": "GPU", "why": "figures", "stale": ""}, None, True, ("?", "nobody knows")),
+        (PROVED, None, True, ("?", "nobody knows")),
     ],
 )
 def test_what_computes_is_said_of_what_was_proved(
-    verdict: dict[str, str] | None, wants_device: bool | None, healthy: bool | None, shown: tuple[str, str]
+    verdict: Verdict | None, wants_device: bool | None, healthy: bool | None, shown: tuple[str, str]
 ) -> None:
     assert processor(verdict, asked(wants_device), runs=True, healthy=healthy) == shown
 
 
 @pytest.mark.parametrize("wants_device", [True, False])
 def test_nothing_computes_for_what_does_not_run(wants_device: bool) -> None:
-    proved = {"verdict": "GPU", "why": "figures", "stale": ""}
-    assert processor(proved, asked(wants_device), runs=False, healthy=None) == ("", "")
+    assert processor(PROVED, asked(wants_device), runs=False, healthy=None) == ("", "")

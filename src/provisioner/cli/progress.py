@@ -10,6 +10,7 @@ from typing import Protocol
 
 from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import Style, duration_text, safe_line
+from provisioner.values.address import Address
 
 ApplyEvent = ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored
 
@@ -39,7 +40,8 @@ DOING = {
 
 def row_of(target: str, rows: Container[str]) -> tuple[str, str]:
     """The row that shows ``target``, and what stands before its message: a service is shown in its container's row."""
-    container, _, service = target.partition("/")
+    address = Address(target)
+    container, service = address.container, address.service
     return (target, "") if target in rows or not service else (container, f"{service}: ")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provisioner.events import Check, Diagnostic
 from provisioner.state import Finding
+from provisioner.values.address import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Verdict:
 def diagnosed(subject: str, name: str, verdict: Verdict) -> Diagnosis:
     """The verdict on one thing of ``subject`` as it is told."""
     if verdict.problem:
-        finding = Finding(subject, f"{name}: {verdict.problem}", verdict.details, verdict.hint)
+        finding = Finding(Address(subject), f"{name}: {verdict.problem}", verdict.details, verdict.hint)
         return Diagnosis(Check(subject, name, False, verdict.problem), finding)
     check = Check(subject, name, True, verdict.seen)
     if not verdict.warning:

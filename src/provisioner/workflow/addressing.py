@@ -46,11 +46,11 @@ class Addresses:
     own: frozenset[str] = frozenset()
     remembered: frozenset[str] = frozenset()
 
-    def unsettled(self, made: Plan) -> dict[str, tuple[str, ...]]:
+    def unsettled(self, made: Plan) -> dict[Address, tuple[str, ...]]:
         """The services that have to learn an address once the plan is carried out, with the reasons, in words."""
         new = {one.container for one in made.of("create", "replace")}
         started = {one.container for one in made.of("start")} - (self.known.keys() - self.remembered)
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[Address, tuple[str, ...]] = {}
         for name in sorted(self.own & (new | started)):
             for user in self.users[name]:
                 found[user] = (*found.get(user, ()), f"the address of {name} is known once it runs")

@@ -17,8 +17,10 @@ from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
-from provisioner.state import Artifact, Fact, Finding, Fleet, Instance
+from provisioner.state import Artifact, Finding, Fleet, Instance
 from provisioner.unit_journals import explained
+from provisioner.values.address import Address
+from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.verify import judge
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects
@@ -76,7 +78,7 @@ class Run:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}
         return tuple(one for one in self.seen.wanted if one.name in names)
 
-    def _to_configure(self, touched: Sequence[Instance], unsure: Collection[str]) -> tuple[Instance, ...]:
+    def _to_configure(self, touched: Sequence[Instance], unsure: Collection[Address]) -> tuple[Instance, ...]:
         """The containers that Ansible has to work in, each with only the services that need it.
 
         ``unsure``: those that need it only where an address has become another one.
@@ -84,14 +86,16 @@ class Run:
         new = {one.container for one in self.made.of("create", "replace")}
         known = {one.target for one in self.made.of("configure")}.difference(unsure)
         started = {one.container for one in self.made.of("start", "update", "adopt")}
-        started |= {address.partition("/")[0] for address in unsure} - new
+        started |= {address.container for address in unsure} - new
         looked = [one for one in touched if one.name in started]
         found = _reasons(looked, settled(looked, self.effects))
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}
         pruned = [replace(one, services=tuple(s for s in one.services if s.address in addresses)) for one in touched]
         return tuple(one for one in pruned if any(role.address in addresses for role in one.roles))
 
-    def _findings(self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[Fact]) -> tuple[Finding, ...]:
+    def _findings(
+        self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[ContainerFact]
+    ) -> tuple[Finding, ...]:
         """What the containers say of themselves afterwards; of those whose roles failed that is known already."""
         good = [one for one in touched if one.name not in outcome.failed]
         there = observe(self.lab.name, self.effects.providers, detailed=False)
@@ -99,14 +103,14 @@ class Run:
         return explained(judged, good, self.effects.providers, facts)
 
     def _stamp(self, run: Sequence[Instance], outcome: Configured, findings: Iterable[Finding]) -> None:
-        bad = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
+        bad = outcome.failed.union(finding.subject.container for finding in findings)
         proved = [one for one in run if one.name not in bad]
         same = {role.address for one in proved for role in one.roles if has_same_wishes(role, self.seen.facts)}
         for fact in write_stamps(proved, self.effects.providers, compare=same):
             self.effects.emit(_warning(fact))
 
     def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
-        failed = outcome.failed.union(finding.subject.partition("/")[0] for finding in findings)
+        failed = outcome.failed.union(finding.subject.container for finding in findings)
         unharmed = outcome.failed - outcome.changed - {one.container for one in self.made.of("update")}
         told = keeping.go_back(kept, self.seen, failed, unharmed, self.effects)
         error = outcome.error or VerificationError(
@@ -123,23 +127,23 @@ def _told(finding: Finding) -> str:
     return "\n".join(filter(None, (f"{finding.subject}: {finding.message}", finding.details)))
 
 
-def _warning(fact: Fact) -> Diagnostic:
-    if fact.name == "unstamped":
+def _warning(fact: Unstamped | Unmended) -> Diagnostic:
+    if isinstance(fact, Unstamped):
         return Diagnostic(
             "warning",
-            f"Unable to note in container {fact.subject} that it works: the next up runs Ansible there again",
-            details=fact.value,
-            resolution=f"See why with: provision exec {fact.subject}",
+            f"Unable to note in container {fact.address} that it works: the next up runs Ansible there again",
+            details=fact.why,
+            resolution=f"See why with: provision exec {fact.address}",
         )
     return Diagnostic(
         "warning",
-        f"{fact.subject} has proved itself, but its role left something as somebody else made it",
-        details="\n".join(fact.value),
+        f"{fact.address} has proved itself, but its role left something as somebody else made it",
+        details="\n".join(fact.changes),
         resolution="It counts as right from now on. Undo it by hand, or have the container made anew (up --replace).",
     )
 
 
-def _reasons(instances: Iterable[Instance], facts: Sequence[Fact]) -> set[str]:
+def _reasons(instances: Iterable[Instance], facts: Sequence[ContainerFact]) -> set[Address]:
     return {address for one in instances for address in reasons_to_run(one, facts)}
 
 

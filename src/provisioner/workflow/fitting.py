@@ -17,10 +17,7 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.resolved import ResolvedContainer
 from provisioner.opened_lab import Lab
 from provisioner.services import knowledge_of
-from provisioner.state import Fact
-
-DEVICE_MEMORY = "device_memory"
-"""The fact that tells how many bytes of its card a service takes."""
+from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
 
 
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
@@ -72,15 +69,17 @@ def check_fit(
         raise PreflightError(first.message, details="\n".join(details), resolution=first.resolution)
 
 
-def remember_use(lab: Lab, cards: Mapping[str, Card], facts: Iterable[Fact], emit: Callable[[Event], None]) -> None:
+def remember_use(
+    lab: Lab, cards: Mapping[str, Card], facts: Iterable[ContainerFact], emit: Callable[[Event], None]
+) -> None:
     """Keep what the services take of their cards, of those that a proof has measured."""
-    taken = {fact.subject: fact.value for fact in facts if fact.name == DEVICE_MEMORY and fact.value}
+    taken = {address: fact.bytes for address, fact in by_address(facts, DeviceMemory).items() if fact.bytes}
     if not taken:
         return
     engines = [engine for budget in budgets_of(lab, cards) for engine in budget.engines if engine.address in taken]
     try:
         for engine in engines:
-            remember(lab.name, engine.address, engine.loads, engine.total, int(taken[engine.address]))
+            remember(lab.name, engine.address, engine.loads, engine.total, taken[engine.address])
     except OSError as error:
         message = f"What {engine.address} takes of its card is not kept: {error}"
         emit(Diagnostic("warning", message, resolution=f"Make {paths.state(lab.name)} writable."))

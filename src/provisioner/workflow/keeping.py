@@ -14,7 +14,8 @@ from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
 from provisioner.opened_lab import Lab
 from provisioner.plan import Change, Plan
-from provisioner.state import ACTIVE, Fact, Instance, Status, is_well
+from provisioner.state import Instance, Status
+from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, of_kind
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.ending import drop_volumes
@@ -74,7 +75,7 @@ def go_back(
 
     ``unharmed`` failed before anything was changed in it and stays as it is. Gives what became of each, in words.
     """
-    needs = {one.name: {need.partition("/")[0] for s in one.services for need in s.needs} for one in seen.wanted}
+    needs = {one.name: {need.container for s in one.services for need in s.needs} for one in seen.wanted}
     together = bound_together(failed, kept.keys(), needs)
     told = []
     for one in seen.wanted:
@@ -193,14 +194,13 @@ def _to_be_changed(made: Plan, seen: Survey) -> list[Instance]:
     return [one for one in there if one.name in names and one.status is Status.RUNNING]
 
 
-def proved_as_it_is(name: str, facts: Sequence[Fact]) -> bool:
+def proved_as_it_is(name: str, facts: Sequence[ContainerFact]) -> bool:
     """Whether all its stamps hold and all its services work; what it is to be may have changed since."""
-    mine = [fact for fact in facts if fact.subject.partition("/")[0] == name]
-    stamps = [fact.value for fact in mine if fact.name == "stamp"]
-    works = all(fact.value == ACTIVE for fact in mine if fact.name == "unit") and all(
-        is_well(fact.value) for fact in mine if fact.name == "health"
-    )
-    return bool(stamps) and works and all(not one.get("problem") and not one["changed"] for one in stamps)
+    mine = [fact for fact in facts if fact.address.container == name]
+    stamps = of_kind(mine, RoleStamp)
+    holds = bool(stamps) and not any(stamp.problem or stamp.changed for stamp in stamps)
+    runs = all(unit.is_active for unit in of_kind(mine, UnitState))
+    return holds and runs and all(health.is_well for health in of_kind(mine, Health))
 
 
 def _gone_back(one: Instance, name: str, effects: Effects) -> str:

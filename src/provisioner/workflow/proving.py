@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from provisioner.configure import prove
 from provisioner.events import Diagnostic
 from provisioner.probe import probe, require_answers
-from provisioner.state import BUSY, Fact, Instance
+from provisioner.state import Instance
+from provisioner.values.address import Address
+from provisioner.values.facts import BUSY, ContainerFact, Health, Proof, of_kind
 from provisioner.workflow.effects import Effects
 
 PATIENCE_S = 120.0
@@ -23,12 +25,12 @@ WAITED = re.compile(r"timed out|did not answer 200 within|HTTP -1\b|\bnot asked\
 class Proofs:
     """Facts of the proofs, the newest of the containers, and the services that were not asked, with the reason."""
 
-    proofs: tuple[Fact, ...]
-    facts: tuple[Fact, ...]
-    not_asked: Mapping[str, str]
+    proofs: tuple[ContainerFact, ...]
+    facts: tuple[ContainerFact, ...]
+    not_asked: Mapping[Address, str]
 
 
-def proofs_of(running: Sequence[Instance], facts: Sequence[Fact], effects: Effects) -> Proofs:
+def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effects: Effects) -> Proofs:
     """Have each service of running containers prove itself, but for those that stay busy for ``PATIENCE_S``.
 
     ``facts`` are those that were seen of the containers. Who asks a busy one is not asked either.
@@ -43,10 +45,12 @@ def proofs_of(running: Sequence[Instance], facts: Sequence[Fact], effects: Effec
         if not late:
             return Proofs(proofs, newest, not_asked)
         not_asked = {**not_asked, **_left_out(running, late)}
-        newest = tuple(replace(fact, value=BUSY) if _is_health_of(fact, late) else fact for fact in newest)
+        newest = (*newest, *(Health(address, BUSY) for address in sorted(late)))
 
 
-def _waited(running: Sequence[Instance], facts: tuple[Fact, ...], effects: Effects) -> tuple[Fact, ...]:
+def _waited(
+    running: Sequence[Instance], facts: tuple[ContainerFact, ...], effects: Effects
+) -> tuple[ContainerFact, ...]:
     """The facts once no service is busy any more, or once they were waited for long enough."""
     deadline = time.monotonic() + PATIENCE_S
     busy = _busy(facts)
@@ -55,23 +59,19 @@ def _waited(running: Sequence[Instance], facts: tuple[Fact, ...], effects: Effec
         effects.emit(Diagnostic("note", who))
     while busy and time.monotonic() < deadline:
         time.sleep(POLL_S)
-        names = {address.partition("/")[0] for address in busy}
+        names = {address.container for address in busy}
         newest = probe([one for one in running if one.name in names], effects.providers)
         require_answers(newest)
-        facts = (*(fact for fact in facts if fact.subject.partition("/")[0] not in names), *newest)
+        facts = (*(fact for fact in facts if fact.address.container not in names), *newest)
         busy = _busy(facts)
     return facts
 
 
-def _busy(facts: Iterable[Fact]) -> frozenset[str]:
-    return frozenset(fact.subject for fact in facts if fact.name == "health" and fact.value == BUSY)
+def _busy(facts: Iterable[ContainerFact]) -> frozenset[Address]:
+    return frozenset(health.address for health in of_kind(facts, Health) if health.is_busy)
 
 
-def _is_health_of(fact: Fact, addresses: Iterable[str]) -> bool:
-    return fact.name == "health" and fact.subject in addresses
-
-
-def _left_out(running: Iterable[Instance], busy: frozenset[str]) -> dict[str, str]:
+def _left_out(running: Iterable[Instance], busy: frozenset[Address]) -> dict[Address, str]:
     """Why services are not asked: they are busy, or would ask one that is."""
     reasons = dict.fromkeys(busy, "it is busy: it computes for somebody, and answers nobody else")
     for instance in running:
@@ -82,14 +82,14 @@ def _left_out(running: Iterable[Instance], busy: frozenset[str]) -> dict[str, st
     return reasons
 
 
-def _without(instance: Instance, left_out: Mapping[str, str]) -> Instance:
+def _without(instance: Instance, left_out: Mapping[Address, str]) -> Instance:
     kept = tuple(service for service in instance.services if service.address not in left_out)
     return replace(instance, services=kept)
 
 
-def _became_busy(asked: Sequence[Instance], proofs: Iterable[Fact], effects: Effects) -> frozenset[str]:
+def _became_busy(asked: Sequence[Instance], proofs: Iterable[ContainerFact], effects: Effects) -> frozenset[Address]:
     """The services that are busy now, where a proof ended in waiting: those themselves, and the ones that they ask."""
-    waited = {fact.subject for fact in proofs if fact.name == "proof" and WAITED.search(str(fact.value))}
+    waited = {proof.address for proof in of_kind(proofs, Proof) if WAITED.search(proof.failure)}
     if not waited:
         return frozenset()
     late = set(waited)

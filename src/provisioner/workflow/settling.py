@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from provisioner.probe import probe, require_answers
-from provisioner.state import ACTIVE, Fact, Instance, is_well
+from provisioner.state import Instance
+from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, by_address
 from provisioner.workflow.effects import Effects
 
 SETTLE_TIMEOUT_S = 180.0
 """A gateway with cold caches on a busy machine took 40 s until it answered."""
 SETTLE_POLL_S = 0.5
+STARTING = ("activating", "reloading")
+"""systemd's words for units that will soon be active."""
 
 
-def settled(instances: Sequence[Instance], effects: Effects) -> tuple[Fact, ...]:
+def settled(instances: Sequence[Instance], effects: Effects) -> tuple[ContainerFact, ...]:
     """Facts of containers once their services have come up, or have not within ``SETTLE_TIMEOUT_S``.
 
     A service that nobody has proved yet is not waited for.
@@ -28,12 +31,13 @@ def settled(instances: Sequence[Instance], effects: Effects) -> tuple[Fact, ...]
         time.sleep(SETTLE_POLL_S)
 
 
-def _is_coming_up(instance: Instance, facts: Iterable[Fact]) -> bool:
-    seen = {(fact.subject, fact.name): fact.value for fact in facts}
-    for one in instance.services:
-        unit, health = seen.get((one.address, "unit")), seen.get((one.address, "health"))
-        if "problem" in seen.get((one.address, "stamp"), {"problem": ""}):
+def _is_coming_up(instance: Instance, facts: Sequence[ContainerFact]) -> bool:
+    units, pages, stamps = by_address(facts, UnitState), by_address(facts, Health), by_address(facts, RoleStamp)
+    for service in instance.services:
+        stamp, unit, health = stamps.get(service.address), units.get(service.address), pages.get(service.address)
+        if stamp is None or stamp.problem or unit is None:
             continue
-        if unit in ("activating", "reloading") or (unit == ACTIVE and health is not None and not is_well(health)):
+        is_late = unit.is_active and health is not None and not health.is_well
+        if is_late or unit.state in STARTING:
             return True
     return False

@@ -18,10 +18,7 @@ from provisioner.screens import gather
 from provisioner.services import knowledge_of
 from provisioner.stamp import reasons_to_run
 from provisioner.state import (
-    ACTIVE,
-    BUSY,
     ContainerStatus,
-    Fact,
     Fleet,
     Instance,
     InstanceKind,
@@ -29,7 +26,20 @@ from provisioner.state import (
     Service,
     ServiceStatus,
     Status,
-    is_well,
+)
+from provisioner.values.address import Address
+from provisioner.values.facts import (
+    BUSY,
+    ContainerFact,
+    DamagedArtifacts,
+    Health,
+    HostVolumes,
+    Leftovers,
+    Silent,
+    UnitState,
+    Verdict,
+    by_address,
+    of_kind,
 )
 from provisioner.verify import processor
 from provisioner.workflow.addressing import Addresses, look_at_addresses
@@ -48,7 +58,7 @@ class Survey:
     desired: Fleet
     actual: Fleet
     wanted: tuple[Instance, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[ContainerFact, ...]
     inside: Inside
     cards: Mapping[str, Card] = field(default_factory=dict)
     """The cards of the containers that want one, by their names."""
@@ -70,7 +80,7 @@ class Survey:
             reasons[address] = (*reasons.get(address, ()), *why)
         return make_plan(self.desired, self.actual, inside=replace(self.inside, reasons=reasons), wishes=wishes)
 
-    def unsure(self, made: Plan) -> frozenset[str]:
+    def unsure(self, made: Plan) -> frozenset[Address]:
         """The services that are in the plan only because an address may turn out to be another one."""
         return frozenset(self.addresses.unsettled(made)) - self.inside.reasons.keys()
 
@@ -143,7 +153,9 @@ def survey(
     reasons = {address: why for one in running for address, why in reasons_to_run(one, facts).items()}
     if full:
         reasons = {role.address: (*reasons.get(role.address, ()), FULL) for one in running for role in one.roles}
-    leftovers = tuple(f"{fact.subject}/{role}" for fact in facts if fact.name == "leftovers" for role in fact.value)
+    leftovers = tuple(
+        Address.of(fact.address.container, role) for fact in of_kind(facts, Leftovers) for role in fact.roles
+    )
     return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless, addresses, kept)
 
 
@@ -182,9 +194,9 @@ def warn_of_kept_images(lab: Lab, survey: Survey, effects: Effects) -> None:
             effects.emit(Diagnostic("warning", message, resolution=how))
 
 
-def _with_volumes(actual: Fleet, facts: Iterable[Fact]) -> Fleet:
+def _with_volumes(actual: Fleet, facts: Iterable[ContainerFact]) -> Fleet:
     """The same with the volumes of hosts where looking tells them."""
-    listed = {fact.subject: fact.value for fact in facts if fact.name == "volumes"}
+    listed = {str(host): fact.volumes for host, fact in by_address(facts, HostVolumes).items()}
     hosts = {name: replace(one, volumes=listed.get(name, one.volumes)) for name, one in actual.hosts.items()}
     return replace(actual, hosts=hosts)
 
@@ -211,23 +223,20 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
     warn_of_kept_images(lab, seen, effects)
     for why in seen.cardless.values():
         effects.emit(Diagnostic("warning", why))
-    facts = {(fact.subject, fact.name): fact for fact in seen.facts}
-    for fact in seen.facts:
-        if fact.name == "silent":
-            effects.emit(Diagnostic("warning", fact.value.message, fact.value.details))
-    running = [one for one in seen.wanted if is_running(one, seen.actual) and (one.name, "silent") not in facts]
+    silent = by_address(seen.facts, Silent)
+    for fact in silent.values():
+        effects.emit(Diagnostic("warning", fact.error.message, fact.error.details))
+    running = [one for one in seen.wanted if is_running(one, seen.actual) and Address.of(one.name) not in silent]
     screens = gather(running, effects.providers, lab.folder, effects.emit)
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
     return (
-        *(_container_status(one, seen, facts, screens) for one in seen.wanted),
+        *(_container_status(one, seen, screens) for one in seen.wanted),
         *(ContainerStatus(one.name, one.host, one.status, one.address, orphan=True) for one in orphans if not targets),
     )
 
 
-def _container_status(
-    wanted: Instance, survey: Survey, facts: Mapping[tuple[str, str], Fact], screens: Mapping[str, tuple[Screen, ...]]
-) -> ContainerStatus:
+def _container_status(wanted: Instance, survey: Survey, screens: Mapping[str, tuple[Screen, ...]]) -> ContainerStatus:
     there = survey.actual.instance(wanted.name)
     if there is None:
         host = survey.actual.hosts.get(wanted.host)
@@ -235,11 +244,7 @@ def _container_status(
         return ContainerStatus(wanted.name, wanted.host, elsewhere=place)
     services = (
         replace(
-            _service_status(
-                one,
-                *(facts.get((one.address, name)) for name in ("unit", "health", "verdict")),
-                has_card=wanted.name in survey.cards or wanted.name in survey.cardless,
-            ),
+            _service_status(one, survey.facts, has_card=wanted.name in {*survey.cards, *survey.cardless}),
             screens=screens.get(one.address, ()),
         )
         for one in wanted.services
@@ -260,25 +265,25 @@ def _options(service: Service) -> dict[str, Any]:
     return {name.removeprefix(f"{service.role}_"): value for name, value in service.variables.items()}
 
 
-def _service_status(
-    service: Service, unit: Fact | None, health: Fact | None, verdict: Fact | None, *, has_card: bool
-) -> ServiceStatus:
-    healthy = None if health is None else is_well(health.value) and (not unit or unit.value == ACTIVE)
-    noted = verdict.value if verdict else None
-    runs = unit is not None and unit.value == ACTIVE
+def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_card: bool) -> ServiceStatus:
+    own = [fact for fact in facts if fact.address == service.address]
+    unit, health = by_address(own, UnitState).get(service.address), by_address(own, Health).get(service.address)
+    verdict = by_address(own, Verdict).get(service.address)
+    healthy = None if health is None else health.is_well and (unit is None or unit.is_active)
+    runs = unit is not None and unit.is_active
     asked = knowledge_of(service.role).processor(_options(service), has_card=has_card)
-    computes, why = processor(noted, asked, runs=runs, healthy=healthy)
-    word = str(unit.value) if unit else "unknown"
+    computes, why = processor(verdict, asked, runs=runs, healthy=healthy)
+    word = unit.state if unit else "unknown"
     said = {None: "unknown", True: "healthy", False: "unhealthy"}[healthy]
-    if healthy and health is not None and health.value == BUSY:
+    if healthy and health is not None and health.is_busy:
         said = BUSY
     return ServiceStatus(
         service.role, word, healthy=healthy, port=service.port, processor=computes, why=why, health=said
     )
 
 
-def _refuse_damage(facts: Iterable[Fact]) -> None:
-    damaged = [f"{fact.subject}: {path}" for fact in facts if fact.name == "damaged" for path in fact.value]
+def _refuse_damage(facts: Iterable[ContainerFact]) -> None:
+    damaged = [f"{fact.address}: {path}" for fact in of_kind(facts, DamagedArtifacts) for path in fact.manifests]
     if damaged:
         raise VerificationError(
             "Unable to trust what is shared read-only: its bytes are not those that were stored",

@@ -12,6 +12,7 @@ from provisioner.plan import Change
 from provisioner.screens import gather
 from provisioner.state import Finding, Fleet, Instance, Status
 from provisioner.unit_journals import explained
+from provisioner.values.address import Address
 from provisioner.verify import judge
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects
@@ -20,7 +21,7 @@ from provisioner.workflow.surveying import is_running, survey
 AFTER_REBOOT = "it is to prove itself after a start"
 RESTART = "restart"
 """What is noted of a container from its stop to its start."""
-NOTHING: Mapping[str, str] = {}
+NOTHING: Mapping[Address, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Verified:
     """What is not as it should be, and why services could not be asked, by their addresses."""
 
     findings: tuple[Finding, ...]
-    not_asked: Mapping[str, str]
+    not_asked: Mapping[Address, str]
 
 
 def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
@@ -46,7 +47,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
     remember_use(lab, seen.cards, asked.proofs, effects.emit)
     gather(running, effects.providers, lab.folder, effects.emit)
     cardless = (
-        Finding(one.name, "it gets no card", seen.cardless[one.name], "See: provision doctor")
+        Finding(Address.of(one.name), "it gets no card", seen.cardless[one.name], "See: provision doctor")
         for one in seen.wanted
         if one.name in seen.cardless
     )
@@ -108,13 +109,16 @@ def _refuse_failures(failures: Sequence[ProviderError]) -> None:
 
 
 def announce_checks(
-    wanted: Sequence[Instance], findings: Sequence[Finding], effects: Effects, not_asked: Mapping[str, str] = NOTHING
+    wanted: Sequence[Instance],
+    findings: Sequence[Finding],
+    effects: Effects,
+    not_asked: Mapping[Address, str] = NOTHING,
 ) -> None:
     """Say of each service whether it works, or why it was not asked."""
     failed = {finding.subject: finding for finding in findings}
     for one in wanted:
         for service in one.services:
-            finding = failed.get(service.address) or failed.get(one.name)
+            finding = failed.get(service.address) or failed.get(Address.of(one.name))
             if finding is None and service.address in not_asked:
                 why = f"not asked: {not_asked[service.address]}"
                 effects.emit(Check(service.address, service.role, None, why, not_asked=True))

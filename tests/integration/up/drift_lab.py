@@ -77,7 +77,8 @@ class DriftLab(Lab):
 
     def look(self) -> dict[str, tuple[str, ...]]:
         """Why roles have to be run, by address: nothing when everything is as it was."""
-        return dict(survey(self._opened, self.effects).inside.reasons)
+        reasons = survey(self._opened, self.effects).inside.reasons
+        return {str(address): why for address, why in reasons.items()}
 
     def sh(self, container: str, script: str) -> str:
         """Run a script in the container, which has to succeed; what it wrote."""

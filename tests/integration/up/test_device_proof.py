@@ -19,6 +19,8 @@ from provisioner import tiny_model
 from provisioner.probe import probe
 from provisioner.services.base import Processor
 from provisioner.state import Instance, Service
+from provisioner.values.address import Address
+from provisioner.values.facts import UnitState, Verdict, by_address
 from provisioner.verify import processor
 from tests.integration.role_box import RoleBox
 from tests.integration.up.drift_lab import DriftLab
@@ -157,9 +159,9 @@ def shown(box: RoleBox) -> tuple[str, str]:
     """What ``status`` would say of it: what computes, and why."""
     service = Service("llama_cpp", ENGINE, "engine", {}, port=8080, unit="llama-server.service")
     facts = probe([Instance(ENGINE, "local", NAME, "debian/12", services=(service,))], {"local": box.provider})
-    seen = {fact.name: fact.value for fact in facts if fact.subject == ADDRESS}
-    runs = seen["unit"] == "active"
-    return processor(seen.get("verdict"), Processor(is_device=True, why=""), runs=runs, healthy=runs)
+    address = Address(ADDRESS)
+    runs, verdict = by_address(facts, UnitState)[address].is_active, by_address(facts, Verdict).get(address)
+    return processor(verdict, Processor(is_device=True, why=""), runs=runs, healthy=runs)
 
 
 def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:

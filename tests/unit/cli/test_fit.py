@@ -11,8 +11,9 @@ from provisioner.configure import prove
 from provisioner.fit.measured import remember
 from provisioner.fit.terms import MIB
 from provisioner.gpus.cards import Card
-from provisioner.state import Fact
 from provisioner.tiny_model import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
+from provisioner.values.address import Address
+from provisioner.values.facts import DeviceMemory, Proof
 from provisioner.workflow import proving
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
@@ -218,8 +219,8 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
     on_card.write_text(ON_CARD.replace("CONTEXT", "8192"), encoding="utf-8")
     assert world.command("up", str(on_card), "--yes").code == 0
 
-    def measuring(*arguments: Any, **named: Any) -> tuple[Fact, ...]:
-        return (*prove(*arguments, **named), Fact("llama/llama_cpp", "device_memory", 1000 * MIB))
+    def measuring(*arguments: Any, **named: Any) -> tuple[Proof | DeviceMemory, ...]:
+        return (*prove(*arguments, **named), DeviceMemory(Address("llama/llama_cpp"), 1000 * MIB))
 
     monkeypatch.setattr(proving, "prove", measuring)
     world.command("verify", str(on_card))

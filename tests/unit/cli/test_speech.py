@@ -30,4 +30,4 @@ def test_a_mix_that_is_none_is_refused_with_its_line(world: World, lab: Path) ->
     refused = world.command("validate")
     assert refused.code == 64
     where = "homelab.yml:4: containers.voice.services.kokoro.default_voice"
-    assert f'{where}: "af_bella++af_sky" is no voice and no mix of voices' in refused.err
+    assert f'{where}: "af_bella++af_sky" must be a voice, such as af_heart, or a mix' in refused.err

@@ -11,7 +11,8 @@ from provisioner.events import Diagnostic, Event
 from provisioner.fit.measured import measured
 from provisioner.gpus.cards import Card
 from provisioner.opened_lab import Lab, open_lab
-from provisioner.state import Fact
+from provisioner.values.address import Address
+from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
 from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.fit.models import QWEN
@@ -117,10 +118,10 @@ def test_a_card_whose_memory_nobody_tells_is_named(lab: Lab) -> None:
 
 
 def test_what_a_proof_measured_is_kept_with_the_sum(lab: Lab) -> None:
-    facts = [
-        Fact("llama/llama_cpp", "device_memory", 1700 * MIB),
-        Fact("other/llama_cpp", "unit", "active"),
-        Fact("gone/llama_cpp", "device_memory", 1),
+    facts: list[ContainerFact] = [
+        DeviceMemory(Address("llama/llama_cpp"), 1700 * MIB),
+        UnitState(Address("other/llama_cpp"), "active"),
+        DeviceMemory(Address("gone/llama_cpp"), 1),
     ]
     remember_use(lab, {"llama": LARGE}, facts, lambda event: pytest.fail(str(event)))
     (address, found), *others = measured("homelab").items()
@@ -133,7 +134,7 @@ def test_what_a_proof_measured_is_kept_with_the_sum(lab: Lab) -> None:
 def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     events: list[Event] = []
-    remember_use(lab, {}, [Fact("llama/llama_cpp", "device_memory", 1)], events.append)
+    remember_use(lab, {}, [DeviceMemory(Address("llama/llama_cpp"), 1)], events.append)
     (warning,) = events
     assert isinstance(warning, Diagnostic)
     assert "takes of its card is not kept" in warning.message

@@ -1,0 +1,177 @@
+"""What was found out about running containers and their services: one dataclass a kind, found by its address.
+
+``by_address`` gives the facts of one kind. Facts of hosts that ``doctor`` judges are ``state.Fact``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from provisioner.errors import ProviderError
+from provisioner.values.address import Address
+
+ACTIVE = "active"
+"""The state of a unit when all is well."""
+HTTP_OK = 200
+"""What a health page answers when all is well."""
+BUSY = "busy"
+"""The same of a service that computes for somebody, and answers nobody else meanwhile: it is not broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitState:
+    """systemd's word for a service's unit (ActiveState)."""
+
+    address: Address
+    state: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the unit runs."""
+        return self.state == ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a service's health page answered: an HTTP status, ``BUSY``, or the words of the failure."""
+
+    address: Address
+    answer: int | str
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the service works; one that is busy does."""
+        return self.answer in (HTTP_OK, BUSY)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it computes for somebody, and answers nobody else meanwhile."""
+        return self.answer == BUSY
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a service's proof noted of what computes; ``stale`` says why that counts no more, and is empty else."""
+
+    address: Address
+    verdict: str
+    why: str
+    stale: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStamp:
+    """The stamp of a role in its container, as the agent read it: ``problem`` alone, or what it was written for.
+
+    ``inputs``, ``secrets`` and ``salt`` are those of ``stamp.stamp_for``; ``changed``: (kind, name, words) of each
+    thing that is managed and is not as it was then.
+    """
+
+    address: Address
+    problem: str = ""
+    inputs: Mapping[str, Any] | None = None
+    secrets: Mapping[str, str] | None = None
+    salt: str = ""
+    changed: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """The roles that have a stamp in the container and are not asked for."""
+
+    address: Address
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedArtifacts:
+    """The manifests in the container of what is mounted there and has other bytes than were stored."""
+
+    address: Address
+    manifests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoAgent:
+    """Why a container cannot be looked into: it has no usable python3."""
+
+    address: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A container that does not answer, or not as it should."""
+
+    address: Address
+    error: ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class HostVolumes:
+    """The artifact volumes of a host; the address is the host's name."""
+
+    address: Address
+    volumes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How the proof of a service ended; without a ``failure`` it is proved."""
+
+    address: Address
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """What a proof measured of the card's memory that a service takes."""
+
+    address: Address
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unstamped:
+    """Why a container whose services are proved could not be stamped."""
+
+    address: Address
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmended:
+    """What a role left as somebody else made it, in words."""
+
+    address: Address
+    changes: tuple[str, ...]
+
+
+ContainerFact = (
+    UnitState
+    | Health
+    | Verdict
+    | RoleStamp
+    | Leftovers
+    | DamagedArtifacts
+    | NoAgent
+    | Silent
+    | HostVolumes
+    | Proof
+    | DeviceMemory
+    | Unstamped
+    | Unmended
+)
+Kind = TypeVar("Kind", bound=ContainerFact)
+
+
+def of_kind(facts: Iterable[ContainerFact], kind: type[Kind]) -> list[Kind]:
+    """The facts of one kind, in their order."""
+    return [fact for fact in facts if isinstance(fact, kind)]
+
+
+def by_address(facts: Iterable[ContainerFact], kind: type[Kind]) -> dict[Address, Kind]:
+    """The facts of one kind, by whom they tell of; the last one counts."""
+    return {fact.address: fact for fact in of_kind(facts, kind)}
