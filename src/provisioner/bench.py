@@ -120,7 +120,7 @@ def verdict(benches: Sequence[Bench]) -> tuple[str, ...]:
     """What follows from the figures, one sentence each."""
     said = [_streams(one) for one in benches if one.of("short")]
     cpu = next((one for one in benches if one.device == "cpu"), None)
-    gpu = next((one for one in benches if one.device != "cpu"), None)
+    gpu = next((one for one in benches if one.device == "gpu"), None)
     return (*said, *(_compared(cpu, gpu) if cpu and gpu else ()))
 
 

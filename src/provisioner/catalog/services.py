@@ -115,6 +115,19 @@ def _check_names(service: ServiceType) -> None:
     for name in (*service.references, *other, *service.internal, *service.secrets, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
+    for option, reference in service.references.items():
+        if reference.key_to:
+            _check_key_to(service, option, reference)
+
+
+def _check_key_to(service: ServiceType, option: str, reference: Reference) -> None:
+    key = service.options[str(reference.key_to)]
+    if reference.kind != "service":
+        raise ValueError(f"references: {option} has key_to, and names no service that could have a key")
+    if not key.secret:
+        raise ValueError(f"references: {key.name} gets the key of the service that {option} names: it needs no_log")
+    if key.name in service.secrets or key.name == service.key_option:
+        raise ValueError(f"references: {key.name} gets the key of another service, and is no key of this one")
 
 
 def _upkeep(pages: Mapping[str, Any]) -> Upkeep:

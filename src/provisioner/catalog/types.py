@@ -155,3 +155,10 @@ class Catalog:
     def offered(self) -> dict[str, ServiceType]:
         """The services that a file may name."""
         return {role: service for role, service in self.services.items() if not service.implied}
+
+    def example(self, protocol: str, stage: str = "") -> str:
+        """``, such as ROLE``: the first service of that protocol, and stage, that a file may name; empty for none."""
+        for role, service in self.offered.items():
+            if service.protocol == protocol and stage in ("", service.stage):
+                return f", such as {role}"
+        return ""

@@ -114,9 +114,10 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
     }
     if len(found) != 1 or len(words.names) > 1:
         named = " ".join(words.names) or "the file"
+        roles = [role for role, page in lab.resolved.catalog.offered.items() if page.protocol == PROTOCOL]
         raise InputError(
             f"Unable to open one desktop: {named} has {', '.join(found) or 'none'}",
-            resolution="Name one container with service desktop: provision open FILE NAME",
+            resolution=f"Name one container with service {' or '.join(roles)}: provision open FILE NAME",
         )
     ((name, service),) = found.items()
     address = address_of(session, lab, name, is_on_lan=service.is_on_lan)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
+from provisioner.catalog import Catalog
 from provisioner.cli.addresses import address_of
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError
+from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.opened_lab import Lab
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
-from provisioner.report.gateway import Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
 
 
 @click.command()
@@ -46,11 +48,16 @@ def _gateway(session: Session, lab: Lab) -> Gateway:
     if first is None:
         raise InputError(
             f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
-            resolution="Add a gateway, such as litellm, an engine, such as llama_cpp, or speech, such as kokoro.",
+            resolution=_what_to_add(lab.resolved.catalog),
         )
     url = _url(session, lab, first)
     speech = _speech(session, lab, endpoint, url if endpoint.entrance == first else "") if endpoint else None
     return Gateway(lab.name, url, first.key_variable, first.models, speech)
+
+
+def _what_to_add(catalog: Catalog) -> str:
+    gateway, engine = catalog.example(PROTOCOL, "gateway"), catalog.example(PROTOCOL, "engine")
+    return f"Add a gateway{gateway}, an engine{engine}, or speech{catalog.example(SPEECH_PROTOCOL)}."
 
 
 def _speech(session: Session, lab: Lab, endpoint: SpeechEndpoint, url: str) -> Speech:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.lab.aliases import TOO_LONG, Aliases, alias_loop, written_names
-from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.services.base import Path, ResolvedService
 from provisioner.spec.suggestion import did_you_mean
@@ -65,6 +65,7 @@ def _drawn(way: tuple[str, ...]) -> str:
 
 def _unknown(lab: ResolvedLab, name: str, known: set[str], path: Path) -> Problem:
     if name in lab.models:
-        return Problem(path, f'no service serves model "{name}"', "Give it to an engine, such as llama_cpp.")
+        example = lab.catalog.example(ENGINE_PROTOCOL, ENGINE_STAGE)
+        return Problem(path, f'no service serves model "{name}"', f"Give it to an engine{example}.")
     hint = did_you_mean(name, sorted(known), always=True) or "There is none in this file."
     return Problem(path, f'no engine, upstream or alias "{name}" in this file', hint)

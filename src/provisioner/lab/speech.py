@@ -49,5 +49,5 @@ def speakers_for(lab: ResolvedLab, gateway: ResolvedService) -> tuple[Speaker, .
 def _offered_names(lab: ResolvedLab, gateway: ResolvedService) -> set[str]:
     """What the gateway's container offers already."""
     services = lab.containers[gateway.container].services
-    aliases = {alias for service in services for alias in service.written.get("aliases") or {}}
+    aliases = {alias for service in services for alias in service.aliases}
     return {*lab.models, *lab.upstreams, *aliases}

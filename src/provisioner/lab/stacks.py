@@ -13,6 +13,7 @@ from packaging.version import Version
 from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import distribution_of
 from provisioner.lab.resolved import STACK, ResolvedLab
+from provisioner.services import knowledge_of
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked
 from provisioner.stacks.pythons import IMAGES, Machine, takes
@@ -130,9 +131,7 @@ def wheel_options(
         page, stack = lab.services[use.address].page, known[use.stack]
         options = found.setdefault(use.address, {})
         options[str(page.references[use.option].packages_to)] = [asdict(one) for one in pinned[use.key].packages]
-        if stack.tabbyapi:
-            follows = {"commit": stack.tabbyapi.commit, "backend": stack.tabbyapi.backend}
-            options |= {name: value for name, value in follows.items() if name in page.options}
+        options |= knowledge_of(page.role).options_of_stack(stack)
     return found
 
 

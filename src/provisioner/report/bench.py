@@ -77,7 +77,7 @@ def _row(bench: Bench, series: Series) -> tuple[str, ...]:
 
 def _memory(benches: Sequence[Bench]) -> Iterator[str]:
     for bench in benches:
-        card = "" if bench.device == "cpu" else f", of the card {_mib(bench.vram)}"
+        card = "" if bench.device != "gpu" else f", of the card {_mib(bench.vram)}"
         yield f"{bench.container}: memory {_mib(bench.ram)}{card}"
 
 

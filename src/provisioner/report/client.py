@@ -27,7 +27,10 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """Where a lab speaks: the OpenAI URL for that, the variable that holds its key ("" for none), model and voice."""
+    """Where a lab speaks: the OpenAI URL for that, the variable that holds its key ("" for none), model and voice.
+
+    ``voice`` is "" where nobody knows one.
+    """
 
     url: str
     key_variable: str
@@ -85,7 +88,8 @@ def _openai(gateway: Gateway) -> str:
     speech = gateway.speech
     if speech:
         where = "" if speech.url == gateway.url else f", at {speech.url}"
-        lines.append(f"# speech: model {speech.model}, voice {speech.voice}{where}")
+        voice = f", voice {speech.voice}" if speech.voice else ""
+        lines.append(f"# speech: model {speech.model}{voice}{where}")
         lines = lines if gateway.models else lines[-1:]
     return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
 
@@ -122,7 +126,7 @@ def _webui_speech(speech: Speech) -> list[str]:
         f"AUDIO_TTS_OPENAI_API_BASE_URL={speech.url}",
         f"AUDIO_TTS_OPENAI_API_KEY={_webui_key(speech.key_variable)}",
         f"AUDIO_TTS_MODEL={speech.model}",
-        f"AUDIO_TTS_VOICE={speech.voice}",
+        *([f"AUDIO_TTS_VOICE={speech.voice}"] if speech.voice else []),
         "AUDIO_TTS_SPLIT_ON=punctuation",
     ]
 

@@ -21,7 +21,7 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     width = max((len(term.name) for term in added.terms), default=0)
     lines = [style.paint(safe_line(budget.title), "bold")]
     lines += [_term_line(term.name, term.bytes, width) for term in added.terms]
-    lines.append(_term_line("total", added.total, width) + _verdict(budget, style))
+    lines += _sum_lines(budget, width, style)
     lines += [style.paint(f"  unknown: {safe_line(one.address)}: {one.unknown}", "yellow") for one in budget.unknown]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
     for engine in budget.engines:
@@ -36,7 +36,7 @@ def fit_content(budget: Budget, known: Mapping[str, Measured]) -> dict[str, Any]
         "title": budget.title,
         "card": budget.card.pci if budget.card else None,
         "terms": budget.added.terms,
-        "total": budget.added.total,
+        "total": budget.added.total if budget.loads else None,
         "usable": budget.usable,
         "missing": budget.missing,
         "contexts": [
@@ -51,7 +51,7 @@ def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict
     measured = _measured_of(engine, known)
     return {
         "address": engine.address,
-        "total": engine.total,
+        "total": None if engine.unknown else engine.total,
         "guessed": engine.unread,
         "unknown": engine.unknown or None,
         "measured": measured.measured if measured else None,
@@ -61,6 +61,14 @@ def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict
 
 def _term_line(name: str, size: int, width: int) -> str:
     return f"  {name:<{width}}  {mib(size):>{COLUMN + 4}}"
+
+
+def _sum_lines(budget: Budget, width: int, style: Style) -> list[str]:
+    """The sum with its verdict; of engines that nobody knows anything of there is no sum."""
+    verdict = _verdict(budget, style)
+    if budget.loads:
+        return [_term_line("total", budget.added.total, width) + verdict]
+    return [verdict] if verdict else []
 
 
 def _verdict(budget: Budget, style: Style) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from provisioner.lab.aliases import Aliases, flatten, for_too_long
 from provisioner.lab.engines import find_engines
-from provisioner.lab.resolved import ResolvedLab
+from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.loader import environment_name
 from provisioner.report.client import Served
@@ -54,7 +54,7 @@ def _first(lab: ResolvedLab) -> ResolvedService | None:
 
 @dataclass(frozen=True, slots=True)
 class SpeechEndpoint:
-    """Where clients have texts spoken: through the lab's gateway, or by the service itself, which asks for no key."""
+    """Where clients have texts spoken: through the lab's gateway, or by the service itself."""
 
     entrance: Entrance
     model: str
@@ -65,13 +65,14 @@ def speech_endpoint_of(lab: ResolvedLab, entrance: Entrance | None) -> SpeechEnd
     """Who speaks for clients that talk to ``entrance``: that one where it offers speech, else the first that speaks."""
     if entrance is not None:
         for gateway in lab.containers[entrance.container].services:
-            if "aliases" not in gateway.written:
+            if SPEECH_OPTION not in gateway.page.options:
                 continue
             for speaker in speakers_for(lab, gateway):
                 return SpeechEndpoint(entrance, speaker.name, speaker.voice)
     for service in lab.speakers:
-        own = Entrance(service.container, service.port or 0, service.expose == LAN, "", {})
-        return SpeechEndpoint(own, service.role, knowledge_of(service.role).speech(service).voice)
+        own = Entrance(service.container, service.port or 0, service.expose == LAN, _key_variable(service), {})
+        speech = knowledge_of(service.role).speech(service)
+        return SpeechEndpoint(own, speech.model.removeprefix(f"{PROTOCOL}/"), speech.voice)
     return None
 
 
@@ -87,11 +88,7 @@ def _key_variable(service: ResolvedService) -> str:
 def _models(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
     if service.served_models:
         return {str(service.written.get("alias") or name): _limits(service, name) for name in service.served_models}
-    for option, reference in service.page.references.items():
-        if reference.kind == "aliases":
-            aliases = service.written.get(option, {})
-            return {alias: _alias(lab, aliases, alias) for alias in aliases}
-    return {}
+    return {alias: _alias(lab, service.aliases, alias) for alias in service.aliases}
 
 
 def _alias(lab: ResolvedLab, aliases: Aliases, alias: str) -> Served:

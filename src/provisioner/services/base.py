@@ -15,6 +15,7 @@ from provisioner.values.address import Address
 
 if TYPE_CHECKING:
     from provisioner.fit.engines import EngineLoads
+    from provisioner.stacks.known import Stack
 
 LAN = "lan"
 ENGINE = "engine"
@@ -111,6 +112,15 @@ class ResolvedService:
         return listed or self.model_names[:1]
 
     @property
+    def aliases(self) -> Mapping[str, Any]:
+        """The names under which it offers engines, each with what the file says of it; empty for what is no gateway."""
+        found: dict[str, Any] = {}
+        for option, reference in self.page.references.items():
+            if reference.kind == "aliases":
+                found |= self.written.get(option) or {}
+        return found
+
+    @property
     def path(self) -> Path:
         """Where it stands in the file."""
         return ("containers", self.container, "services", self.role)
@@ -139,6 +149,8 @@ class Speech:
     """The voices that the file names, the usual one first."""
     program: str = ""
     """The program in the container that asks the server and takes the time; empty where there is none."""
+    card_variable: str = ""
+    """The variable of its unit's environment that is "true" where it computes on a card; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +199,10 @@ class Knowledge:
 
     def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the card where the file leaves them open."""
+        return {}
+
+    def options_of_stack(self, stack: Stack) -> Mapping[str, Any]:  # noqa: ARG002
+        """The options that follow from the stack of wheels that it is installed with, beside the wheels themselves."""
         return {}
 
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NVIDIA = "nvidia"
 MODEL = "openai/kokoro"
 """The model that clients name, whatever its service is called."""
+CARD_VARIABLE = "USE_GPU"
+"""What the role writes into the unit's environment: whether it computes on a card."""
 SPEAKER = "/usr/local/lib/kokoro/speak.py"
 """Where the role puts the program that its proof uses."""
 NAME = "[a-z]{2}_[a-z0-9]+"
@@ -74,7 +76,7 @@ class Knowledge(base.Knowledge):
         """The model, the voices of the file, and the program that measures."""
         usual = str(service.option("default_voice") or "")
         voices = tuple(dict.fromkeys([usual, *service.written.get("voices", ())]))
-        return Speech(MODEL, usual, voices, SPEAKER)
+        return Speech(MODEL, usual, voices, SPEAKER, CARD_VARIABLE)
 
 
 def _voice_problems(service: ResolvedService, option: str, voice: str) -> Iterator[Problem]:

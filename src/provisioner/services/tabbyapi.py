@@ -12,6 +12,7 @@ from provisioner.state import Problem
 
 if TYPE_CHECKING:
     from provisioner.fit.engines import EngineLoads
+    from provisioner.stacks.known import Stack
 
 NVIDIA = "nvidia"
 
@@ -22,6 +23,12 @@ class Knowledge(base.Knowledge):
     def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
         """The card, on which its proof has a kernel of the stack run."""
         return {"card": described(card)}
+
+    def options_of_stack(self, stack: Stack) -> Mapping[str, Any]:
+        """The commit that the stack serves, and through which of its backends."""
+        if stack.tabbyapi is None:
+            return {}
+        return {"commit": stack.tabbyapi.commit, "backend": stack.tabbyapi.backend}
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A card that knows no CUDA."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from provisioner.bench import Ask, Bench, Run, Series, run_of
 from provisioner.errors import InputError, ProvisionError
 from provisioner.events import ApplyProgress, Event
+from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.opened_lab import Lab
 from provisioner.plain_data import answer_value
 from provisioner.providers.base import Provider
@@ -16,8 +17,10 @@ from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 
 ANSWER_TIMEOUT_S, LOOK_TIMEOUT_S = 3600, 30.0
-DEVICE = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value \"$0\")/environ | sed -n 's/^USE_GPU=//p'"
+VALUE = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value \"$0\")/environ | sed -n \"s/^$1=//p\""
+"""The value of a variable, $1, in the environment of a unit, $0."""
 VRAM = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+UNKNOWN = "?"
 _MIB = 2**20
 
 
@@ -31,6 +34,8 @@ class Speaker:
     voices: tuple[str, ...]
     program: str
     """The program in the container that asks it and takes the time."""
+    card_variable: str = ""
+    """The variable of its unit's environment that says whether it computes on a card."""
 
     @property
     def container(self) -> str:
@@ -46,12 +51,14 @@ def speakers_of(lab: Lab, names: Sequence[str]) -> tuple[Speaker, ...]:
         is_meant = not names or service.container in names
         if is_meant and speech.program:
             unit, port = service.page.unit or "", service.port or 0
-            found.append(Speaker(service.address, unit, port, speech.voices, speech.program))
+            voices, program = speech.voices, speech.program
+            found.append(Speaker(service.address, unit, port, voices, program, speech.card_variable))
     silent = [name for name in names if name not in {one.container for one in found}]
     if silent or not found:
+        example = lab.resolved.catalog.example(SPEECH_PROTOCOL)
         raise InputError(
             f"Unable to measure {', '.join(silent) or lab.name}: no service there speaks",
-            resolution="Add a service that does, such as kokoro, or name a container that has one.",
+            resolution=f"Add a service that does{example}, or name a container that has one.",
         )
     return tuple(found)
 
@@ -68,15 +75,22 @@ def measure(
             emit(ApplyProgress(speaker.container, text, goes_on=bool(made)))
             made.append(run_of(_spoken(speaker, provider, ask)))
         series.append(Series(ask, tuple(made)))
-    uses_card = _said(provider, speaker, ("sh", "-c", DEVICE, speaker.unit)) == "true"
+    uses_card = _computes_on_card(speaker, provider)
     shown = _said(provider, speaker, ("systemctl", "show", "--property=MemoryCurrent", "--value", speaker.unit))
     return Bench(
         speaker.container,
-        "gpu" if uses_card else "cpu",
+        {None: UNKNOWN, True: "gpu", False: "cpu"}[uses_card],
         tuple(series),
         int(shown) if shown.isdecimal() else None,
         _vram(provider, speaker) if uses_card else None,
     )
+
+
+def _computes_on_card(speaker: Speaker, provider: Provider) -> bool | None:
+    """Whether the server that runs computes on a card; None where its environment does not tell."""
+    if not speaker.card_variable:
+        return None
+    return _said(provider, speaker, ("sh", "-c", VALUE, speaker.unit, speaker.card_variable)) == "true"
 
 
 def _vram(provider: Provider, speaker: Speaker) -> int | None:

@@ -19,7 +19,7 @@ from provisioner.values.address import Address
 from provisioner.workflow.benching import Speaker, measure, speakers_of
 
 PROGRAM = "/usr/local/lib/kokoro/speak.py"
-SPEAKER = Speaker(Address("voice/kokoro"), "kokoro.service", 8880, ("af_sky", "bm_fable"), PROGRAM)
+SPEAKER = Speaker(Address("voice/kokoro"), "kokoro.service", 8880, ("af_sky", "bm_fable"), PROGRAM, "USE_GPU")
 FILE = """\
 name: lab
 containers:
