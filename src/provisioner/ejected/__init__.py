@@ -43,30 +43,36 @@ class Source:
 
 def ejected_texts(source: Source) -> dict[str, str]:
     """The files of the folder, by their path in it; secrets are references in all of them."""
-    head = f"# Ejected from the lab {source.lab} by provision; yours from now on.\n"
     groups = _groups(source.boxes)
-    plays = {name: text for name, whole in source.playbooks.items() if (text := _plays(whole, groups))}
+    plays = _playbooks(source.playbooks, groups)
     about = About(source.lab, _variables(source), sorted(connection_plugins(source.boxes)), sorted(plays))
+    pages = {"hosts.yml": plain_yaml({"all": {"children": groups}}), **plays}
+    for box in source.boxes:
+        pages[f"host_vars/{box.instance.name}.yml"] = _host_page(box)
+    for host, variables in source.hosts.items():
+        if variables:
+            pages[f"group_vars/{host_group(host)}.yml"] = plain_yaml(variables)
+    head = f"# Ejected from the lab {source.lab} by provision; yours from now on.\n"
     texts = {
         "ansible.cfg": CONFIGURATION,
         "requirements.txt": f"ansible-core~={source.ansible}\n",
         "README.md": readme(about),
-        "hosts.yml": head + plain_yaml({"all": {"children": groups}}),
     }
-    texts |= {name: head + text for name, text in plays.items()}
-    texts |= {f"host_vars/{one.instance.name}.yml": head + _host_page(one) for one in source.boxes}
-    texts |= {f"group_vars/{host_group(name)}.yml": head + plain_yaml(one) for name, one in source.hosts.items() if one}
+    texts |= {path: head + page for path, page in pages.items()}
     return texts
 
 
 def roles_of(boxes: Sequence[Box]) -> tuple[str, ...]:
     """The roles that the folder needs."""
-    return tuple(sorted({MAKING_ROLE, *(role.role for one in boxes for role in one.instance.roles)}))
+    names = {MAKING_ROLE}
+    for box in boxes:
+        names.update(role.role for role in box.instance.roles)
+    return tuple(sorted(names))
 
 
 def connection_plugins(boxes: Sequence[Box]) -> set[str]:
     """The connection plugins that reach the containers."""
-    return {one.connection["ansible_connection"] for one in boxes}
+    return {box.connection["ansible_connection"] for box in boxes}
 
 
 def host_group(host: str) -> str:
@@ -76,32 +82,40 @@ def host_group(host: str) -> str:
 
 def _groups(boxes: Sequence[Box]) -> dict[str, Any]:
     groups: dict[str, Any] = {"containers": {"hosts": {}}}
-    for one in boxes:
-        reached = {"ansible_python_interpreter": CONTAINER_PYTHON, **one.connection}
-        groups["containers"]["hosts"][one.instance.name] = reached
-        names = [host_group(one.instance.host), *(f"service_{service.role}" for service in one.instance.services)]
-        for name in names:
-            groups.setdefault(name, {"hosts": {}})["hosts"][one.instance.name] = {}
+    for box in boxes:
+        instance = box.instance
+        groups["containers"]["hosts"][instance.name] = {
+            "ansible_python_interpreter": CONTAINER_PYTHON,
+            **box.connection,
+        }
+        for name in (host_group(instance.host), *(f"service_{service.role}" for service in instance.services)):
+            group = groups.setdefault(name, {"hosts": {}})
+            group["hosts"][instance.name] = {}
     return groups
 
 
 def _host_page(box: Box) -> str:
     parts = ["# How it is made (containers.yml).\n" + plain_yaml(box.making)]
-    parts += [
-        f"# Role {service.role}.\n{plain_yaml(service.variables)}"
-        for service in box.instance.services
-        if service.variables
-    ]
+    with_options = [service for service in box.instance.services if service.variables]
+    parts += [f"# Role {service.role}.\n{plain_yaml(service.variables)}" for service in with_options]
     return "\n".join(parts)
 
 
-def _plays(text: str, groups: Mapping[str, Any]) -> str:
-    """The plays of a playbook for which there is anything to do here; Ansible takes no playbook without any."""
-    return "\n".join(plain_yaml([play]) for play in yaml.safe_load(text) if play["hosts"] in groups)
+def _playbooks(playbooks: Mapping[str, str], groups: Mapping[str, Any]) -> dict[str, str]:
+    """The playbooks with the plays for which there is anything to do here; Ansible takes no playbook without any."""
+    texts = {}
+    for name, text in playbooks.items():
+        plays = [plain_yaml([play]) for play in yaml.safe_load(text) if play["hosts"] in groups]
+        if plays:
+            texts[name] = "\n".join(plays)
+    return texts
 
 
 def _variables(source: Source) -> dict[str, bool]:
     """The environment variables that give the secrets' values; whether only ``containers.yml`` needs them."""
-    services = secrets_of([service.variables for one in source.boxes for service in one.instance.services])
+    of_services: list[Any] = []
+    for box in source.boxes:
+        of_services += [service.variables for service in box.instance.services]
+    services = secrets_of(of_services)
     hosts = secrets_of(list(source.hosts.values()))
     return {environment_name(name): name not in services for name in sorted({**services, **hosts})}

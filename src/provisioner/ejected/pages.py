@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 CONFIGURATION = """\
@@ -40,14 +40,12 @@ class About:
 
 def readme(about: About) -> str:
     """The README: the three commands, then what lies where and what is needed."""
-    lab, variables = about.lab, about.variables
-    needed = [name for name, is_for_making in variables.items() if not is_for_making]
-    export = f"export {' '.join(f'{name}=…' for name in needed)}" if needed else ": # no secret is needed"
-    reached = "\n".join(f"* {_REACHED[name]}" for name in about.plugins if name in _REACHED)
-    making = ", ".join(f"`{name}`" for name, is_for_making in variables.items() if is_for_making)
+    lab = about.lab
+    needed = [name for name, is_for_making in about.variables.items() if not is_for_making]
+    for_making = [name for name, is_for_making in about.variables.items() if is_for_making]
     proofs = " `ansible-playbook verify.yml` only proves;" if "verify.yml" in about.playbooks else ""
-    playbooks = ", ".join(f"`{name}`" for name in about.playbooks if name != "containers.yml")
-    secrets = f" It needs {making}, too." if making else ""
+    playbooks = _quoted(name for name in about.playbooks if name != "containers.yml")
+    secrets = f" It needs {_quoted(for_making)}, too." if for_making else ""
     return f"""\
 # {lab}
 
@@ -56,7 +54,7 @@ Ansible that configures the containers of the lab `{lab}` and proves that they w
 
 ```sh
 python3 -m venv .venv && .venv/bin/pip install --requirement requirements.txt
-{export}
+{_export(needed)}
 .venv/bin/ansible-playbook site.yml
 ```
 
@@ -77,7 +75,7 @@ task that needs it.{_listed(needed)}
 
 ## How the containers are reached
 
-{reached or "* by `ansible_connection` in `hosts.yml`."}
+{_ways(about.plugins)}
 
 ## What stays provision's
 
@@ -89,5 +87,23 @@ task that needs it.{_listed(needed)}
 """
 
 
+def _export(variables: Sequence[str]) -> str:
+    if not variables:
+        return ": # no secret is needed"
+    return " ".join(["export", *(f"{name}=…" for name in variables)])
+
+
+def _ways(plugins: Sequence[str]) -> str:
+    """How each connection plugin reaches the containers, a line each."""
+    lines = [f"* {_REACHED[name]}" for name in plugins if name in _REACHED]
+    return "\n".join(lines) or "* by `ansible_connection` in `hosts.yml`."
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _listed(names: Sequence[str]) -> str:
-    return "\n" + "".join(f"\n* `{name}`" for name in names) if names else ""
+    if not names:
+        return ""
+    return "\n" + "".join(f"\n* `{name}`" for name in names)

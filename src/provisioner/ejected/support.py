@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 SUPPORT = {
     "provision_incus": (
         "errors",
@@ -57,5 +59,8 @@ def plugin_text(text: str) -> str:
 
 def packages_of(modules: tuple[str, ...]) -> set[str]:
     """The folders that need an ``__init__.py``, each below ``FOLDER``."""
-    parts = [("provisioner", *module.split("/")[:-1]) for module in modules]
-    return {"/".join(one[: size + 1]) for one in parts for size in range(len(one))}
+    folders = set()
+    for module in modules:
+        for parent in PurePosixPath("provisioner", module).parents:
+            folders.add(str(parent))
+    return folders - {"."}
