@@ -60,11 +60,11 @@ def read_header(file: Path) -> Header:
         with mmap.mmap(stream.fileno(), min(size, LONGEST_HEAD), access=mmap.ACCESS_READ) as content:
             reader = Reader(content, size)
             count, values = _metadata(reader)
-            found = read_tensors(reader, count, values.get("general.alignment", 32))
-            if found.data + found.last_offset >= size and found.offsets:
-                begin = found.data + found.last_offset
+            tensors = read_tensors(reader, count, values.get("general.alignment", 32))
+            begin = tensors.data + tensors.last_offset
+            if tensors.offsets and begin >= size:
                 raise GgufError(f"it ends after {size} bytes, its last tensor begins at {begin}: it is not whole")
-            return _header(values, found, size)
+            return _header(values, tensors, size)
 
 
 def read_head(read: Callable[[int], bytes], limit: int) -> Header:
@@ -84,14 +84,10 @@ def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> He
         raise GgufError("it does not name its architecture")
 
     def number(name: str) -> int:
-        # Layers may differ; the first that has the thing stands for all, as it does for llama.cpp.
-        found = values.get(f"{architecture}.{name}", 0)
-        each = found if isinstance(found, list) else [found]
-        return next((one for one in each if isinstance(one, int) and one > 0), 0)
+        return _first_number(values.get(f"{architecture}.{name}", 0))
 
     heads = number("attention.head_count")
     head_size = number("embedding_length") // heads if heads else 0
-    parts = values.get("split.count", 1)
     return Header(
         architecture,
         number("block_count"),
@@ -99,18 +95,41 @@ def _header(values: Mapping[str, Any], tensors: Tensors, size: int | None) -> He
         number("attention.key_length") or head_size,
         number("attention.value_length") or head_size,
         number("expert_count"),
-        parts if isinstance(parts, int) and parts > 0 else 1,
-        {name: one for name, one in values.items() if _is_numbers(one) or name in _KINDS_OF_PROJECTORS}
-        | {"general.architecture": architecture},
-        vocabulary.count if isinstance(vocabulary := values.get("tokenizer.ggml.tokens"), Skipped) else 0,
+        _parts(values),
+        {**_kept(values), "general.architecture": architecture},
+        _token_count(values),
         sizes_of(tensors, size),
         tensors.parameters,
     )
 
 
+def _first_number(value: Any) -> int:
+    """The number, 0 for none. Layers may differ; the first that has the thing stands for all, as for llama.cpp."""
+    for entry in value if isinstance(value, list) else [value]:
+        if isinstance(entry, int) and entry > 0:
+            return entry
+    return 0
+
+
+def _parts(values: Mapping[str, Any]) -> int:
+    parts = values.get("split.count", 1)
+    return parts if isinstance(parts, int) and parts > 0 else 1
+
+
+def _kept(values: Mapping[str, Any]) -> dict[str, Any]:
+    """All numbers and short lists of numbers, and what kind of projector it is."""
+    return {name: value for name, value in values.items() if _is_numbers(value) or name in _KINDS_OF_PROJECTORS}
+
+
+def _token_count(values: Mapping[str, Any]) -> int:
+    vocabulary = values.get("tokenizer.ggml.tokens")
+    return vocabulary.count if isinstance(vocabulary, Skipped) else 0
+
+
 def _is_numbers(value: Any) -> bool:
-    each = value if isinstance(value, list) else [value]
-    return all(isinstance(one, int) for one in each)
+    if isinstance(value, list):
+        return all(isinstance(entry, int) for entry in value)
+    return isinstance(value, int)
 
 
 def _metadata(reader: Reader) -> tuple[int, dict[str, Any]]:

@@ -34,17 +34,22 @@ def read_tensors(reader: Reader, count: int, alignment: Any) -> Tensors:
         raise GgufError(f"its alignment is {alignment}")
     if count > _MOST:
         raise GgufError(f"its head counts {count} tensors, more than any model has")
-    found = Tensors()
+    tensors = Tensors()
     for _ in range(count):
         name = reader.text()
-        dimensions = reader.number("I")
-        if dimensions > _DIMENSIONS:
-            raise GgufError(f"its tensor {name} has {dimensions} dimensions")
-        found.parameters += math.prod(reader.number("Q") for _ in range(dimensions))
+        tensors.parameters += _parameters(reader, name)
         reader.take(4)
-        found.offsets[name] = reader.number("Q")
-    found.data = -(-reader.at // alignment) * alignment
-    return found
+        tensors.offsets[name] = reader.number("Q")
+    tensors.data = -(-reader.at // alignment) * alignment
+    return tensors
+
+
+def _parameters(reader: Reader, name: str) -> int:
+    """How many weights the tensor has: the product of its dimensions."""
+    dimensions = reader.number("I")
+    if dimensions > _DIMENSIONS:
+        raise GgufError(f"its tensor {name} has {dimensions} dimensions")
+    return math.prod(reader.number("Q") for _ in range(dimensions))
 
 
 def sizes_of(tensors: Tensors, size: int | None) -> dict[str, int]:
