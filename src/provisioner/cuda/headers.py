@@ -61,14 +61,20 @@ class Examination:
 
     def _is_contradicted(self, function: str, glibc: Version) -> bool:
         is_declared = glibc >= SINCE[function]
-        throws_nothing = {
-            place.kind: place.origin == "foreign" or (place.origin != "none" and is_declared)
-            for place in self.places
-            if place.function == function
-        }
+        throws_nothing = {}
+        for place in self.places:
+            if place.function == function:
+                throws_nothing[place.kind] = _throws_nothing(place, is_declared=is_declared)
         if is_declared:  # g++ forgives the other two: they contradict a header of the system
             return not throws_nothing["extern"]
         return len(set(throws_nothing.values())) > 1
+
+
+def _throws_nothing(place: Place, *, is_declared: bool) -> bool:
+    """Whether the declaration promises not to throw; a macro does so where glibc declares the function as well."""
+    if place.origin == "foreign":
+        return True
+    return is_declared and place.origin != "none"
 
 
 def examine(headers: Headers) -> Examination:
@@ -87,9 +93,8 @@ def examine(headers: Headers) -> Examination:
 
 def reverted(headers: Headers) -> Headers:
     """The headers without our edit; unchanged when it is not in them."""
-    return Headers(
-        _SPECIFIER.sub("", _BLOCK.sub("", headers.declarations, count=1)), _SPECIFIER.sub("", headers.definitions)
-    )
+    declarations = _BLOCK.sub("", headers.declarations, count=1)
+    return Headers(_SPECIFIER.sub("", declarations), _SPECIFIER.sub("", headers.definitions))
 
 
 def bears_edit(headers: Headers) -> bool:
@@ -103,20 +108,23 @@ def is_mended(headers: Headers) -> bool:
 
 
 def _mended(original: Headers, places: tuple[Place, ...]) -> Headers:
-    bare = {one.function for one in places if one.kind == "extern" and one.origin == "none"}
+    without_specifier = [place for place in places if place.origin == "none"]
+    bare = {place.function for place in without_specifier if place.kind == "extern"}
     if not bare:
         return original
-    chosen = [one for one in places if one.function in bare and one.origin == "none"]
-    declarations = _with_specifiers(original.declarations, [one for one in chosen if one.file == DECLARATIONS])
-    definitions = _with_specifiers(original.definitions, [one for one in chosen if one.file == DEFINITIONS])
+    chosen = [place for place in without_specifier if place.function in bare]
+    declarations = _with_specifiers(original.declarations, chosen, DECLARATIONS)
+    definitions = _with_specifiers(original.definitions, chosen, DEFINITIONS)
     anchor = ANCHOR.search(declarations)
     start = anchor.start() if anchor else 0  # places_of has seen it
     return Headers(declarations[:start] + _block(original) + declarations[start:], definitions)
 
 
-def _with_specifiers(text: str, places: list[Place]) -> str:
-    for place in sorted(places, key=lambda one: one.offset, reverse=True):
-        text = f"{text[: place.offset]} {_MACROS[SINCE[place.function]]}{text[place.offset :]}"
+def _with_specifiers(text: str, places: list[Place], file: str) -> str:
+    """The text of that file with a macro at each of its places, from the last to the first."""
+    for place in sorted(places, key=lambda place: place.offset, reverse=True):
+        if place.file == file:
+            text = f"{text[: place.offset]} {_MACROS[SINCE[place.function]]}{text[place.offset :]}"
     return text
 
 
@@ -132,8 +140,9 @@ def _block(original: Headers) -> str:
         "#if defined(__cplusplus) && defined(__linux__) && !defined(__ANDROID__) && !defined(__CUDACC_RTC__)",
         "# include <features.h>",
         "#endif",
-        *(line for since, macro in _MACROS.items() for line in _definition(macro, since)),
     ]
+    for since, macro in _MACROS.items():
+        lines += _definition(macro, since)
     return "\n".join(lines) + "\n" + _END
 
 
@@ -151,28 +160,37 @@ def _definition(macro: str, since: Version) -> list[str]:
 
 
 def _edits(headers: Headers, original: Headers, places: tuple[Place, ...]) -> list[str]:
-    edits = [
-        f"{one.file}:{one.line}: {one.function} bears {one.specifier!r}" for one in places if one.origin == "foreign"
-    ]
+    foreign = [place for place in places if place.origin == "foreign"]
+    edits = [f"{place.file}:{place.line}: {place.function} bears {place.specifier!r}" for place in foreign]
+    return edits + (_damaged(original) or _changed_since(headers, original))
+
+
+def _damaged(original: Headers) -> list[str]:
+    """The files in which something of our edit is left when it has been taken out."""
+    lines = []
+    for file, text in ((DECLARATIONS, original.declarations), (DEFINITIONS, original.definitions)):
+        if OURS in text or _BEGIN in text:
+            lines.append(f"{file}: our edit in it is damaged")
+    return lines
+
+
+def _changed_since(headers: Headers, original: Headers) -> list[str]:
+    """The files that are others, without our edit, than those that were edited."""
     recorded = _DIGESTS.search(headers.declarations) if is_mended(headers) else None
-    changed = [
-        f"{file}: changed by somebody after it was fixed"
-        for file, before, now in zip(
-            (DECLARATIONS, DEFINITIONS), recorded.groups() if recorded else (), _digests(original), strict=False
-        )
-        if before != now
-    ]
-    damaged = [
-        f"{file}: our edit in it is damaged"
-        for file, text in ((DECLARATIONS, original.declarations), (DEFINITIONS, original.definitions))
-        if OURS in text or _BEGIN in text
-    ]
-    return edits + (damaged or changed)
+    if recorded is None:
+        return []
+    lines = []
+    for file, before, now in zip((DECLARATIONS, DEFINITIONS), recorded.groups(), _digests(original), strict=True):
+        if before != now:
+            lines.append(f"{file}: changed by somebody after it was fixed")
+    return lines
 
 
 def _digests(headers: Headers) -> tuple[str, str]:
-    """The sha256 of both files; texts are bytes, read as Latin-1."""
-    declarations, definitions = (
-        hashlib.sha256(text.encode("latin-1")).hexdigest() for text in (headers.declarations, headers.definitions)
-    )
-    return declarations, definitions
+    """The sha256 of both files."""
+    return _digest(headers.declarations), _digest(headers.definitions)
+
+
+def _digest(text: str) -> str:
+    """The sha256 of a file whose bytes were read as Latin-1."""
+    return hashlib.sha256(text.encode("latin-1")).hexdigest()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from provisioner.cuda.glibc import SINCE
@@ -64,21 +65,18 @@ class Place:
 
 def places_of(headers: Headers) -> tuple[Place, ...]:
     """Each function's three places; ``PreflightError`` when the headers do not look as NVIDIA's do."""
-    found = tuple(
-        place
-        for file, kind, pattern in _PATTERNS
-        for place in _matches(
-            file, kind, pattern, headers.declarations if file == DECLARATIONS else headers.definitions
-        )
-    )
-    problems = _layout_problems(found, len(ANCHOR.findall(headers.declarations)))
+    places: list[Place] = []
+    for file, kind, pattern in _PATTERNS:
+        text = headers.declarations if file == DECLARATIONS else headers.definitions
+        places += _matches(file, kind, pattern, text)
+    problems = _layout_problems(places, len(ANCHOR.findall(headers.declarations)))
     if problems:
         raise PreflightError(
             f"Unable to understand CUDA's {DECLARATIONS} and {DEFINITIONS}: no layout that is known; nothing was done",
             details="\n".join(problems),
             resolution="Reinstall them if they were edited by hand; if they were not, report the toolkit's version.",
         )
-    return found
+    return tuple(places)
 
 
 def _matches(file: str, kind: Kind, pattern: re.Pattern[str], text: str) -> Iterator[Place]:
@@ -90,14 +88,13 @@ def _matches(file: str, kind: Kind, pattern: re.Pattern[str], text: str) -> Iter
         yield Place(file, line, kind, match["function"], words.strip(), match.start("tail"))
 
 
-def _layout_problems(places: tuple[Place, ...], anchors: int) -> list[str]:
+def _layout_problems(places: Iterable[Place], anchors: int) -> list[str]:
     counted = Counter((place.file, place.kind, place.function) for place in places)
-    problems = [
-        f"{file}: {kind} of {function} found {counted[file, kind, function]} times, expected once"
-        for file, kind, _ in _PATTERNS
-        for function in SINCE
-        if counted[file, kind, function] != 1
-    ]
+    problems = []
+    for (file, kind, _), function in product(_PATTERNS, SINCE):
+        count = counted[file, kind, function]
+        if count != 1:
+            problems.append(f"{file}: {kind} of {function} found {count} times, expected once")
     if anchors != 1:
         problems.append(f"{DECLARATIONS}: the line that begins what nvcc sees found {anchors} times, expected once")
     return problems

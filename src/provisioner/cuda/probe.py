@@ -57,19 +57,26 @@ class Probe:
     @property
     def gcc_limit(self) -> int | None:
         """The newest GCC that the toolkit takes, where it said so."""
-        found = _LIMIT.search(self.said)
-        return int(found[1]) if found else None
+        match = _LIMIT.search(self.said)
+        return int(match[1]) if match else None
 
 
 def problem_of(said: str) -> Problem:
     """Which failure the words of a compiler tell of; GCC's version comes first, as it stops nvcc before the headers."""
-    return next((problem for problem, sign in _SIGNS if sign.search(said)), "other")
+    for problem, sign in _SIGNS:
+        if sign.search(said):
+            return problem
+    return "other"
 
 
 def supported_compilers(packages: Iterable[str], limit: int) -> tuple[str, ...]:
     """Those of ``packages`` that are a g++ up to the version ``limit``, the newest first."""
-    versions = {int(found[1]) for one in packages if (found := _VERSIONED.fullmatch(one))}
-    return tuple(f"g++-{version}" for version in sorted(versions, reverse=True) if version <= limit)
+    versions = set()
+    for package in packages:
+        match = _VERSIONED.fullmatch(package)
+        if match is not None and int(match[1]) <= limit:
+            versions.add(int(match[1]))
+    return tuple(f"g++-{version}" for version in sorted(versions, reverse=True))
 
 
 def probe(root: Path, environment: Mapping[str, str], libraries: Sequence[str] = ()) -> Probe:
@@ -100,8 +107,12 @@ def probe(root: Path, environment: Mapping[str, str], libraries: Sequence[str] =
 
 def environment_of(text: str) -> dict[str, str]:
     """The variables of an environment file: lines of ``NAME=value``, comments left out."""
-    lines = (line.strip() for line in text.splitlines())
-    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    variables = {}
+    for line in map(str.strip, text.splitlines()):
+        name, sign, value = line.partition("=")
+        if sign and not line.startswith("#"):
+            variables[name] = value
+    return variables
 
 
 def _compile(nvcc: Path, name: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -110,7 +121,7 @@ def _compile(nvcc: Path, name: str, folder: Path, environment: Mapping[str, str]
     text = {**SOURCES, **LIBRARIES}[name]
     source.write_text(text, encoding="ascii")
     before = () if text else ("-c",)
-    after = (one.format(root=nvcc.parent.parent) for one in _LINKED.get(name, ()))
+    after = (option.format(root=nvcc.parent.parent) for option in _LINKED.get(name, ()))
     done = subprocess.run(
         [nvcc, *before, source, "-o", folder / f"{name}.out", *after],
         env={**environment, "TMPDIR": str(folder)},
@@ -122,5 +133,7 @@ def _compile(nvcc: Path, name: str, folder: Path, environment: Mapping[str, str]
         timeout=TIMEOUT_S,
         check=False,
     )
+    if done.returncode == 0:
+        return ""
     said = (done.stdout + done.stderr).strip()
-    return (said or f"nvcc ended with {done.returncode} and said nothing") if done.returncode else ""
+    return said or f"nvcc ended with {done.returncode} and said nothing"
