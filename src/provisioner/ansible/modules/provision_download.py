@@ -144,18 +144,33 @@ class Download:
                     return True
             except CutError as cut:
                 wait_s = 0.5 if self.alive > before else min(wait_s * 2, LONGEST_WAIT_S)
-                limit_s = self.patience_s if self.has_begun else min(FIRST_PATIENCE_S, self.patience_s)
-                left_s = self.alive + limit_s - time.monotonic()
-                if left_s <= 0:
-                    raise RefusedError(f"{cut}; nothing more has come for {limit_s:g} seconds") from cut
-                time.sleep(min(max(wait_s, cut.wait_s), left_s))  # a server in need is not asked without a pause
+                self._pause(cut, wait_s)
             else:
                 return False
+
+    def _pause(self, cut: CutError, wait_s: float) -> None:
+        """Wait before the next attempt; ``RefusedError`` when nothing more has come for too long."""
+        limit_s = self.patience_s if self.has_begun else min(FIRST_PATIENCE_S, self.patience_s)
+        left_s = self.alive + limit_s - time.monotonic()
+        if left_s <= 0:
+            raise RefusedError(f"{cut}; nothing more has come for {limit_s:g} seconds") from cut
+        time.sleep(min(max(wait_s, cut.wait_s), left_s))  # a server in need is not asked without a pause
 
     def _attempt(self) -> bool:
         known = self._known()
         if known["size"] is not None and self.received == known["size"]:
             return True
+        request = self._request(known)
+        try:
+            with urllib.request.build_opener(Redirects).open(request, timeout=self.stall_s) as answer:
+                return self._receive(answer, known)
+        except urllib.error.HTTPError as error:
+            raise self._judged(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise without_answer(error) from error
+
+    def _request(self, known: Mapping[str, Any]) -> urllib.request.Request:
+        """What asks for the rest of the file, and for all of it where it is another one by now."""
         request = urllib.request.Request(self.url, headers={"Accept-Encoding": "identity"})  # noqa: S310  # main asks
         if self.token:
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
@@ -163,16 +178,7 @@ class Download:
             request.add_header("Range", f"bytes={self.received}-")
             if known["etag"].startswith('"'):
                 request.add_header("If-Range", known["etag"])
-        try:
-            with urllib.request.build_opener(Redirects).open(request, timeout=self.stall_s) as answer:
-                return self._receive(answer, known)
-        except urllib.error.HTTPError as error:
-            raise self._judged(error) from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise RefusedError(f"its certificate is not trusted: {reason.verify_message}") from error
-            raise CutError(f"no connection, or a cut one: {str(reason) or type(reason).__name__}") from error
+        return request
 
     def _judged(self, error: urllib.error.HTTPError) -> Exception:
         said = f"the server answers {error.code} {error.headers.get('X-Error-Message') or error.reason}"
@@ -181,7 +187,8 @@ class Download:
             return CutError("the server has less of it than has come already")
         if error.code in TRANSIENT:
             later = error.headers.get("Retry-After", "")
-            return CutError(said, min(float(later), LONGEST_WAIT_S) if later.isdigit() else 0.0)
+            wait_s = float(later) if later.isdigit() else 0.0
+            return CutError(said, min(wait_s, LONGEST_WAIT_S))
         if error.code in DENIED:
             told = "the token (HF_TOKEN) was sent along" if self.token else "no token was sent along"
             return RefusedError(f"{said}; {told}. {HOW_TO_ASK}")
@@ -201,14 +208,13 @@ class Download:
         etag = answer.headers.get("ETag", "")
         if None not in (self.size, total) and total != self.size:
             raise RefusedError(f"it has {total} bytes there and should have {self.size}: it is another file")
-        if start != self.received or (start and (etag, total) != (known["etag"], known["size"])):
+        is_same_file = (etag, total) == (known["etag"], known["size"])
+        if start and not (is_same_file and start == self.received):
             self.drop()
-            if start:
-                raise CutError("the server has another file than before")
-        missing = (total or self.size or 0) - self.received
-        room = max(0, shutil.disk_usage(self.path.parent).free - KEPT_FREE)
-        if missing > room:
-            raise RefusedError(f"{missing} bytes are to come, and {self.path.parent} has room for {room}")
+            raise CutError("the server has another file than before")
+        if start != self.received:  # it gives all of it again
+            self.drop()
+        self._check_room((total or self.size or 0) - self.received)
         self.note.write_text(json.dumps({"sha256": self.sha256, "etag": etag, "size": total}), encoding="utf-8")
         can_go_on = answer.status == PARTIAL or answer.headers.get("Accept-Ranges") == "bytes"
         if not self._stream(answer, self.slice_s if can_go_on else 0.0):
@@ -216,6 +222,11 @@ class Download:
         if total is not None and self.received != total:
             raise CutError(f"the connection was cut after {self.received} of {total} bytes")
         return True
+
+    def _check_room(self, missing: int) -> None:
+        room = max(0, shutil.disk_usage(self.path.parent).free - KEPT_FREE)
+        if missing > room:
+            raise RefusedError(f"{missing} bytes are to come, and {self.path.parent} has room for {room}")
 
     def _stream(self, answer: Any, slice_s: float) -> bool:
         mark, since = self.received, time.monotonic()
@@ -247,17 +258,27 @@ class Download:
 
     def _refuse(self) -> str:
         """Put what is another file out of the way; what was done with it, in words."""
-        kept = self.aside / self.path.name if self.aside else None
-        if kept:
-            kept.parent.mkdir(mode=0o700, exist_ok=True)
-            self.part.replace(kept)
+        if self.aside is None:
+            self.drop()
+            return "they were removed"
+        kept = self.aside / self.path.name
+        kept.parent.mkdir(mode=0o700, exist_ok=True)
+        self.part.replace(kept)
         self.drop()
-        return f"they are kept as {kept}" if kept else "they were removed"
+        return f"they are kept as {kept}"
 
     def drop(self) -> None:
         """Forget what was received."""
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
+
+
+def without_answer(error: Exception) -> Exception:
+    """What it means that no answer came, or none to its end: only a certificate stays as it is."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return RefusedError(f"its certificate is not trusted: {reason.verify_message}")
+    return CutError(f"no connection, or a cut one: {str(reason) or type(reason).__name__}")
 
 
 def write(file: Any, content: bytes) -> None:
@@ -273,11 +294,13 @@ def write(file: Any, content: bytes) -> None:
 def span(answer: Any) -> tuple[int, int | None]:
     """The first byte that an answer gives, and how many the whole file has, where that is said."""
     if answer.status != PARTIAL:
-        return 0, int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
-    if not found:
+        length = answer.headers.get("Content-Length")
+        return 0, None if length is None else int(length)
+    match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+    if match is None:
         raise RefusedError(f"the server answers 206 without a range: {answer.headers.get('Content-Range')}")
-    return int(found[1]), None if found[2] == "*" else int(found[2])
+    start, size = match[1], match[2]
+    return int(start), None if size == "*" else int(size)
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
@@ -306,11 +329,16 @@ def read_access(file: str | None) -> str | None:
 
 def main() -> None:
     """Have the file, or say how far it is."""
-    spec: dict[str, Any] = {name: {"type": "str", "required": True} for name in ("url", "sha256")}
-    spec |= {"path": {"type": "path", "required": True}, "size": {"type": "int"}}
-    spec |= {name: {"type": "path"} for name in ("access", "aside")}
-    spec |= {
-        name: {"type": "int", "default": value} for name, value in (("slice", 0), ("stall", 30), ("patience", 300))
+    spec = {
+        "url": {"type": "str", "required": True},
+        "path": {"type": "path", "required": True},
+        "sha256": {"type": "str", "required": True},
+        "size": {"type": "int"},
+        "access": {"type": "path"},
+        "aside": {"type": "path"},
+        "slice": {"type": "int", "default": 0},
+        "stall": {"type": "int", "default": 30},
+        "patience": {"type": "int", "default": 300},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     wanted = module.params
@@ -334,9 +362,15 @@ def main() -> None:
     except (RefusedError, OSError) as error:
         module.fail_json(msg=f"Unable to download {what}: {error}")
     received = path.stat().st_size if finished else download.received
-    of = f" of {size / 1e9:.2f}" if size else ""
-    text = f"{received / 1e9:.2f}{of} GB have come"
+    text = progress_text(received, size)
     module.exit_json(changed=True, finished=finished, received=received, size=size, diff=diff, msg=text)
+
+
+def progress_text(received: int, size: int | None) -> str:
+    """How much has come, of how much where that is known."""
+    if size:
+        return f"{received / 1e9:.2f} of {size / 1e9:.2f} GB have come"
+    return f"{received / 1e9:.2f} GB have come"
 
 
 if __name__ == "__main__":
