@@ -61,14 +61,20 @@ def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
     """All in the card's memory is the fastest place, and needs no option."""
     if budget.missing or load.is_split or not load.weights:
         return
-    is_whole = load.cache_on_card and not load.placing.cpu_experts
+    lies_there = load.cache_on_card and not load.placing.cpu_experts
     if load.adapts and not _is_enough(budget, budget.added.total + KEPT_FREE):
         text = f"left to itself the engine keeps {KEPT_FREE // MIB:,} MiB free, and would move layers to the CPU for it"
         yield Advice(text, "gpu_layers: all", budget.added.total, fits=True)
-    elif is_whole:
+    elif lies_there:
         yield Advice("all of it lies in the card's memory, the fastest place: leave it there")
+    if not lies_there:
+        yield from _back_on_card(load, budget)
+
+
+def _back_on_card(load: Load, budget: Budget) -> Iterator[Advice]:
+    """That the experts and the cache in the host's memory would fit, too."""
     total, fits = _with(replace(load, placing=Placing(), cache_on_card=True), load, budget)
-    if fits and not is_whole:
+    if fits:
         yield Advice("all of it would fit: leave out cpu_moe, n_cpu_moe and kv_offload", "", total, fits)
 
 

@@ -147,15 +147,23 @@ def _each(value: Any, count: int) -> Sequence[int]:
 
 def _recurrent(keys: _Keys, key_heads: Sequence[int]) -> Sequence[bool]:
     """Whether each layer is recurrent."""
-    listed = keys.value("attention.recurrent_layers")
-    if isinstance(listed, list) and len(listed) == len(key_heads):
-        return [bool(entry) for entry in listed]
+    count = len(key_heads)
+    listed = _listed(keys.value("attention.recurrent_layers"), count)
+    if listed is not None:
+        return list(map(bool, listed))
     if keys.architecture in ZERO_IS_RECURRENT:
         return [number == 0 for number in key_heads]
     every = keys.value("full_attention_interval", RECURRENT_BUT_EVERY.get(keys.architecture, 0))
     if not isinstance(every, int) or every <= 0:
-        return [False] * len(key_heads)
-    return [(place + 1) % every != 0 for place in range(len(key_heads))]
+        return [False] * count
+    return [(place + 1) % every != 0 for place in range(count)]
+
+
+def _listed(value: Any, count: int) -> list[Any] | None:
+    """The file's own list, where it is one with an entry for each layer."""
+    if isinstance(value, list) and len(value) == count:
+        return value
+    return None
 
 
 def _state(keys: _Keys) -> int:
@@ -169,14 +177,20 @@ def _state(keys: _Keys) -> int:
 
 def _windows(keys: _Keys, count: int) -> Sequence[int]:
     """The window of each layer, 0 where it attends to all tokens."""
-    window = keys.value("attention.sliding_window", 0)
+    window = keys.number("attention.sliding_window")
     usual = WINDOW_BUT_EVERY.get(keys.architecture)
-    if usual is None or not isinstance(window, int) or window <= 0:
+    if usual is None:
         return [0] * count
     pattern = keys.value("attention.sliding_window_pattern", usual)
-    if isinstance(pattern, list) and len(pattern) == count:
-        return [window if has_window else 0 for has_window in pattern]
+    return [window if has_one else 0 for has_one in _has_window(pattern, usual, count)]
+
+
+def _has_window(pattern: Any, usual: int, count: int) -> Sequence[Any]:
+    """Whether each layer attends to a window, by the file's list or by its interval, else by the ``usual`` one."""
+    listed = _listed(pattern, count)
+    if listed is not None:
+        return listed
     every = pattern if isinstance(pattern, int) else usual
-    if not every:
-        return [window] * count
-    return [window if place % every < every - 1 else 0 for place in range(count)]
+    if every == 0:
+        return [True] * count
+    return [place % every < every - 1 for place in range(count)]
