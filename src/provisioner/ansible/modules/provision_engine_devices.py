@@ -156,11 +156,16 @@ def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -
     absent = [name for name in devices if name not in listed]
     if absent:
         return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent, backend)
+    return _played(seen, devices)
+
+
+def _played(seen: Seen, devices: Sequence[str]) -> tuple[str, str]:
+    """What is wrong with devices that a program on the CPU plays; two empty strings when there is none."""
     played = [device for device in seen.devices if device.name in devices and is_played(device)]
-    if played:
-        names = " and ".join(f"{device.name} is {device.description}" for device in played)
-        return f"{names}, the processor playing a card", _missing_card(seen)
-    return "", ""
+    if not played:
+        return "", ""
+    names = " and ".join(f"{device.name} is {device.description}" for device in played)
+    return f"{names}, the processor playing a card", _missing_card(seen)
 
 
 def _missing_libraries(missing: Sequence[str]) -> tuple[str, str]:

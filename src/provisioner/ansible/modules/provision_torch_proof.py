@@ -453,15 +453,23 @@ def _misfits(lacking: Sequence[str], torch: Torch, system: frozenset[str]) -> It
     of_cuda = [] if torch.cuda else list(filter(OF_CUDA.match, lacking))
     if of_cuda:
         yield "CPU torch", f"needs {_shown(of_cuda)}, and this torch is built for the CPU only"
-    others = [name for name in lacking if name not in of_cuda]
-    for library in filter(COMPILED.search, others):
-        yield from _library_misfit(library, torch, system)
-    functions = [name for name in others if not COMPILED.search(name)]
+    functions = []
+    for name in lacking:
+        if name in of_cuda:
+            continue
+        if COMPILED.search(name):
+            yield from _library_misfit(name, torch, system)
+        else:
+            functions.append(name)
+    if functions:
+        yield _function_misfit(functions, torch)
+
+
+def _function_misfit(functions: Sequence[str], torch: Torch) -> tuple[str, str]:
     of_old_abi = [name for name in functions if is_old_abi(name, torch.exports)]
     if of_old_abi:
-        yield "old C++ ABI", f"is built with the old C++ ABI (cxx11abi=FALSE): needs {_shown(of_old_abi)}"
-    elif functions:
-        yield "missing symbol", f"needs {_shown(functions)}, which this torch does not have"
+        return "old C++ ABI", f"is built with the old C++ ABI (cxx11abi=FALSE): needs {_shown(of_old_abi)}"
+    return "missing symbol", f"needs {_shown(functions)}, which this torch does not have"
 
 
 def _library_misfit(library: str, torch: Torch, system: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -535,9 +543,7 @@ def _cuda_of(elf: Elf | None) -> str:
 def read(source: Path, name: str = "") -> Iterator[Elf]:
     """The compiled files of a wheel or a folder, or the one that this file is."""
     if source.suffix == ".whl":
-        with zipfile.ZipFile(source) as wheel:
-            for entry in filter(COMPILED.search, wheel.namelist()):
-                yield _elf(io.BytesIO(wheel.read(entry)), entry)
+        yield from _read_wheel(source)
     elif source.is_dir():
         for path in sorted(source.rglob("*.so*")):
             if COMPILED.search(path.name):
@@ -545,6 +551,12 @@ def read(source: Path, name: str = "") -> Iterator[Elf]:
     else:
         with source.open("rb") as file:
             yield _elf(file, name or source.name)
+
+
+def _read_wheel(file: Path) -> Iterator[Elf]:
+    with zipfile.ZipFile(file) as wheel:
+        for entry in filter(COMPILED.search, wheel.namelist()):
+            yield _elf(io.BytesIO(wheel.read(entry)), entry)
 
 
 def _elf(file: IO[bytes], name: str) -> Elf:
@@ -604,19 +616,24 @@ def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
     at_kernel = step.step == "kernel" and "k" not in ran.reached
     if "t" not in ran.reached or at_kernel:
         step = replace(step, package="torch", module="torch")
-    bad = replace(step, change=step.package)
-    where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
-    if ran.code is None:
-        return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
-    if ran.code < 0:
-        name = signal.Signals(-ran.code).name
-        return replace(bad, verdict="crash", said=f"crashes {where}: {name}{_fatal_error(ran)}")
     if ran.code == 0 and ran.reached.endswith("d"):
         return replace(step, said="is loaded" if step.step == "import" else "is loaded after a kernel of torch ran")
+    bad = replace(step, change=step.package)
+    if ran.code is None or ran.code < 0:
+        where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
+        return _killed(bad, ran, where, timeout_s)
     verdict, said = _meaning(_last_line(ran))
     if verdict == "import error" and at_kernel and "t" in ran.reached:
         return _without_kernel(bad, ran)
     return replace(bad, verdict=verdict, said=said)
+
+
+def _killed(bad: Step, ran: Ran, where: str, timeout_s: float) -> Step:
+    """What it says of a child that did not end by itself, ``where`` it was."""
+    if ran.code is None:
+        return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
+    name = signal.Signals(-ran.code).name
+    return replace(bad, verdict="crash", said=f"crashes {where}: {name}{_fatal_error(ran)}")
 
 
 def _lines(ran: Ran) -> list[str]:

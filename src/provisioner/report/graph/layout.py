@@ -127,17 +127,24 @@ def port_y(arrangement: Arrangement, end: str, alias: str = "") -> float:
 def _items(graph: Graph) -> list[Item]:
     bands = {host.name: number for number, host in enumerate(graph.hosts)}
     items = [_box_item(box, bands[box.host]) for box in graph.boxes]
-    band_of = {service: item.band for item in items for service in item.ports}
+    band_of: dict[str, int] = {}
+    for item in items:
+        band_of |= dict.fromkeys(item.ports, item.band)
     for outside in graph.outside:
         band = len(graph.hosts)
         if outside.kind == "model":
             users = [band_of[edge.source] for edge in graph.edges if edge.target == outside.id]
             band = min(users, default=0)
         items.append(Item(outside.id, COLUMNS[outside.kind], band, _outside_width(outside), HEAD))
+    return items + _network(graph, band_of)
+
+
+def _network(graph: Graph, band_of: Mapping[str, int]) -> list[Item]:
+    """The LAN, in the first band that has a service open to it; nothing without such a service."""
     exposed = [band_of[edge.target] for edge in graph.edges if edge.source == LAN]
-    if exposed:
-        items.append(Item(LAN, COLUMNS[LAN], min(exposed), 96, HEAD))
-    return items
+    if not exposed:
+        return []
+    return [Item(LAN, COLUMNS[LAN], min(exposed), 96, HEAD)]
 
 
 def _box_item(box: Box, band: int) -> Item:
