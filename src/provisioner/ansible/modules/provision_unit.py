@@ -92,8 +92,8 @@ def look(unit: str, port: int | None, files: Iterable[str]) -> dict[str, Any]:
         "active": state["ActiveState"] == "active",
         "main_pid": main_pid,
         "listeners": found,
-        "strangers": [one for one in found if one["unit"] != unit],
-        "serving": main_pid > 0 and {one["pid"] for one in found} == {main_pid},
+        "strangers": [process for process in found if process["unit"] != unit],
+        "serving": main_pid > 0 and {process["pid"] for process in found} == {main_pid},
         "stale": newer_than(files, started_at(state)) if main_pid else [],
     }
 
@@ -121,26 +121,38 @@ def listeners(port: int, proc: Path = Path("/proc")) -> list[dict[str, Any]]:
 
     A socket whose process cannot be seen has process 0, so that it is not taken for a free port.
     """
-    sockets = {
-        f"socket:[{inode}]"
-        for table in ("net/tcp", "net/tcp6")
-        if (proc / table).exists()
-        for inode in listening_inodes((proc / table).read_text(), port)
-    }
-    processes = [entry for entry in proc.iterdir() if entry.name.isdigit()] if sockets else []
-    holders = {process: held for process in processes if (held := held_sockets(process) & sockets)}
-    found = [
-        {"pid": int(process.name), "unit": unit_of(process), "command": command_of(process)}
-        for process in sorted(holders, key=lambda process: int(process.name))
-    ]
-    hidden = sockets.difference(*holders.values())
+    sockets = listening_sockets(port, proc)
+    if not sockets:
+        return []
+    hidden = set(sockets)
+    found = []
+    for number in sorted(int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()):
+        process = proc / str(number)
+        held = held_sockets(process) & sockets
+        if held:
+            hidden -= held
+            found.append({"pid": number, "unit": unit_of(process), "command": command_of(process)})
     return found + [{"pid": 0, "unit": "", "command": "a process that cannot be seen"} for _ in hidden]
+
+
+def listening_sockets(port: int, proc: Path) -> set[str]:
+    """The sockets that listen on the port, as the links of open files name them."""
+    sockets: set[str] = set()
+    for table in (proc / "net/tcp", proc / "net/tcp6"):
+        if table.exists():
+            sockets.update(f"socket:[{inode}]" for inode in listening_inodes(table.read_text(), port))
+    return sockets
 
 
 def listening_inodes(table: str, port: int) -> set[str]:
     """The inodes of the listening sockets on ``port`` in the text of ``/proc/net/tcp`` or ``/proc/net/tcp6``."""
-    rows = (line.split() for line in table.splitlines()[1:])
-    return {row[9] for row in rows if row[3] == LISTEN and int(row[1].rpartition(":")[2], 16) == port}
+    inodes = set()
+    for line in table.splitlines()[1:]:
+        row = line.split()
+        local_port = row[1].rpartition(":")[2]
+        if row[3] == LISTEN and int(local_port, 16) == port:
+            inodes.add(row[9])
+    return inodes
 
 
 def held_sockets(process: Path) -> set[str]:
@@ -159,8 +171,12 @@ def unit_of(process: Path) -> str:
         groups = (process / "cgroup").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    parts = [part for line in groups.splitlines() for part in line.partition(":")[2].split("/")]
-    return next((part for part in reversed(parts) if part.endswith((".service", ".scope"))), "")
+    unit = ""
+    for line in groups.splitlines():
+        for part in line.partition(":")[2].split("/"):
+            if part.endswith((".service", ".scope")):
+                unit = part
+    return unit
 
 
 def command_of(process: Path) -> str:
