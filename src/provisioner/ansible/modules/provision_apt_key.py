@@ -74,11 +74,16 @@ def main() -> None:
 
 def fingerprints(content: bytes) -> list[str]:
     """Those of the primary keys (version 4) in a keyring, armoured or not."""
-    parts = [base64.b64decode(found) for found in ARMOUR.findall(content.replace(b"\r", b""))] or [content]
-    return [found for part in parts for found in _of_packets(part)]
+    armoured = ARMOUR.findall(content.replace(b"\r", b""))
+    keyrings = [base64.b64decode(block) for block in armoured] or [content]
+    found: list[str] = []
+    for keyring in keyrings:
+        found += _of_packets(keyring)
+    return found
 
 
 def _of_packets(data: bytes) -> list[str]:
+    """The fingerprints of the public keys among a keyring's packets."""
     found, place = [], 0
     while place < len(data) and data[place] & 0x80:
         kind, begin, length = _head(data, place)

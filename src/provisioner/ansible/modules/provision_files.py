@@ -64,26 +64,34 @@ def main() -> None:
     except (OSError, ValueError, KeyError) as error:
         module.fail_json(msg=f"Unable to have these files: {error}")
     header = "what differs"
-    before = {one: text_of(Path(one)) for one in changed} if module.check_mode else {}
-    after = {one["path"]: one["content"] or "" for one in module.params["files"] if one["path"] in changed}
-    diff = [{"before": before.get(one, ""), "after": after[one], "before_header": header} for one in changed]
+    after = {file["path"]: file["content"] or "" for file in module.params["files"]}
+    diff = []
+    for path in changed:
+        before = text_of(Path(path)) if module.check_mode else ""
+        diff.append({"before": before, "after": after[path], "before_header": header})
     module.exit_json(changed=bool(changed), paths=changed, diff=diff)
 
 
 def ensured(files: Sequence[Entry], *, check_mode: bool) -> list[str]:
     """The paths of what differed. Raises ``ValueError`` for a way that goes through a link."""
     changed = []
-    for one in files:
-        path = Path(one["path"])
-        if not path.is_absolute() or path.parent.resolve() != path.parent:
-            raise ValueError(f"{path} is not an absolute path without links")
-        if one["content"] is None and path.is_symlink():
-            raise ValueError(f"{path} is a link and should be a folder")
-        if differs(path, one):
+    for file in files:
+        path = checked_path(file)
+        if differs(path, file):
             changed.append(str(path))
             if not check_mode:
-                place(path, one)
+                place(path, file)
     return changed
+
+
+def checked_path(wanted: Entry) -> Path:
+    """Where it should be. Raises ``ValueError`` for a way that goes through a link."""
+    path = Path(wanted["path"])
+    if not path.is_absolute() or path.parent.resolve() != path.parent:
+        raise ValueError(f"{path} is not an absolute path without links")
+    if wanted["content"] is None and path.is_symlink():
+        raise ValueError(f"{path} is a link and should be a folder")
+    return path
 
 
 def differs(path: Path, wanted: Entry) -> bool:

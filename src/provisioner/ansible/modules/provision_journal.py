@@ -50,7 +50,8 @@ def main() -> None:
     try:
         leaks = leaking(lines_of("--boot", f"--unit={unit}"), wanted["secrets"])
         start = invocation(unit)
-        found = said(lines_of(f"_SYSTEMD_INVOCATION_ID={start}") if start else (), wanted["phrases"])
+        lines = lines_of(f"_SYSTEMD_INVOCATION_ID={start}") if start else ()
+        found = said(lines, wanted["phrases"])
     except (OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=f"Unable to read the journal of {unit}: {error}. It needs root and journald.")
     module.exit_json(changed=False, leaks=leaks, said=found)
@@ -58,16 +59,21 @@ def main() -> None:
 
 def leaking(lines: Iterable[str], secrets: Sequence[str]) -> int:
     """How many of the lines hold a secret; an empty one is none."""
-    known = [secret for secret in secrets if secret]
-    return sum(any(secret in line for secret in known) for line in lines)
+    known = list(filter(None, secrets))
+    count = 0
+    for line in lines:
+        if any(secret in line for secret in known):
+            count += 1
+    return count
 
 
 def said(lines: Iterable[str], phrases: Sequence[str]) -> list[str]:
     """Those of the phrases that a line holds, in their own order."""
-    found: set[str] = set()
+    held = dict.fromkeys(phrases, False)
     for line in lines:
-        found.update(phrase for phrase in phrases if phrase in line)
-    return [phrase for phrase in phrases if phrase in found]
+        for phrase in phrases:
+            held[phrase] = held[phrase] or phrase in line
+    return [phrase for phrase in phrases if held[phrase]]
 
 
 def lines_of(*matches: str) -> Iterator[str]:

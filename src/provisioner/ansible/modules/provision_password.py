@@ -61,8 +61,11 @@ def main() -> None:
 
 def stored_hash(shadow: str, name: str) -> str | None:
     """The account's hash, None where there is no account."""
-    fields = (line.split(":") for line in shadow.splitlines())
-    return next((field[1] for field in fields if field[0] == name), None)
+    for line in shadow.splitlines():
+        account, _, rest = line.partition(":")
+        if account == name:
+            return rest.partition(":")[0]
+    return None
 
 
 def fits(password: str, stored: str) -> bool:
