@@ -17,7 +17,7 @@ from provisioner.catalog import load_catalog
 from provisioner.errors import InputError
 from provisioner.lab import problems, resolve
 from provisioner.loader import load
-from tests.ansible_environment import ansible_environment
+from tests.ansible_environment import ansible_environment, run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "preflight | Hold the options against the limits of the role's page"
@@ -99,8 +99,41 @@ def preflight_task(role: str) -> dict[str, Any]:
 
 
 def test_every_role_with_limits_holds_its_options_against_them_in_the_same_way() -> None:
-    assert {"llama_cpp", "litellm", "kokoro", "tabbyapi", "desktop", "torch_stack"} <= set(ROLES)
+    assert {"llama_cpp", "litellm", "kokoro", "tabbyapi", "desktop", "container", "torch_stack"} <= set(ROLES)
     assert [role for role in ROLES if preflight_task(role) != preflight_task("llama_cpp")] == []
+
+
+BEYOND: dict[str, tuple[dict[str, Any], str]] = {
+    "llama_cpp": ({"models_max": -1}, "`models_max` (-1) must be 0 or more."),
+    "litellm": ({"max_body": 1023}, "`max_body` (1023) must be 1024 or more."),
+    "kokoro": ({"port": 65536}, "`port` (65536) must be 1 or more and 65535 or less."),
+    "tabbyapi": ({"gpu_split": [20.5, -1]}, "`gpu_split` (20.5, -1) must be 0 or more."),
+    "desktop": ({"user": "a", "password": "b", "locale": "de_DE"}, "`locale` (de_DE) must be a locale such as"),
+    "container": ({"lab": "lab", "cpu": 0}, "`cpu` (0) must be 1 or more."),
+    "torch_stack": ({"name": "a", "packages": [], "timeout_s": 0}, "`timeout_s` (0) must be 1 or more."),
+}
+"""For each role with limits options of which the last one is beyond its own, and what the role says."""
+
+
+def test_each_role_itself_refuses_what_is_beyond_its_limits(tmp_path: Path) -> None:
+    assert sorted(BEYOND) == ROLES
+    tasks: list[dict[str, Any]] = []
+    for role, (options, _) in BEYOND.items():
+        include = {"name": role, "tasks_from": "preflight"}
+        variables = {f"{role}_{name}": value for name, value in options.items()}
+        said = {"content": "{{ ansible_failed_result.results | to_json }}", "dest": f"{{{{ folder }}}}/{role}.said"}
+        tasks.append(
+            {
+                "block": [{"ansible.builtin.include_role": include, "vars": variables}],
+                "rescue": [{"ansible.builtin.copy": {**said, "mode": "0600"}}],
+            }
+        )
+    run_tasks(ROOT, tmp_path, tasks)
+    for role, (options, words) in BEYOND.items():
+        results = json.loads((tmp_path / f"{role}.said").read_text())
+        refused = {result["item"]["key"]: result["msg"] for result in results if result["failed"]}
+        assert list(refused) == [list(options)[-1]]
+        assert f"Unable to set up {role}: {words}" in refused[list(options)[-1]]
 
 
 def role_said(folder: Path, variables: Mapping[str, Any]) -> tuple[int, str]:

@@ -26,7 +26,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "a line": ({"models": [{**SMALL, "path": "/a\nctx-size = 9"}]}, "a control character"),
     "a comment": ({"models": [{**SMALL, "path": "/a #b.gguf"}]}, "a hash"),
     "a relative path": ({"models": [{**SMALL, "path": "a.gguf"}]}, "is not absolute"),
-    "fewer than none": ({"models": [SMALL], "models_max": -1}, "`models_max` is below 0"),
 }
 
 
