@@ -12,18 +12,29 @@ _SHOWN = 40
 
 def did_you_mean(word: str, known: Iterable[str], *, always: bool = False) -> str:
     """``did you mean "context"?``, else the known words when they are few or ``always``, else nothing."""
-    import difflib
-
-    words = [one for one in known if one]
-    near = [one for one in words[:_COMPARED] if len(one) <= _LONG] if len(word) <= _LONG else []
-    close = difflib.get_close_matches(word, near, n=1, cutoff=0.6)
-    if close:
-        return f'did you mean "{close[0]}"?'
-    if words and (always or len(words) <= _MANY):
+    words = list(filter(None, known))
+    closest = _closest(word, words)
+    if closest:
+        return f'did you mean "{closest}"?'
+    if not words:
+        return ""
+    if always or len(words) <= _MANY:
         return f"known: {_listed(words)}"
     return ""
 
 
+def _closest(word: str, words: list[str]) -> str:
+    """The known word that is most like what was written; nothing when none is."""
+    import difflib
+
+    if len(word) > _LONG:
+        return ""
+    candidates = [candidate for candidate in words[:_COMPARED] if len(candidate) <= _LONG]
+    matches = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
 def _listed(words: list[str]) -> str:
+    shown = ", ".join(words[:_SHOWN])
     more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"{shown} and {more} more" if more > 0 else shown
