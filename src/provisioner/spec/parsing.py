@@ -50,11 +50,14 @@ class _Parse:
         self.warnings: list[Problem] = []
 
     def result(self) -> Parsed:
-        for key, convert in (("hosts", self.host), ("upstreams", self.upstream), ("containers", self.container)):
-            if isinstance(entries := self.data.get(key), dict):
+        converters = {"hosts": self.host, "upstreams": self.upstream, "containers": self.container}
+        for key, convert in converters.items():
+            entries = self.data.get(key)
+            if isinstance(entries, dict):
                 self.data[key] = {name: convert(value, (key, name)) for name, value in entries.items()}
         spec = self.check(Spec, self.data, ())
-        return Parsed(None if self.problems else spec, tuple(dict.fromkeys(self.problems)), tuple(self.warnings))
+        different_problems = tuple(dict.fromkeys(self.problems))
+        return Parsed(None if self.problems else spec, different_problems, tuple(self.warnings))
 
     def check(self, model: type[_M], data: Any, path: KeyPath, hints: Mapping[str, str] | None = None) -> _M | None:
         try:
@@ -71,38 +74,40 @@ class _Parse:
             self.refuse(path, f"expected a mapping, got {kind_of(value)}", "write { incus: local }")
             return _HOST_STAND_IN
         kinds = [kind for kind in _HOST_KINDS if kind in value]
-        if len(kinds) != 1:
-            what = f"a host of two kinds: {' and '.join(kinds)}" if kinds else "a host of no kind"
-            self.refuse(path, what, "keep one of them" if kinds else "write { incus: local } or { proxmox: … }")
+        if not kinds:
+            self.refuse(path, "a host of no kind", "write { incus: local } or { proxmox: … }")
+            return _HOST_STAND_IN
+        if len(kinds) > 1:
+            self.refuse(path, f"a host of two kinds: {' and '.join(kinds)}", "keep one of them")
             return _HOST_STAND_IN
         token = value.get("token")
         if isinstance(token, dict) and "secret" in token:
-            token = {**token, "secret": self.hidden(token["secret"], (*path, "token", "secret"))}
-            value = {**value, "token": token}
+            secret = self.hidden(token["secret"], (*path, "token", "secret"))
+            value = {**value, "token": {**token, "secret": secret}}
         return self.check(_HOST_KINDS[kinds[0]], value, path) or _HOST_STAND_IN
 
     def upstream(self, value: Any, path: KeyPath) -> Any:
-        if isinstance(value, dict) and value.get("api_key") is not None:
-            return {**value, "api_key": self.hidden(value["api_key"], (*path, "api_key"))}
-        return value
+        if not isinstance(value, dict) or value.get("api_key") is None:
+            return value
+        return {**value, "api_key": self.hidden(value["api_key"], (*path, "api_key"))}
 
     def container(self, value: Any, path: KeyPath) -> Any:
         services = value.get("services") if isinstance(value, dict) else None
         if not isinstance(services, dict):
             return value
-        checked = {role: self.service(role, one, (*path, "services", role)) for role, one in services.items()}
+        checked = {role: self.service(role, options, (*path, "services", role)) for role, options in services.items()}
         return {**value, "services": checked}
 
     def service(self, role: str, value: Any, path: KeyPath) -> ServiceSpec:
         service = self.catalog.offered.get(role)
-        written = {} if value is None else value
         if service is None:
             self.refuse(path, "unknown service", did_you_mean(role, self.catalog.offered, always=True))
-        elif not isinstance(written, dict):
+            return _SERVICE_STAND_IN
+        written = {} if value is None else value
+        if not isinstance(written, dict):
             self.refuse(path, f"expected the options of {role}, got {kind_of(value)}", f"write {role}: {{}} for none")
-        else:
-            return self.options(service, dict(written), path)
-        return _SERVICE_STAND_IN
+            return _SERVICE_STAND_IN
+        return self.options(service, dict(written), path)
 
     def options(self, service: ServiceType, written: dict[str, Any], path: KeyPath) -> ServiceSpec:
         whole: dict[str, Any] = {"role": service.role}
@@ -121,43 +126,52 @@ class _Parse:
 
     def reference_hints(self, service: ServiceType) -> dict[str, str]:
         models = self.data.get("models")
-        names = ", ".join(models) if isinstance(models, dict) else ""
-        hint = f"write one of the file's models: {names}" if names else "define one under models and write its name"
-        named = ("model", "models")
-        return {name: hint for name, reference in service.references.items() if reference.kind in named}
+        hint = "define one under models and write its name"
+        if isinstance(models, dict) and models:
+            hint = f"write one of the file's models: {', '.join(models)}"
+        hints: dict[str, str] = {}
+        for name, reference in service.references.items():
+            if reference.kind in ("model", "models"):
+                hints[name] = hint
+        return hints
 
     def secrets(self, option: Option, value: Any, path: KeyPath) -> Any:
         """The value with every string of a secret option hidden; a ``!secret`` in any other option is refused."""
         if option.secret:
             return self.hidden(value, path)
-        if option.options and isinstance(value, dict):
-            return {
-                name: self.secrets(option.options[name], one, (*path, name)) if name in option.options else one
-                for name, one in value.items()
-            }
-        if option.options and isinstance(value, list):
-            inner = Option(name=option.name, options=option.options)
-            return [self.secrets(inner, one, (*path, index)) for index, one in enumerate(value)]
-        if isinstance(value, dict | list):
+        if not isinstance(value, dict | list):
+            return value
+        if not option.options:
             self.refuse_secrets(value, path)
-        return value
+            return value
+        if isinstance(value, list):
+            inner = Option(name=option.name, options=option.options)
+            return [self.secrets(inner, item, (*path, index)) for index, item in enumerate(value)]
+        checked: dict[str, Any] = {}
+        for name, part in value.items():
+            is_known = name in option.options
+            checked[name] = self.secrets(option.options[name], part, (*path, name)) if is_known else part
+        return checked
 
     def hidden(self, value: Any, path: KeyPath) -> Any:
-        if isinstance(value, str):
-            if value:
-                self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
-            else:
-                self.refuse(path, "an empty secret", "leave the key out, or write `!secret NAME`")
-            return Secret(path_text(path), value)
         if isinstance(value, dict):
-            return {name: self.hidden(one, (*path, name)) for name, one in value.items()}
+            return {name: self.hidden(part, (*path, name)) for name, part in value.items()}
         if isinstance(value, list):
-            return [self.hidden(one, (*path, index)) for index, one in enumerate(value)]
-        return value
+            return [self.hidden(part, (*path, index)) for index, part in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        if value:
+            self.warnings.append(Problem(path, _IN_CLEAR, _IN_CLEAR_HINT))
+        else:
+            self.refuse(path, "an empty secret", "leave the key out, or write `!secret NAME`")
+        return Secret(path_text(path), value)
 
     def refuse_secrets(self, value: Any, path: KeyPath) -> None:
         if isinstance(value, Secret):
             self.refuse(path, *SECRET_REFUSED)
-        elif isinstance(value, dict | list):
-            for step, one in value.items() if isinstance(value, dict) else enumerate(value):
-                self.refuse_secrets(one, (*path, step))
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                self.refuse_secrets(part, (*path, key))
+        elif isinstance(value, list):
+            for index, part in enumerate(value):
+                self.refuse_secrets(part, (*path, index))
