@@ -50,9 +50,9 @@ def path_text(path: KeyPath) -> str:
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
-        else:
-            key = step if _PLAIN_KEY.fullmatch(step) else json.dumps(step[:63])
-            text += f".{key}" if text else key
+            continue
+        key = step if _PLAIN_KEY.fullmatch(step) else json.dumps(step[:63])
+        text += f".{key}" if text else key
     return text
 
 
@@ -74,16 +74,16 @@ def problems_of(
 ) -> list[Problem]:
     """One problem per error, below ``base``; ``hints`` say for a missing key what to write there."""
     problems = []
-    for one in error.errors(include_url=False):
-        path = tuple(step for step in one["loc"] if step not in ("[key]", *FORMS))
-        message, hint = _wording(one["type"], one.get("ctx", {}), one["input"])
-        if one["type"] == "missing":
+    for fault in error.errors(include_url=False):
+        path = tuple(step for step in fault["loc"] if step not in ("[key]", *FORMS))
+        message, hint = _wording(fault["type"], fault.get("ctx", {}), fault["input"])
+        if fault["type"] == "missing":
             hint = hints.get(str(path[-1]), "")
-        elif one["type"] == "extra_forbidden":
+        elif fault["type"] == "extra_forbidden":
             hint = did_you_mean(str(path[-1]), _known_keys(model, path[:-1]))
-        elif one["type"] == "literal_error":
-            hint = _choice_hint(one["input"], model, path)
-        problems.append(Problem((*base, *path), message or one["msg"], hint))
+        elif fault["type"] == "literal_error":
+            hint = _choice_hint(fault["input"], model, path)
+        problems.append(Problem((*base, *path), message or fault["msg"], hint))
     return problems
 
 
@@ -103,34 +103,53 @@ def _wording(kind: str, context: Mapping[str, Any], value: object) -> tuple[str,
 def _type_hint(kind: str, value: object) -> str:
     if kind == "is_instance_of":
         return "write `!secret NAME`"
-    return "put it in quotes" if kind == "string_type" and isinstance(value, bool | int | float) else ""
+    if kind == "string_type" and isinstance(value, bool | int | float):
+        return "put it in quotes"
+    return ""
 
 
 def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     inner = _annotation_at(model, path)
-    if not isinstance(inner, type) or not issubclass(inner, BaseModel):
-        return []
-    return [field.alias or name for name, field in inner.model_fields.items()]
+    return list(_annotations_by_key(inner)) if _is_model(inner) else []
 
 
 def _choice_hint(value: object, model: type[BaseModel], path: KeyPath) -> str:
     annotation = _annotation_at(model, path)
-    choices = [str(one) for one in get_args(annotation)] if get_origin(annotation) is Literal else []
-    return did_you_mean(str(value) if isinstance(value, str) else "", choices, always=True)
+    choices: list[str] = []
+    if get_origin(annotation) is Literal:
+        choices = [str(choice) for choice in get_args(annotation)]
+    written = value if isinstance(value, str) else ""
+    return did_you_mean(written, choices, always=True)
 
 
 def _annotation_at(model: type[BaseModel], path: KeyPath) -> Any:
     annotation: Any = model
     for step in path:
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
-            annotation = fields[str(step)].annotation if step in fields else None
+        if _is_model(annotation):
+            annotation = _annotations_by_key(annotation).get(str(step))
         elif get_origin(annotation) in (dict, list):
             annotation = get_args(annotation)[-1]
-        annotation = _plain(annotation)
-        if get_origin(annotation) in (Union, types.UnionType):
-            annotation = _plain(next((one for one in get_args(annotation) if one is not type(None)), None))
+        annotation = _required(_plain(annotation))
     return annotation
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _annotations_by_key(model: type[BaseModel]) -> dict[str, Any]:
+    """The annotations of a model's fields, by the keys that the file has for them."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _required(annotation: Any) -> Any:
+    """The first choice of a union that is not None; any other annotation as it is."""
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    for choice in get_args(annotation):
+        if choice is not type(None):
+            return _plain(choice)
+    return None
 
 
 def _plain(annotation: Any) -> Any:
