@@ -44,7 +44,7 @@ MOST_SHOWN = 40
 MAX_TOKEN_BYTES = 10_000
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DENIED, _MISSING = (401, 403), 404
-_PROXY_SCHEMES = frozenset({"http", "https", "all", "no"})
+_PROXY_VARIABLES = {"http_proxy": "http", "https_proxy": "https", "all_proxy": "all", "no_proxy": "no"}
 _LACKING = ("RevisionNotFound", "EntryNotFound")
 _LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -319,8 +319,8 @@ def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
     """The proxies by scheme ("no": who is asked directly), but for those on this machine: a container has its own."""
     proxies: dict[str, str] = {}
     for name, value in sorted(environment.items()):  # upper case first: urllib prefers the lower
-        scheme, _, kind = name.lower().partition("_")
-        if value and kind == "proxy" and scheme in _PROXY_SCHEMES:
+        scheme = _PROXY_VARIABLES.get(name.lower())
+        if scheme and value:
             proxies[scheme] = value
     for scheme, proxy in list(proxies.items()):
         if scheme != "no" and _is_here(proxy):
