@@ -101,5 +101,5 @@ def _revisions(hub: Hub, repository: str) -> str:
     except HubError:
         return ""
     refs = [*mappings_in(page.get("branches")), *mappings_in(page.get("tags"))]
-    names = [str(one.get("name"))[:MOST_OF_A_NAME] for one in refs]
+    names = [str(ref.get("name"))[:MOST_OF_A_NAME] for ref in refs]
     return f"there: {listed(names)}" if names else ""

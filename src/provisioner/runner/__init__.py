@@ -63,7 +63,9 @@ class PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
         if self.returncode == 0 and not self.failures and self.finished:
             return self
-        words = "\n".join(f"{one.host}: {one.role} : {one.task}: {one.message}" for one in self.failures)
+        words = "\n".join(
+            f"{failure.host}: {failure.role} : {failure.task}: {failure.message}" for failure in self.failures
+        )
         raise PlaybookError(
             f"Unable to {doing}",
             details=words or f"ansible-playbook ended with {self.returncode}" + _tail(self.log),

@@ -44,7 +44,9 @@ class FolderError(Exception):
 
 def is_needed(name: str) -> bool:
     """Whether an engine may want the file of that name: weights, tokenizer, configuration, template; never a pickle."""
-    return not name.startswith(".") and name.endswith(_READ) and any(fnmatchcase(name, one) for one in _NEEDED)
+    if name.startswith(".") or not name.endswith(_READ):
+        return False
+    return any(fnmatchcase(name, pattern) for pattern in _NEEDED)
 
 
 def selected(there: Iterable[str]) -> list[str]:
@@ -88,8 +90,8 @@ def method_of(config: bytes) -> str:
     """What a config.json names as ``quant_method``, ``NO_METHOD`` where it names none; raises ``FolderError``."""
     content = _object(CONFIG, config)
     inner = content.get("text_config")  # of models with eyes
-    for one in (content, inner if isinstance(inner, dict) else {}):
-        quantised = one.get("quantization_config")
+    for part in (content, inner if isinstance(inner, dict) else {}):
+        quantised = part.get("quantization_config")
         if isinstance(quantised, dict):
             method = str(quantised.get("quant_method", "")).lower()
             if not is_method(method):
@@ -112,8 +114,9 @@ def format_of(method: str, name: str) -> str | None:
 
 def format_by_name(name: str) -> str | None:
     """The format that the name of a repository, of its revision or of a folder tells; None for none and for several."""
-    found = [one for one in QUANTISED if re.search(rf"(?<![a-z]){one}(?![a-z0-9])", name.lower())]
-    return found[0] if len(found) == 1 else None
+    lower_case = name.lower()
+    formats = [weights for weights in QUANTISED if re.search(rf"(?<![a-z]){weights}(?![a-z0-9])", lower_case)]
+    return formats[0] if len(formats) == 1 else None
 
 
 def contradiction(written: str, method: str) -> FolderError | None:
@@ -138,7 +141,7 @@ def _check_index(name: str, content: Mapping[str, Any], names: Collection[str]) 
     tensors = content.get("weight_map")
     if not isinstance(tensors, dict):
         raise FolderError(f"its {name} has no weight_map")
-    missing = sorted({str(one) for one in tensors.values()} - set(names))
+    missing = sorted({str(file) for file in tensors.values()} - set(names))
     if missing:
         raise FolderError(f"its {name} names {missing[0]}, which is not there", _listed(names))
 

@@ -61,7 +61,7 @@ def _model(value: str) -> str:
     if provider not in PROVIDERS:
         hint = did_you_mean(provider, sorted(PROVIDERS)) or _PROVIDER_HINT
         raise refusal("unknown provider, or one that needs more than a key and an address", hint)
-    if not value.removeprefix(f"{provider}/").strip() or any(one.isspace() for one in value):
+    if not value.removeprefix(f"{provider}/").strip() or any(character.isspace() for character in value):
         raise refusal(f"names no model of {provider}", f'write "{provider}/" and the model\'s name, without spaces')
     return value
 

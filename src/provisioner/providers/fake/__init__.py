@@ -46,20 +46,20 @@ class FakeProvider(Snapshots, Locks, Provider):
         """The containers of ``lab``; all others are strangers."""
         self.check_available()
         with self._lock:
-            there = [one.instance for one in self.containers.values()]
+            there = [container.instance for container in self.containers.values()]
             complete = frozenset(name for name, volume in self.volumes.items() if volume.ready)
         if not detailed:
-            there = [replace(one, address=None, snapshots=()) for one in there]
-        ours = sorted((one for one in there if one.lab == lab), key=lambda one: one.name)
+            there = [replace(instance, address=None, snapshots=()) for instance in there]
+        ours = sorted((instance for instance in there if instance.lab == lab), key=lambda instance: instance.name)
         state = HostState(
             self.host,
             self.architecture,
-            strangers=frozenset(one.name for one in there if one.lab != lab),
+            strangers=frozenset(instance.name for instance in there if instance.lab != lab),
             images=frozenset(self.images),
             volumes=complete,
             moved=dict(self.elsewhere),
             moved_hints=dict.fromkeys(self.elsewhere, "Bring it back."),
-            adoptable={one.name: one for one in there if one.name in adopt and not one.lab},
+            adoptable={instance.name: instance for instance in there if instance.name in adopt and not instance.lab},
         )
         return Fleet(lab, tuple(ours), hosts={self.host: state})
 
@@ -192,9 +192,12 @@ class FakeProvider(Snapshots, Locks, Provider):
     def delete_volume(self, volume: str) -> None:
         """Delete it unless a container or a snapshot uses it."""
         with self._lock:
-            boxes = self.containers.values()
-            states = [box.instance for box in boxes] + [one.instance for box in boxes for one in box.states.values()]
-            if not any(volume in volumes_of(one) for one in states):
+            used: set[str] = set()
+            for container in self.containers.values():
+                states = [state.instance for state in container.states.values()]
+                for instance in (container.instance, *states):
+                    used.update(volumes_of(instance))
+            if volume not in used:
                 self.volumes.pop(volume, None)
 
     def export_volume(self, volume: str, target: Path) -> None:

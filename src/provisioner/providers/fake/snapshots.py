@@ -31,7 +31,7 @@ class Snapshots(World):
         with self._lock:
             container = self._owned(instance, "delete a snapshot of")
             if container is not None and container.states.pop(name, None) is not None:
-                left = tuple(one for one in container.instance.snapshots if one.name != name)
+                left = tuple(snapshot for snapshot in container.instance.snapshots if snapshot.name != name)
                 container.instance = replace(container.instance, snapshots=left)
 
     def goes_back_to_newest_only(self, instance: Instance) -> bool:  # noqa: ARG002 - all containers here are alike
@@ -64,7 +64,7 @@ class Snapshots(World):
             source = self._existing(instance, "clone")
             self._require_room(name, what)
             state = source.state()
-            devices = tuple(one for one in state.instance.devices if one.kind != "publish")
+            devices = tuple(device for device in state.instance.devices if device.kind != "publish")
             made = replace(
                 state.instance, name=name, devices=devices, status=Status.STOPPED, address=None, snapshots=()
             )

@@ -106,4 +106,4 @@ class World:
 
 def volumes_of(instance: Instance) -> list[str]:
     """The names of the volumes that are mounted in it."""
-    return [one.properties["volume"] for one in instance.devices if one.kind == "volume"]
+    return [device.properties["volume"] for device in instance.devices if device.kind == "volume"]

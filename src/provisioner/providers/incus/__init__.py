@@ -59,24 +59,27 @@ class IncusProvider(Inside, Provider):
             aliases = self._client.get("images", "aliases", recursion="1")
             server = self._client.get()
             complete = volumes.ready(self._client, self._pool)
-            ours = sorted((one for one in found if one["config"].get(LAB) == lab), key=lambda one: str(one["name"]))
+            ours = [entry for entry in found if entry["config"].get(LAB) == lab]
+            ours.sort(key=lambda entry: str(entry["name"]))
             if detailed:
                 ours = self._detailed(ours)
+        names = frozenset(entry["name"] for entry in found)
+        our_names = frozenset(entry["name"] for entry in ours)
         state = HostState(
             name=self.host,
             architecture=server["environment"]["kernel_architecture"],
-            strangers=frozenset(one["name"] for one in found) - {one["name"] for one in ours},
-            images=frozenset(one["name"] for one in aliases),
+            strangers=names - our_names,
+            images=frozenset(alias["name"] for alias in aliases),
             volumes=complete,
             adoptable=adoption.adoptable(found, adopt, self.host),
             moved={name: projects.words(project) for name, project in moved.items()},
             moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
         )
-        return Fleet(lab, tuple(instance_of(one, self.host) for one in ours), hosts={self.host: state})
+        return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
 
     def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """What should be known of the containers that are to be adopted."""
-        names = [one.container for one in changes if one.action == "adopt"]
+        names = [change.container for change in changes if change.action == "adopt"]
         with failures.reachable(self.endpoint):
             seen = [found for name in names if (found := self._client.find("instances", name)) is not None]
         return tuple(note for found in seen for note in adoption.notes(found))
@@ -313,10 +316,15 @@ class IncusProvider(Inside, Provider):
         A listing with the states of all fails as a whole when any container of the host just starts or stops.
         """
         with ThreadPoolExecutor(_PARALLEL) as pool:
-            seen = pool.map(lambda one: self._whole(one["name"]), found)
-            return [one for one in seen if one is not None]
+            entries = pool.map(lambda entry: self._whole(entry["name"]), found)
+            return [entry for entry in entries if entry is not None]
 
     def _complete(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The containers with their marks: one that is just starting or stopping is listed as an error without any."""
-        plain = (one if one["config"] is not None else self._without_state(one["name"]) for one in found)
-        return [one for one in plain if one is not None]
+        complete: list[Mapping[str, Any]] = []
+        for entry in found:
+            has_mark = entry["config"] is not None
+            whole = entry if has_mark else self._without_state(entry["name"])
+            if whole is not None:
+                complete.append(whole)
+        return complete

@@ -17,7 +17,12 @@ BASE_IMAGE = "volatile.base_image"
 
 def adoptable(found: Iterable[Mapping[str, Any]], names: Collection[str], host: str) -> dict[str, Instance]:
     """Those of ``names`` among what Incus lists that are containers without any lab's mark."""
-    return {one["name"]: instance_of(one, host) for one in found if one["name"] in names and _is_nobodys(one)}
+    containers: dict[str, Instance] = {}
+    for entry in found:
+        name = entry["name"]
+        if name in names and _is_nobodys(entry):
+            containers[name] = instance_of(entry, host)
+    return containers
 
 
 def described(client: Client, found: Mapping[str, Any], host: str) -> Instance:
@@ -27,7 +32,7 @@ def described(client: Client, found: Mapping[str, Any], host: str) -> Instance:
         return instance
     fingerprint = found["config"].get(BASE_IMAGE)
     aliases = client.get("images", "aliases", recursion="1")
-    names = sorted(one["name"] for one in aliases if one["target"] == fingerprint)
+    names = sorted(alias["name"] for alias in aliases if alias["target"] == fingerprint)
     return replace(instance, image=next(iter(names), ""))
 
 

@@ -148,4 +148,4 @@ def _sockets(request: _Request, made: Mapping[str, Any], stack: ExitStack) -> di
     keys = made["metadata"]["fds"]
     # The control socket comes first: the command starts, and may end, as soon as its own streams are joined.
     names = ("control", "0") if request.ends.terminal else ("control", "0", "1", "2")
-    return {one: opened(keys[one]) for one in names}
+    return {name: opened(keys[name]) for name in names}

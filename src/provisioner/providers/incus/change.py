@@ -50,26 +50,40 @@ def change(client: Client, name: str, changed: Changed, root: Mapping[str, str])
 
 
 def _steps(before: Body, after: Body) -> Iterator[Body]:
-    """What a running container is made of one after the other.
+    """The bodies that a running container is given one after the other.
 
     A limit that it cannot keep fails after its devices were changed, and Incus forgets about them: so these go first,
     and can be taken back. Incus spreads containers over processors when it hears of ``limits.cpu``, which may be
     before it has written it down, and then goes by the old one: so that goes last, with nothing to wait for.
     """
     yield {**before, "devices": after["devices"]}
-    late = {key: one for key, one in before["config"].items() if key == _CPU}
-    yield {**after, "config": {key: one for key, one in after["config"].items() if key != _CPU} | late}
+    config = {key: value for key, value in after["config"].items() if key != _CPU}
+    if _CPU in before["config"]:
+        config[_CPU] = before["config"][_CPU]
+    yield {**after, "config": config}
     yield after
 
 
 def _with_changes(body: Body, *, before: Body, after: Body) -> Body:
     """``body`` with what differs between the two others, and nothing else."""
-    made = dict(body)
-    for part in ("config", "devices"):
-        gone = before[part].keys() - after[part].keys()
-        new = {key: one for key, one in after[part].items() if before[part].get(key) != one}
-        made[part] = {key: one for key, one in body[part].items() if key not in gone} | new
-    return made | {key: one for key, one in after.items() if key not in ("config", "devices") and before[key] != one}
+    changed = dict(body)
+    for part, value in after.items():
+        if part in ("config", "devices"):
+            changed[part] = _mapping_with_changes(body[part], before=before[part], after=value)
+        elif before[part] != value:
+            changed[part] = value
+    return changed
+
+
+def _mapping_with_changes(
+    values: Mapping[str, Any], *, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
+    """``values`` without the keys that are gone in ``after``, and with those that are new or different there."""
+    changed = dict(values)
+    for key in before.keys() - after.keys():
+        changed.pop(key, None)
+    changed |= {key: value for key, value in after.items() if before.get(key) != value}
+    return changed
 
 
 def _body(found: Mapping[str, Any]) -> Body:
@@ -102,8 +116,8 @@ def _plug_again(client: Client, name: str, before: Body, after: Body, error: Wir
     """
     old, new = before["devices"], after["devices"]
     roots = old if 'device "root"' in str(error) else new
-    between = {key: one for key, one in old.items() if new.get(key) == one and not is_root(one)}
-    between |= {key: one for key, one in roots.items() if is_root(one)}
+    between = {key: device for key, device in old.items() if new.get(key) == device and not is_root(device)}
+    between |= {key: device for key, device in roots.items() if is_root(device)}
     if between == old:
         return
     try:
@@ -117,8 +131,10 @@ def _plug_again(client: Client, name: str, before: Body, after: Body, error: Wir
 
 def _size(body: Body, root: Mapping[str, str]) -> int | None:
     """The size of its own disk; None: as large as the pool."""
-    own = next((one for one in body["devices"].values() if is_root(one)), root)
-    return bytes_of(own.get("size"))
+    for device in body["devices"].values():
+        if is_root(device):
+            return bytes_of(device.get("size"))
+    return bytes_of(root.get("size"))
 
 
 def _require_disk(client: Client, name: str, before: int | None, after: int | None, pool: str) -> None:
@@ -152,7 +168,7 @@ def _require_disk(client: Client, name: str, before: int | None, after: int | No
 
 def _root_name(client: Client, name: str) -> str:
     devices: Mapping[str, Mapping[str, str]] = client.get("instances", name)["expanded_devices"]
-    return next(key for key, one in devices.items() if is_root(one))
+    return next(key for key, device in devices.items() if is_root(device))
 
 
 def _delete_trial(client: Client, trial: str) -> None:

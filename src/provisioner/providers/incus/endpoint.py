@@ -61,6 +61,6 @@ def local_endpoint() -> Endpoint:
 
 def endpoint_in(variables: Mapping[str, str | None]) -> Endpoint:
     """The endpoint of such ``variables``, by the names of its fields; this machine's where they hold none."""
-    given = {one.name: variables.get(one.name) or "" for one in fields(Endpoint) if one.name != "address"}
+    given = {field.name: variables.get(field.name) or "" for field in fields(Endpoint) if field.name != "address"}
     address = variables.get("endpoint")
     return Endpoint(address, **given) if address else local_endpoint()

@@ -148,18 +148,18 @@ def _connect(request: _Request, operation: Mapping[str, Any], stack: ExitStack) 
     chunks = (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
     unsent = b"".join([*map(encoded, chunks), END_OF_INPUT])
     deadline = time.monotonic() + request.timeout_s
-    return _Streams({one: opened(keys[one]) for one in ("0", "1", "2")}, memoryview(unsent), deadline, request.limit)
+    return _Streams({name: opened(keys[name]) for name in ("0", "1", "2")}, memoryview(unsent), deadline, request.limit)
 
 
 def _pump(streams: _Streams) -> None:
     """Move stdin and both outputs at once: a command that fills one while we feed another would wait for ever."""
     with selectors.DefaultSelector() as selector:
         selector.register(streams.sockets["0"], selectors.EVENT_WRITE, "0")
-        for one in streams.output:
-            selector.register(streams.sockets[one], selectors.EVENT_READ, one)
+        for name in streams.output:
+            selector.register(streams.sockets[name], selectors.EVENT_READ, name)
             # Frames that came in the same packet as the handshake are not announced by the selector.
-            _read(streams, one, selector, parse_only=True)
-        while any(not streams.sockets[one].ended for one in streams.output):
+            _read(streams, name, selector, parse_only=True)
+        while any(not streams.sockets[name].ended for name in streams.output):
             for key, _ in selector.select(_left(streams.deadline)):
                 if key.data == "0":
                     _write(streams, selector)

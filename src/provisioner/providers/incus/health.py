@@ -36,7 +36,7 @@ def _seen(
     if total:  # not every kind of pool says
         room = {"free": total - int(space.get("used", 0)), "total": total}
         yield "storage", {"name": pool, "use": "disks", **room, "problem": ""}
-    there = {one["name"] for one in client.get("images", "aliases", recursion="1")}
+    there = {alias["name"] for alias in client.get("images", "aliases", recursion="1")}
     for image in sorted(images):
         hint = client.endpoint.prepare(f" --image {image}")
         yield "image", {"name": image, "state": "there" if image in there else "missing", "hint": hint}
@@ -46,7 +46,7 @@ def _seen(
 def _bridge(client: Client, profile: str) -> Mapping[str, Any]:
     """The network that the profile's network card is on, made by Incus or by somebody else."""
     devices = client.get("profiles", profile)["devices"].values()
-    card = next((one for one in devices if one.get("type") == "nic"), None)
+    card = next((device for device in devices if device.get("type") == "nic"), None)
     if card is None:
         return {"name": "", "problem": f"profile {profile} has no network card", "hint": client.endpoint.prepare()}
     name = card.get("network") or card.get("parent") or ""

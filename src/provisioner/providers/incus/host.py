@@ -85,7 +85,7 @@ class IncusHost:
 
     def _require_image(self, instance: Instance) -> None:
         if self._client.find("images", "aliases", instance.image) is None:
-            there = sorted(one["name"] for one in self._client.get("images", "aliases", recursion="1"))
+            there = sorted(alias["name"] for alias in self._client.get("images", "aliases", recursion="1"))
             raise ProviderError(
                 f"Unable to create container {instance.name}: image {instance.image} not found",
                 details="Images there: " + (", ".join(there) or "none"),
@@ -96,7 +96,7 @@ class IncusHost:
     def _root_disk(self) -> Mapping[str, str]:
         with failures.reachable(self.endpoint):
             devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
-        root = next((one for one in devices.values() if is_root(one)), None)
+        root = next((device for device in devices.values() if is_root(device)), None)
         if root is None:
             raise UnavailableError(
                 f"Unable to use profile {self.profile} of host {self.host}",

@@ -29,7 +29,7 @@ def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 def read(client: Client, prefix: str) -> dict[str, dict[str, str]]:
     """The properties of those whose names begin with ``prefix``."""
     found = client.get("profiles", recursion="1")
-    return {one["name"]: _properties(one) for one in found if one["name"].startswith(prefix)}
+    return {profile["name"]: _properties(profile) for profile in found if profile["name"].startswith(prefix)}
 
 
 def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:

@@ -23,14 +23,14 @@ def divided(client: Client) -> tuple[list[Found], list[Found]]:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return client.get("instances", recursion="1"), []  # a certificate that is limited to projects
-    here = [one for one in found if one.get("project", DEFAULT) == DEFAULT]
-    return here, [one for one in found if one not in here]
+    here = [instance for instance in found if instance.get("project", DEFAULT) == DEFAULT]
+    return here, [instance for instance in found if instance not in here]
 
 
 def moved(others: Iterable[Found], lab: str) -> dict[str, str]:
     """The project of each container of the lab in other ones; one that just starts or stops shows no mark."""
-    ours = [one for one in others if (one["config"] or {}).get(LAB) == lab]
-    return {str(one["name"]): str(one["project"]) for one in ours}
+    ours = [instance for instance in others if (instance["config"] or {}).get(LAB) == lab]
+    return {str(instance["name"]): str(instance["project"]) for instance in ours}
 
 
 def words(project: str) -> str:

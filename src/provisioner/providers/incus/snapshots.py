@@ -60,9 +60,11 @@ def restore(client: Client, name: str, snapshot: str) -> None:
 
 def obstacle(found: Mapping[str, Any]) -> str:
     """Why a snapshot of the container would not hold all of it: what is written to disks that are not its own."""
-    disks = sorted(_disks(found), key=lambda one: one["path"])
-    writable = [one for one in disks if one.get("readonly") != "true"]
-    return "; ".join(f"{one['source']} is mounted writable at {one['path']} and not in a snapshot" for one in writable)
+    disks = sorted(_disks(found), key=lambda disk: disk["path"])
+    writable = [disk for disk in disks if disk.get("readonly") != "true"]
+    return "; ".join(
+        f"{disk['source']} is mounted writable at {disk['path']} and not in a snapshot" for disk in writable
+    )
 
 
 def copy(client: Client, name: str, target: str, root: Mapping[str, str]) -> None:
@@ -87,4 +89,4 @@ def _forget_machine_id(client: Client, name: str) -> None:
 
 
 def _disks(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    return [one for one in found["expanded_devices"].values() if one["type"] == "disk" and not is_root(one)]
+    return [device for device in found["expanded_devices"].values() if device["type"] == "disk" and not is_root(device)]

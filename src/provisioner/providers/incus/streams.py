@@ -83,7 +83,7 @@ class Joint:
 
     def run(self) -> None:
         """Return when the command has ended and everything that it wrote is written."""
-        self._writers = {one: _Writer(one) for one in (self.ends.stdout, self.ends.stderr)}
+        self._writers = {descriptor: _Writer(descriptor) for descriptor in (self.ends.stdout, self.ends.stderr)}
         for socket, writer in self._outputs():
             # Frames that came in the same packet as the handshake are not announced.
             writer.unwritten += socket.parse()
@@ -100,7 +100,7 @@ class Joint:
         if self._is_given_up:
             return True
         unread = any(not socket.ended for socket, _ in self._outputs())
-        return self._is_over and not unread and not any(one.unwritten for one in self._writers.values())
+        return self._is_over and not unread and not any(writer.unwritten for writer in self._writers.values())
 
     def _wait(self) -> None:
         interests = self._interests()

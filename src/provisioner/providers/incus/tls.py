@@ -72,8 +72,8 @@ class TlsConnection(http.client.HTTPConnection):
 
 def _context(endpoint: Endpoint) -> ssl.SSLContext:
     """What connections to one server share, as long as our files are the same."""
-    pair = [Path(one) for one in (endpoint.cert, endpoint.key) if one]
-    return _made_context(endpoint, *(one.stat().st_ctime_ns for one in pair if one.is_file()))
+    pair = [Path(path) for path in (endpoint.cert, endpoint.key) if path]
+    return _made_context(endpoint, *(file.stat().st_ctime_ns for file in pair if file.is_file()))
 
 
 @lru_cache

@@ -102,9 +102,10 @@ def make_pair(cert: Path, key: Path, *, start: datetime | None = None, days: int
 
 def _reached(token: Token, address: str) -> Endpoint:
     """The first of the token's addresses at which the Incus answers that made it."""
+    addresses = [address] if address else [f"https://{place}" for place in token.addresses]
     failures: list[tuple[Endpoint, Exception]] = []
-    for one in [address] if address else [f"https://{each}" for each in token.addresses]:
-        endpoint = Endpoint(one, fingerprint=token.fingerprint)
+    for candidate in addresses:
+        endpoint = Endpoint(candidate, fingerprint=token.fingerprint)
         try:
             wire.call(endpoint, "GET", "/1.0")
         except _FAILURES as error:

@@ -19,8 +19,12 @@ _IN_USE = "still in use"
 
 def ready(client: Client, pool: str) -> frozenset[str]:
     """The names of artifact volumes whose content is complete."""
-    found = client.get("storage-pools", pool, "volumes", "custom", recursion="1")
-    return frozenset(one["name"] for one in found if ARTIFACT in one["config"] and one["config"].get(READY) == "true")
+    names = set()
+    for volume in client.get("storage-pools", pool, "volumes", "custom", recursion="1"):
+        is_complete = volume["config"].get(READY) == "true"
+        if is_complete and ARTIFACT in volume["config"]:
+            names.add(volume["name"])
+    return frozenset(names)
 
 
 def create(client: Client, pool: str, volume: str, digest: str) -> None:
@@ -83,11 +87,13 @@ def restore(client: Client, pool: str, volume: str, digest: str, source: Path) -
 
 
 def _is_in_a_snapshot(client: Client, pool: str, volume: str) -> bool:
-    """Whether going back to a snapshot would need the volume; Incus counts containers only."""
-    names = (box["name"] for box in client.get("instances", recursion="1"))
-    kept = (one for name in names for one in client.find("instances", name, "snapshots", recursion="1") or ())
-    devices = (device for one in kept for device in one["devices"].values())
-    return any((one.get("pool"), one.get("source")) == (pool, volume) for one in devices)
+    """Whether a rollback to a snapshot would need the volume; Incus counts containers only."""
+    for instance in client.get("instances", recursion="1"):
+        for snapshot in client.find("instances", instance["name"], "snapshots", recursion="1") or ():
+            for device in snapshot["devices"].values():
+                if (device.get("pool"), device.get("source")) == (pool, volume):
+                    return True
+    return False
 
 
 def _configure(client: Client, pool: str, volume: str, config: Mapping[str, str]) -> None:

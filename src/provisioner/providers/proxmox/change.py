@@ -18,7 +18,7 @@ from provisioner.state import Instance
 
 def require_no_publication(instance: Instance) -> None:
     """Refuse to publish ports: the node passes none on."""
-    if any(one.kind == "publish" for one in instance.devices):
+    if any(device.kind == "publish" for device in instance.devices):
         raise ProviderError(
             f"Unable to publish ports of container {instance.name}",
             details="A container on Proxmox has an address of its own: nothing has to be published.",

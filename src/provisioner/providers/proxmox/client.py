@@ -125,7 +125,7 @@ class Client:
             if len(nodes) != 1:
                 raise
             return str(nodes[0]["node"])
-        local = [str(one["name"]) for one in found if one["type"] == "node" and one.get("local")]
+        local = [str(entry["name"]) for entry in found if entry["type"] == "node" and entry.get("local")]
         if not local:
             raise PveError("The cluster does not say which of its nodes answers: write `node:` for the host.")
         return local[0]

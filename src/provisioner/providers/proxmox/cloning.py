@@ -19,7 +19,7 @@ from provisioner.state import Instance, Status
 
 def copy(host: ProxmoxHost, guest: Guest, wanted: Instance) -> int:
     """Copy the container as it is now, under another name and number, with addresses of its own; the number."""
-    if any(one.get("name") == wanted.name for one in host.entries()):
+    if any(entry.get("name") == wanted.name for entry in host.entries()):
         raise ProviderError(
             f"Unable to clone container {guest.name} as {wanted.name}",
             details=f"Node {host.client.node} has a container {wanted.name}.",
@@ -45,9 +45,9 @@ def copy(host: ProxmoxHost, guest: Guest, wanted: Instance) -> int:
 @contextmanager
 def _state(host: ProxmoxHost, guest: Guest) -> Iterator[str]:
     """What is copied: a stopped container as it is (""), a running one by a snapshot that goes afterwards."""
-    for one in snapshots.listed(host, guest):
-        if str(one["name"]).startswith(TEMPORARY):
-            snapshots.forget(host, guest, str(one["name"]))  # a run that was killed has left it
+    for snapshot in snapshots.listed(host, guest):
+        if str(snapshot["name"]).startswith(TEMPORARY):
+            snapshots.forget(host, guest, str(snapshot["name"]))  # a run that was killed has left it
     if guest.status is not Status.RUNNING:
         yield ""
         return
@@ -57,7 +57,7 @@ def _state(host: ProxmoxHost, guest: Guest) -> Iterator[str]:
         yield kept
     finally:
         host.settle(guest.vmid, guest.name)
-        if any(one["name"] == kept for one in snapshots.listed(host, guest)):
+        if any(snapshot["name"] == kept for snapshot in snapshots.listed(host, guest)):
             snapshots.forget(host, guest, kept)
 
 

@@ -75,7 +75,7 @@ class Way:
             f"IdentityFile={_quoted(self.key)}",
             *([f"ProxyCommand={self.proxy}"] if self.proxy else ()),
         )
-        return ["-F/dev/null", *(f"-o{one}" for one in (*OPTIONS, *own))]
+        return ["-F/dev/null", *(f"-o{option}" for option in (*OPTIONS, *own))]
 
 
 def variables(host: ProxmoxHost, direct: Direct, name: str) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _advice(why: str, way: Way) -> str:
 def _proxy(shell: Shell) -> str:
     """The command that leads ``ssh`` through the node, over the connection that is shared with it."""
     shell.open()
-    options = [one.replace("%", "%%") for one in shell.options()]
+    options = [option.replace("%", "%%") for option in shell.options()]
     return shlex.join(["ssh", *options, "-W", "[%h]:%p", "--", shell.destination.login])
 
 

@@ -65,7 +65,7 @@ class Step:
 def commands(access: Access, need: Need) -> list[str]:
     """All that a person would type on a node that knows nothing of us."""
     token = [f"pveum user token add {access.user} {access.token_id} --privsep 0"] if access.token_id else []
-    return [one.command for one in _lacking(access, need, {}, set(), set())] + token
+    return [step.command for step in _lacking(access, need, {}, set(), set())] + token
 
 
 class Node:
@@ -194,7 +194,7 @@ def _lacking(
     if access.user == ROOT:
         return
     used = {role for _, role in need.grants}
-    yield from (one for name in ROLES if name in used for one in _role(name, roles.get(name)))
+    yield from (step for name in ROLES if name in used for step in _role(name, roles.get(name)))
     if access.user not in users:
         command = f'pveum user add {access.user} --comment "{COMMENT}"'
         call = ("create", "/access/users", "--userid", access.user, "--comment", COMMENT)

@@ -28,12 +28,12 @@ cat -- "$file"
 
 def named(settings: Mapping[str, Any]) -> frozenset[str]:
     """The groups that device files are to belong to, of those that are given by name."""
-    return frozenset(one["gid"] for one in settings.get("devices", ()) if isinstance(one["gid"], str))
+    return frozenset(device["gid"] for device in settings.get("devices", ()) if isinstance(device["gid"], str))
 
 
 def without(instance: Instance) -> Instance:
     """The container without device files of named groups: it has to be there before its groups can be read."""
-    kept = tuple(one for one in instance.settings.get("devices", ()) if not isinstance(one["gid"], str))
+    kept = tuple(device for device in instance.settings.get("devices", ()) if not isinstance(device["gid"], str))
     return replace(instance, settings={**instance.settings, "devices": kept})
 
 
@@ -43,11 +43,12 @@ def numbered(host: ProxmoxHost, guest: Guest, instance: Instance) -> Instance:
     if not names:
         return instance
     numbers = numbers_in(_read(host, guest), names)
-    devices = tuple(
-        {**one, "gid": numbers[one["gid"]], "group": one["gid"]} if one["gid"] in numbers else one
-        for one in instance.settings["devices"]
-    )
-    return replace(instance, settings={**instance.settings, "devices": devices})
+    devices = []
+    for device in instance.settings["devices"]:
+        group = device["gid"]
+        is_named = group in numbers
+        devices.append({**device, "gid": numbers[group], "group": group} if is_named else device)
+    return replace(instance, settings={**instance.settings, "devices": tuple(devices)})
 
 
 def _read(host: ProxmoxHost, guest: Guest) -> str:

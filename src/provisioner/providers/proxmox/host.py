@@ -103,9 +103,9 @@ class ProxmoxHost(Provider):
 
     def settle(self, vmid: int, name: str) -> None:
         """Wait for the end of whatever works on a container, well or badly; what came of it is read back."""
-        for one in self.client.get("nodes", self.client.node, "tasks", source="active", vmid=vmid):
+        for task in self.client.get("nodes", self.client.node, "tasks", source="active", vmid=vmid):
             try:
-                self.client.task(str(one["upid"]), name=name, on_progress=self.on_progress)
+                self.client.task(str(task["upid"]), name=name, on_progress=self.on_progress)
             except PveError as error:
                 if isinstance(error, failures.UnreachableError):
                     raise
@@ -218,7 +218,7 @@ class ProxmoxHost(Provider):
 
     def _absent(self, what: str, name: str, lab: str = "") -> ProviderError:
         """The error for a container that is not on the node: it may have been moved to another one."""
-        named = [one for one in self.client.get("cluster", "resources", type="vm") if one.get("name") == name]
+        named = [guest for guest in self.client.get("cluster", "resources", type="vm") if guest.get("name") == name]
         guest = moved.elsewhere(self.client, named, lab).get(name)
         if guest is not None:
             details = f"It is on {moved.words(guest)} now."
@@ -243,14 +243,16 @@ class ProxmoxHost(Provider):
 
     @cached_property
     def storage(self) -> str:
-        """The storage for new disks: the file's, or the first fit one, such as can remember disks before all others."""
+        """The storage for new disks: the file's, or the first fit one, such as has snapshots before all others."""
         if self.access.storage:
             return self.access.storage
-        found = self.client.get("nodes", self.client.node, "storage", content=DISKS, enabled=True)
-        fit = sorted((one["type"] not in CAN_SNAPSHOT, str(one["storage"])) for one in found if one.get("active", 1))
+        storages = self.client.get("nodes", self.client.node, "storage", content=DISKS, enabled=True)
+        active = [storage for storage in storages if storage.get("active", 1)]
+        fit = [(storage["type"] not in CAN_SNAPSHOT, str(storage["storage"])) for storage in active]
         if not fit:
             raise ProviderError(
                 f"Unable to use node {self.client.node}: no storage holds disks of containers",
                 resolution="Let one hold them: pvesm set NAME --content rootdir,images",
             )
-        return fit[0][1]
+        _, name = min(fit)
+        return name

@@ -30,7 +30,7 @@ def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 
 def read(client: Client, prefix: str) -> dict[str, dict[str, str]]:
     """The properties of those whose names begin with ``prefix``."""
-    return {one["poolid"]: _properties(one) for one in client.get("pools") if one["poolid"].startswith(prefix)}
+    return {pool["poolid"]: _properties(pool) for pool in client.get("pools") if pool["poolid"].startswith(prefix)}
 
 
 def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:

@@ -130,7 +130,7 @@ class Ticket(ProxmoxHTTPAuthBase):  # type: ignore[misc]
         answer = self._send("GET", "domains")
         if answer.status_code != HTTPStatus.OK:
             return []
-        return [one["realm"] for one in _Serializer(self._access).loads(answer)]
+        return [realm["realm"] for realm in _Serializer(self._access).loads(answer)]
 
     def _send(self, verb: str, name: str, form: Mapping[str, str] | None = None) -> requests.Response:
         """One request that needs no login, over the connections of all others."""

@@ -222,17 +222,17 @@ def _await_earlier(host: ProxmoxHost, name: str) -> bool:
     What is only being made has no name yet, so that it would be made a second time.
     """
     active = host.client.get("nodes", host.client.node, "tasks", source="active", typefilter="vzcreate")
-    earlier = [one for one in active if host.is_orphaned(one)]
-    for one in earlier:
-        host.on_progress(name, f"wait for CT {one['id']}, which an earlier run has begun")
+    earlier = [task for task in active if host.is_orphaned(task)]
+    for task in earlier:
+        host.on_progress(name, f"wait for CT {task['id']}, which an earlier run has begun")
         with suppress(PveError):  # well or badly: what came of it is looked at
-            host.client.task(str(one["upid"]), name=name, on_progress=host.on_progress)
+            host.client.task(str(task["upid"]), name=name, on_progress=host.on_progress)
     return bool(earlier)
 
 
 def _taken(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> ProviderError:
     found = host.client.get("cluster", "resources", type="vm")
-    whose = next((str(one.get("name", "")) for one in found if int(one["vmid"]) == vmid), "")
+    whose = next((str(guest.get("name", "")) for guest in found if int(guest["vmid"]) == vmid), "")
     return ProviderError(
         f"Unable to create container {name}: VMID {vmid} is taken" + (f" by {whose}" if whose else ""),
         details=error.message,

@@ -98,11 +98,17 @@ def written(text: str, mark: Mark) -> str:
         "image": mark.image,
         "nesting": mark.nesting,
         "volumes": [
-            {"name": one.name, "volume": one.volume, "path": one.path, "readonly": one.readonly, "slot": one.slot}
-            for one in mark.volumes
+            {
+                "name": mount.name,
+                "volume": mount.volume,
+                "path": mount.path,
+                "readonly": mount.readonly,
+                "slot": mount.slot,
+            }
+            for mount in mark.volumes
         ],
         "asked": dict(mark.asked),
-        "mounts": [dict(one) for one in mark.extra],
+        "mounts": [dict(mount) for mount in mark.extra],
         "mac": mark.mac,
     }
     found |= {"discard": list(mark.discard)} if mark.discard else {}
@@ -125,8 +131,12 @@ def read(description: str, vmid: int) -> tuple[str, Mark | None]:
 
 def volumes_in(description: str) -> frozenset[str]:
     """The names of the artifact volumes that any block in a description speaks of, whosever it is."""
-    marks = (_mark(block[1]) for block in _BLOCK.finditer(description))
-    return frozenset(one.volume for mark in marks if mark is not None for one in mark.volumes)
+    names: set[str] = set()
+    for block in _BLOCK.finditer(description):
+        mark = _mark(block[1])
+        if mark is not None:
+            names.update(mount.volume for mount in mark.volumes)
+    return frozenset(names)
 
 
 def _mark(text: str) -> Mark | None:
@@ -141,7 +151,7 @@ def _mark(text: str) -> Mark | None:
             nesting=bool(found["nesting"]),
             volumes=tuple(map(_mount, found.get("volumes", ()))),
             asked={str(name): None if size is None else int(size) for name, size in found.get("asked", {}).items()},
-            extra=tuple(dict(one) for one in found.get("mounts", ())),
+            extra=tuple(dict(mount) for mount in found.get("mounts", ())),
             mac=bool(found.get("mac", False)),
             discard=tuple(map(str, found.get("discard", ()))),
             snapshot=str(found.get("snapshot", "")),

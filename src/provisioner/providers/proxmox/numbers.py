@@ -57,7 +57,7 @@ def named_by_container(client: Client, vmid: int) -> frozenset[str]:
 def named_by_snapshots(client: Client, vmid: int) -> dict[str, frozenset[str]]:
     """The disks that each snapshot of a container names."""
     path = ("nodes", client.node, "lxc", vmid, "snapshot")
-    names = [str(one["name"]) for one in client.get(*path) if one["name"] != NOW]
+    names = [str(snapshot["name"]) for snapshot in client.get(*path) if snapshot["name"] != NOW]
     configs = client.many([partial(client.get, *path, name, "config") for name in names])
     return {name: mounts.volumes_of(options_of(config)) for name, config in zip(names, configs, strict=True)}
 

@@ -213,7 +213,7 @@ def _of_numbers(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objecti
 
 def _name_of(changes: Sequence[Change], number: int) -> str:
     """The container that is to be made under a number."""
-    return next(one.name for one in demands.made(changes) if one.settings.get("vmid") == number)
+    return next(container.name for container in demands.made(changes) if container.settings.get("vmid") == number)
 
 
 def _of_names(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:

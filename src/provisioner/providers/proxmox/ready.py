@@ -105,4 +105,4 @@ def _log(host: ProxmoxHost, vmid: int) -> str:
     if not tasks:
         return "(none)"
     lines = host.client.get("nodes", node, "tasks", tasks[0]["upid"], "log", limit=500)
-    return "\n".join(str(one["t"]) for one in lines[-LOG_LINES:]) or "(empty)"
+    return "\n".join(str(line["t"]) for line in lines[-LOG_LINES:]) or "(empty)"

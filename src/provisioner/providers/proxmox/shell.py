@@ -93,7 +93,7 @@ class Shell:
         config = ["-F", str(self._access.ssh_config)] if self._access.ssh_config else []
         chosen = (*OPTIONS, f"ControlPath={self.socket}", f"ControlMaster={master}")
         port = self.destination.port
-        return [*config, *(f"-o{one}" for one in chosen), *(["-p", port] if port else [])]
+        return [*config, *(f"-o{option}" for option in chosen), *(["-p", port] if port else [])]
 
     def argv(self, command: str, *options: str) -> list[str]:
         """The call that has the node's shell run ``command``."""

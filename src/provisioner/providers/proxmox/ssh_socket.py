@@ -25,7 +25,7 @@ def folder() -> Path:
     if os.getuid() == 0:
         candidates.append(Path("/run/provision"))
     candidates += [Path(tempfile.gettempdir(), mine), Path("/tmp", mine)]  # noqa: S108 - checked below
-    short = [one for one in candidates if len(os.fsencode(one)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES]
+    short = [path for path in candidates if len(os.fsencode(path)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES]
     # Anybody may have taken a name in /tmp; that must not keep us from working where we have another place.
     found = next(filter(_is_ours, short), short[-1])
     if not _is_ours(found) or found.lstat().st_mode & 0o077:

@@ -40,7 +40,7 @@ class _Log:
         """Read what is new."""
         while True:
             found = self.client.get(*self.path, "log", start=len(self.lines), limit=LINES)
-            new = [str(one["t"]) for one in found if int(one["n"]) > len(self.lines)]
+            new = [str(line["t"]) for line in found if int(line["n"]) > len(self.lines)]
             if new == [_EMPTY] and not self.lines:
                 return
             self.lines += new

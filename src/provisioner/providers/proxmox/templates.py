@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from provisioner.errors import ProviderError
@@ -52,17 +53,19 @@ def storages_of(client: Client) -> list[str]:
     """The storages that may hold templates: the one that the file names, or all of the node."""
     if client.access.templates:
         return [client.access.templates]
-    found = client.get("nodes", client.node, "storage", content=CONTENT, enabled=True)
+    entries = client.get("nodes", client.node, "storage", content=CONTENT, enabled=True)
+    names = [str(entry["storage"]) for entry in entries]
     # The one that every installation has comes first: it is where a download goes.
-    return sorted((str(one["storage"]) for one in found), key=lambda name: (name != "local", name))
+    return sorted(names, key=lambda name: (name != "local", name))
 
 
 def gathered(
     contents: Iterable[Iterable[Mapping[str, Any]]], offers: Iterable[Mapping[str, Any]], machine: str
 ) -> Templates:
     """The templates of what storages hold and of what Proxmox offers."""
-    there = (str(one["volid"]) for content in contents for one in content)
-    return Templates(newest(there, machine), newest((str(one["template"]) for one in offers), machine))
+    volumes = [str(entry["volid"]) for entry in chain.from_iterable(contents)]
+    files = [str(offer["template"]) for offer in offers]
+    return Templates(newest(volumes, machine), newest(files, machine))
 
 
 def calls(client: Client, storages: Iterable[str]) -> list[Callable[[], Any]]:
