@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -53,25 +54,57 @@ class ModelPart:
 def model_source(value: str) -> str:
     """A well-formed source, or a refusal in our words."""
     kind, _, rest = value.partition(":")
-    if kind == "builtin" and rest not in BUILTIN_MODELS:
-        raise refusal("not a built-in model", did_you_mean(rest, BUILTIN_MODELS, always=True))
-    if kind == "file" and not rest.endswith(".gguf"):
+    check = _CHECKS.get(kind)
+    if check is None:
+        raise refusal("not a source of a model", _HINT)
+    check(rest)
+    return value
+
+
+def _check_builtin(name: str) -> None:
+    if name not in BUILTIN_MODELS:
+        raise refusal("not a built-in model", did_you_mean(name, BUILTIN_MODELS, always=True))
+
+
+def _check_file(path: str) -> None:
+    if not path.endswith(".gguf"):
         raise refusal("not a model file that an engine here can read", 'write "file:PATH.gguf"')
-    if kind == "dir" and not rest.strip():
+
+
+def _check_folder(path: str) -> None:
+    if not path.strip():
         raise refusal("not a folder", 'write "dir:PATH"')
-    if kind == "hf" and not (_HUB.fullmatch(value) or _HUB_FOLDER.fullmatch(value)):
+
+
+def _check_hub(place: str) -> None:
+    source = f"hf:{place}"
+    if not (_HUB.fullmatch(source) or _HUB_FOLDER.fullmatch(source)):
         raise refusal("not a model of Hugging Face", _HUB_HINT)
-    if kind == "hf" and _is_folder_with_colon(value):
-        repository, revision = hub_place(value)
+    if _is_folder_with_colon(source):
+        repository, revision = hub_place(source)
         hint = f'did you mean "@"? Write "hf:{repository}@{revision}"'
         raise refusal('":" names a GGUF, and this is a folder of weights, which is named by its revision', hint)
-    if kind == "http":
-        raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
-    if kind == "https" and not (_URL.fullmatch(value) and is_plain_filename(filename_of(value))):
+
+
+def _refuse_http(_address: str) -> None:
+    raise refusal("anybody on the way could read and change what comes over http", 'write "https://…"')
+
+
+def _check_https(address: str) -> None:
+    url = f"https:{address}"
+    if not (_URL.fullmatch(url) and is_plain_filename(filename_of(url))):
         raise refusal("not the address of a model's file", 'write "https://HOST/PATH/NAME.gguf", without a user')
-    if kind not in ("builtin", "file", "dir", "hf", "https"):
-        raise refusal("not a source of a model", _HINT)
-    return value
+
+
+_CHECKS: Mapping[str, Callable[[str], None]] = {
+    "builtin": _check_builtin,
+    "file": _check_file,
+    "dir": _check_folder,
+    "hf": _check_hub,
+    "http": _refuse_http,
+    "https": _check_https,
+}
+"""What refuses the rest of a source, by the kind that stands before its colon."""
 
 
 def _is_folder_with_colon(source: str) -> bool:
@@ -133,8 +166,11 @@ def is_inside(name: object) -> bool:
 
 def part_count(filename: str) -> int:
     """In how many files the model of this one is: 3 of "x-00001-of-00003.gguf", 1 of a name that says nothing."""
-    found = _PART.search(filename)
-    return int(found[2]) if found and 1 <= int(found[1]) <= int(found[2]) <= MOST_PARTS else 1
+    numbers = _PART.search(filename)
+    if numbers is None:
+        return 1
+    part, count = int(numbers[1]), int(numbers[2])
+    return count if 1 <= part <= count <= MOST_PARTS else 1
 
 
 def part_names(filename: str) -> list[str]:
@@ -142,8 +178,11 @@ def part_names(filename: str) -> list[str]:
 
     An engine is given the first, and finds the others beside it by their names.
     """
-    count, stem = part_count(filename), _PART.sub("", filename)
-    return [filename] if count == 1 else [f"{stem}-{one:05d}-of-{count:05d}.gguf" for one in range(1, count + 1)]
+    count = part_count(filename)
+    if count == 1:
+        return [filename]
+    stem = _PART.sub("", filename)
+    return [f"{stem}-{part:05d}-of-{count:05d}.gguf" for part in range(1, count + 1)]
 
 
 def whole_stem(filename: str) -> str:
