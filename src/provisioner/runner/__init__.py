@@ -63,9 +63,8 @@ class PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
         if self.returncode == 0 and not self.failures and self.finished:
             return self
-        words = "\n".join(
-            f"{failure.host}: {failure.role} : {failure.task}: {failure.message}" for failure in self.failures
-        )
+        lines = [f"{event.host}: {event.role} : {event.task}: {event.message}" for event in self.failures]
+        words = "\n".join(lines)
         raise PlaybookError(
             f"Unable to {doing}",
             details=words or f"ansible-playbook ended with {self.returncode}" + _tail(self.log),
@@ -95,11 +94,12 @@ def run_playbook(
         if event.get("event") == "playbook_on_stats":  # a task with no_log hides even whether it changed something
             changed.update(event["event_data"]["changed"])
             ends.append(str(event["event"]))
-        one = task_event(event)
-        if one is not None:
-            one = replace(one, message=masked(one.message, secrets))  # a program may repeat what it was given
-            failures.extend([one] if one.status in {"failed", "unreachable"} else [])
-            on_task(one)
+        task = task_event(event)
+        if task is not None:
+            task = replace(task, message=masked(task.message, secrets))  # a program may repeat what it was given
+            if task.status in {"failed", "unreachable"}:
+                failures.append(task)
+            on_task(task)
         return False  # nothing of the event is written to disk
 
     with _run_folder(folder) as private, _secrets_file(secrets) as secrets_file, _interruptible() as is_interrupted:

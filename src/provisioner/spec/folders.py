@@ -53,16 +53,18 @@ def selected(there: Iterable[str]) -> list[str]:
     """The names of the files that make up the model, config.json first; raises ``FolderError``."""
     names = sorted(there)
     needed = [name for name in names if is_needed(name)]
-    odd = [name for name in needed if not _PLAIN_NAME.fullmatch(name)]
-    if odd:
-        hint = "A name has letters, digits, dots, dashes, underscores and plus signs."
-        raise FolderError(f"{odd[0]!r} cannot be the name of a model's file", hint)
-    for what, is_there in ((CONFIG, CONFIG in needed), (f"*{_WEIGHTS}", any(map(is_weights, needed)))):
-        if not is_there:
-            raise FolderError(f"there is no {what} in it", _listed(names))
+    for name in needed:
+        if not _PLAIN_NAME.fullmatch(name):
+            hint = "A name has letters, digits, dots, dashes, underscores and plus signs."
+            raise FolderError(f"{name!r} cannot be the name of a model's file", hint)
+    if CONFIG not in needed:
+        raise FolderError(f"there is no {CONFIG} in it", _listed(names))
+    if not any(map(is_weights, needed)):
+        raise FolderError(f"there is no *{_WEIGHTS} in it", _listed(names))
     if len(needed) > MOST_FILES:
         raise FolderError(f"it has {len(needed)} files, and no model has more than {MOST_FILES}")
-    return [CONFIG, *(name for name in needed if name != CONFIG)]
+    others = [name for name in needed if name != CONFIG]
+    return [CONFIG, *others]
 
 
 def is_weights(name: str) -> bool:
@@ -89,14 +91,15 @@ def method_in(contents: Mapping[str, bytes], names: Collection[str]) -> str:
 def method_of(config: bytes) -> str:
     """What a config.json names as ``quant_method``, ``NO_METHOD`` where it names none; raises ``FolderError``."""
     content = _object(CONFIG, config)
-    inner = content.get("text_config")  # of models with eyes
-    for part in (content, inner if isinstance(inner, dict) else {}):
-        quantised = part.get("quantization_config")
-        if isinstance(quantised, dict):
-            method = str(quantised.get("quant_method", "")).lower()
-            if not is_method(method):
-                raise FolderError(f"its {CONFIG} names no quant_method in its quantization_config")
-            return method
+    inner = content.get("text_config")  # of models that take images, too
+    for settings in (content, inner if isinstance(inner, dict) else {}):
+        quantised = settings.get("quantization_config")
+        if not isinstance(quantised, dict):
+            continue
+        method = str(quantised.get("quant_method", "")).lower()
+        if not is_method(method):
+            raise FolderError(f"its {CONFIG} names no quant_method in its quantization_config")
+        return method
     return NO_METHOD
 
 
@@ -157,6 +160,8 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _listed(names: Collection[str]) -> str:
-    shown = sorted(names)[:_SHOWN]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return f"there: {', '.join(shown)}{more}" if shown else "it is empty"
+    if not names:
+        return "it is empty"
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"there: {shown} and {more} more" if more > 0 else f"there: {shown}"

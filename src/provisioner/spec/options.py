@@ -38,13 +38,11 @@ def options_model(service: ServiceType) -> type[BaseModel]:
 
 def _model(name: str, options: Iterable[Option], references: Mapping[str, Reference]) -> type[BaseModel]:
     # Fields have a prefix and an alias, as an option may be called like a method of BaseModel ("copy", "json").
-    fields: dict[str, Any] = {
-        f"option_{one.name}": (
-            _annotation(one, references.get(one.name)),
-            Field(... if one.required else None, alias=one.name),
-        )
-        for one in options
-    }
+    fields: dict[str, Any] = {}
+    for option in options:
+        annotation = _annotation(option, references.get(option.name))
+        default = ... if option.required else None
+        fields[f"option_{option.name}"] = (annotation, Field(default, alias=option.name))
     return create_model(name, __config__=_CONFIG, **fields)
 
 
@@ -58,7 +56,9 @@ def _annotation(option: Option, reference: Reference | None = None) -> Any:
 
 def _single(option: Option, kind: str) -> Any:
     if kind == "dict":
-        return _model(option.name, option.options.values(), {}) if option.options else dict[VariableName, FreeValue]
+        if option.options:
+            return _model(option.name, option.options.values(), {})
+        return dict[VariableName, FreeValue]
     if kind == "list":
         return list[FreeValue]
     if option.secret:

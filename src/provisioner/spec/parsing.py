@@ -80,11 +80,15 @@ class _Parse:
         if len(kinds) > 1:
             self.refuse(path, f"a host of two kinds: {' and '.join(kinds)}", "keep one of them")
             return _HOST_STAND_IN
+        model = _HOST_KINDS[kinds[0]]
+        return self.check(model, self.with_hidden_token(value, path), path) or _HOST_STAND_IN
+
+    def with_hidden_token(self, value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
         token = value.get("token")
-        if isinstance(token, dict) and "secret" in token:
-            secret = self.hidden(token["secret"], (*path, "token", "secret"))
-            value = {**value, "token": {**token, "secret": secret}}
-        return self.check(_HOST_KINDS[kinds[0]], value, path) or _HOST_STAND_IN
+        if not isinstance(token, dict) or "secret" not in token:
+            return value
+        secret = self.hidden(token["secret"], (*path, "token", "secret"))
+        return {**value, "token": {**token, "secret": secret}}
 
     def upstream(self, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict) or value.get("api_key") is None:
