@@ -1,4 +1,4 @@
-"""The container's network card between the file's words and Proxmox' ``net0``. Pure."""
+"""Translate the container's network card between the file's options and Proxmox' ``net0``. Pure."""
 
 from __future__ import annotations
 
@@ -15,31 +15,43 @@ _WITHOUT_ADDRESS = {"manual", ""}
 
 def mapping_of(net: str, *, mac: bool) -> dict[str, Any]:
     """What the file would say of a card; its MAC address only where the file decides it."""
-    given = parts(net)
-    if not given:
+    values = parts(net)
+    if not values:
         return {}
-    found: dict[str, Any] = {"bridge": given.get("bridge", ""), "ip": given.get("ip", "none")}
-    found["ip"] = "none" if found["ip"] in _WITHOUT_ADDRESS else found["ip"]
-    found["firewall"] = given.get("firewall") == "1"
-    for word, key in _PLAIN.items():
-        if key in given and given[key] not in _WITHOUT_ADDRESS:
-            found[word] = int(given[key]) if word == "vlan" else given[key]
-    address = str(found.pop("mac", "")).upper()
-    return found | ({"mac": address} if mac else {})
+    address = values.get("ip", "none")
+    card: dict[str, Any] = {
+        "bridge": values.get("bridge", ""),
+        "ip": "none" if address in _WITHOUT_ADDRESS else address,
+        "firewall": values.get("firewall") == "1",
+    }
+    for option, key in _PLAIN.items():
+        if values.get(key, "") not in _WITHOUT_ADDRESS:
+            card[option] = values[key]
+    if "vlan" in card:
+        card["vlan"] = int(card["vlan"])
+    mac_address = str(card.pop("mac", "")).upper()
+    if mac:
+        card["mac"] = mac_address
+    return card
 
 
 def option_for(wanted: Mapping[str, Any], current: str = "") -> str:
     """``net0`` as it is to be.
 
-    What the file has no word for (rate, MTU) stays, and so does the MAC address unless the file decides it: without
+    What the file has no option for (rate, MTU) stays, and so does the MAC address unless the file decides it: without
     one Proxmox would give the card another one, and its DHCP server another address.
     """
     kept = {key: value for key, value in parts(current).items() if key not in _DECIDED}
-    made = {"name": CARD, **kept, "bridge": str(wanted["bridge"])}
-    made["ip"] = "manual" if wanted["ip"] == "none" else str(wanted["ip"])
-    made |= {key: str(wanted[word]) for word, key in _PLAIN.items() if word in wanted}
-    made |= {"firewall": "1"} if wanted.get("firewall") else {}
-    return joined({**made, "type": "veth"})
+    values = {"name": CARD, **kept}
+    values["bridge"] = str(wanted["bridge"])
+    values["ip"] = "manual" if wanted["ip"] == "none" else str(wanted["ip"])
+    for option, key in _PLAIN.items():
+        if option in wanted:
+            values[key] = str(wanted[option])
+    if wanted.get("firewall"):
+        values["firewall"] = "1"
+    values["type"] = "veth"
+    return joined(values)
 
 
 def is_same(one: str, other: str) -> bool:

@@ -6,7 +6,7 @@ hand or left by a guest that went, and whatever is done to a container of that n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -59,7 +59,10 @@ def named_by_snapshots(client: Client, vmid: int) -> dict[str, frozenset[str]]:
     path = ("nodes", client.node, "lxc", vmid, "snapshot")
     names = [str(snapshot["name"]) for snapshot in client.get(*path) if snapshot["name"] != NOW]
     configs = client.many([partial(client.get, *path, name, "config") for name in names])
-    return {name: mounts.volumes_of(options_of(config)) for name, config in zip(names, configs, strict=True)}
+    disks: dict[str, frozenset[str]] = {}
+    for name, config in zip(names, configs, strict=True):
+        disks[name] = mounts.volumes_of(options_of(config))
+    return disks
 
 
 def is_taken(client: Client, number: int) -> bool:
@@ -101,24 +104,38 @@ def words(number: int, disks: Sequence[str]) -> tuple[str, str]:
 
 
 def _disks(client: Client, kind: str) -> Disks:
+    to_list, unlisted = _storages(client, kind)
+    answers = client.many([partial(_content, client, name, kind) for name in to_list])
+    by_number: dict[int, list[str]] = {}
+    for name, answer in zip(to_list, answers, strict=True):
+        if isinstance(answer, PveError):
+            unlisted.append(f"{name} ({answer.message.strip()})")
+            continue
+        for disk in answer:
+            if disk.get("vmid"):
+                by_number.setdefault(int(disk["vmid"]), []).append(str(disk["volid"]))
+    for disks in by_number.values():
+        disks.sort()
+    return Disks(by_number, tuple(sorted(unlisted)))
+
+
+def _storages(client: Client, kind: str) -> tuple[list[str], list[str]]:
+    """The storages whose disks of a kind can be listed, and those of which they cannot, each with the reason."""
+    to_list: list[str] = []
     unlisted: list[str] = []
-    to_ask: list[str] = []
     for storage in client.get("nodes", client.node, "storage", enabled=True):
-        name, contents = str(storage["storage"]), str(storage.get("content", "")).split(",")
-        if not storage.get("enabled", 1) or not {IMAGES, CONTAINERS}.intersection(contents):
+        name = str(storage["storage"])
+        contents = str(storage.get("content", "")).split(",")
+        holds_disks = IMAGES in contents or CONTAINERS in contents
+        if not holds_disks or not storage.get("enabled", 1):
             continue
         if not storage.get("active", 1):
             unlisted.append(f"{name} (it is not there)")
         elif kind in contents:
-            to_ask.append(name)
+            to_list.append(name)
         elif kind == IMAGES:
             unlisted.append(f"{name} (without {IMAGES} in its content Proxmox lists no disk that has no guest)")
-    answers = client.many([partial(_content, client, name, kind) for name in to_ask])
-    for name, answer in zip(to_ask, answers, strict=True):
-        if isinstance(answer, PveError):
-            unlisted.append(f"{name} ({answer.message.strip()})")
-    listed = [answer for answer in answers if not isinstance(answer, PveError)]
-    return Disks(_by_number(entry for answer in listed for entry in answer), tuple(sorted(unlisted)))
+    return to_list, unlisted
 
 
 def _content(client: Client, storage: str, kind: str) -> list[dict[str, Any]] | PveError:
@@ -130,11 +147,3 @@ def _content(client: Client, storage: str, kind: str) -> list[dict[str, Any]] | 
     except PveError as error:
         return error
     return found
-
-
-def _by_number(entries: Iterable[Mapping[str, Any]]) -> dict[int, list[str]]:
-    found: dict[int, list[str]] = {}
-    for entry in entries:
-        if entry.get("vmid"):
-            found.setdefault(int(entry["vmid"]), []).append(str(entry["volid"]))
-    return {number: sorted(disks) for number, disks in found.items()}

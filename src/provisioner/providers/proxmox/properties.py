@@ -25,19 +25,25 @@ def parts(text: str, default: str = "") -> dict[str, str]:
 
 def joined(given: Mapping[str, str], default: str = "") -> str:
     """The property string of parts, that of ``default`` first and without its key."""
-    first = [given[default]] if default in given else []
-    return ",".join([*first, *(f"{key}={value}" for key, value in given.items() if key != default)])
+    words = [f"{key}={value}" for key, value in given.items() if key != default]
+    if default in given:
+        words.insert(0, given[default])
+    return ",".join(words)
 
 
 def bytes_of(size: str) -> int:
     """The bytes of a size such as ``8G``; 0 where there is none."""
-    found = _SIZE.fullmatch(size)
-    return int(float(found[1]) * _FACTORS[found[2]]) if found else 0
+    match = _SIZE.fullmatch(size)
+    if match is None:
+        return 0
+    number, unit = match.groups()
+    return int(float(number) * _FACTORS[unit])
 
 
 def number_in(text: str) -> int:
     """The whole number that the text is; 0 where it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
+    is_number = text.isascii() and text.isdigit()
+    return int(text) if is_number and len(text) <= _DIGITS else 0
 
 
 def mebibytes(size: int) -> int:

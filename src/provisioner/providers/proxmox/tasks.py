@@ -1,4 +1,4 @@
-"""Tasks of a node, by their UPIDs: waited for to their end, with what they say meanwhile."""
+"""Wait for the end of a node's tasks, by their UPIDs, and report their log meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EMPTY = "no content"
 
 @dataclass(slots=True)
 class _Log:
-    """What a task has said so far."""
+    """The log of a task so far."""
 
     client: Client
     path: tuple[str, ...]
@@ -39,9 +39,10 @@ class _Log:
     def read(self) -> None:
         """Read what is new."""
         while True:
-            found = self.client.get(*self.path, "log", start=len(self.lines), limit=LINES)
-            new = [str(line["t"]) for line in found if int(line["n"]) > len(self.lines)]
-            if new == [_EMPTY] and not self.lines:
+            rows = self.client.get(*self.path, "log", start=len(self.lines), limit=LINES)
+            new = [str(row["t"]) for row in rows if int(row["n"]) > len(self.lines)]
+            is_empty = new == [_EMPTY] and not self.lines
+            if is_empty:
                 return
             self.lines += new
             if len(new) < LINES:
@@ -50,7 +51,10 @@ class _Log:
     @property
     def last(self) -> str:
         """The last line that is not the end of the log itself."""
-        return next((line for line in reversed(self.lines) if line.strip() and not _END.fullmatch(line)), "")
+        for line in reversed(self.lines):
+            if line.strip() and not _END.fullmatch(line):
+                return line
+        return ""
 
 
 def wait(
@@ -59,25 +63,34 @@ def wait(
     """The last line that the task said, or its warnings; ``PveError`` with its log when it failed."""
     path = ("nodes", node_of(upid), "tasks", upid)
     log = _Log(client, path, [])
-    began = said = time.monotonic()
+    began = reported = time.monotonic()
     poll_s = FIRST_POLL_S
-    while (status := client.get(*path, "status"))["status"] != "stopped":
+    while True:
+        status = client.get(*path, "status")
+        if status["status"] == "stopped":
+            break
         now = time.monotonic()
         if now - began > timeout_s:
             log.read()
             raise _failure(f"it still runs after {timeout_s:.0f} s: {upid}", log)
-        if on_progress and now - said >= SAY_S:
-            said = now
+        if on_progress and now - reported >= SAY_S:
+            reported = now
             log.read()
             on_progress(name, log.last)
         time.sleep(poll_s)
         poll_s = min(poll_s * GROWTH, LONGEST_POLL_S)
     log.read()
-    ended = str(status.get("exitstatus", ""))
-    if not _SUCCESS.fullmatch(ended):
-        raise _failure(ended or "it ended without saying how", log)
+    return _outcome(str(status.get("exitstatus", "")), log)
+
+
+def _outcome(exit_status: str, log: _Log) -> str:
+    """The warnings of a task that succeeded, or its last line; ``PveError`` when it failed."""
+    if not _SUCCESS.fullmatch(exit_status):
+        raise _failure(exit_status or "it ended without saying how", log)
+    if exit_status == "OK":
+        return log.last
     warnings = [line for line in log.lines if line.startswith("WARN")]
-    return "\n".join(warnings) if ended != "OK" and warnings else log.last
+    return "\n".join(warnings) or log.last
 
 
 def lines(client: Client, upid: str) -> list[str]:

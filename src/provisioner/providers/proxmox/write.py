@@ -41,10 +41,15 @@ def write(host: ProxmoxHost, guest: Guest, draft: Draft) -> None:
 
 def put(host: ProxmoxHost, guest: Guest, options: Options, digest: str | None) -> None:
     """Write options: those that everybody may, then those that only root@pam may."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    values: dict[str, str] = {}
+    deleted: list[str] = []
+    for name, value in options.items():
+        if value is not None:
+            values[name] = value
+        elif name in guest.config:
+            deleted.append(name)
     unprivileged = guest.config.get("unprivileged") == "1"
-    doomed = [name for name, value in options.items() if value is None and name in guest.config]
-    ordinary, rooted = root_only.divided(given, doomed, guest.config, unprivileged=unprivileged)
+    ordinary, rooted = root_only.divided(values, deleted, guest.config, unprivileged=unprivileged)
     if ordinary:
         removed = ",".join(ordinary.delete) or None
         form: dict[str, Any] = {**ordinary.options, "delete": removed, "digest": digest}
