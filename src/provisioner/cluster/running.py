@@ -63,24 +63,26 @@ def run_steps(
 
 def inventory(job: Job) -> str:
     """The Ansible inventory of a job: YAML text; whatever a node said in it is data, never a template."""
-    groups = {
-        group: {name: {**connection(shell), "repair_plan": job.plan} for name, shell in nodes.items()}
-        for group, nodes in job.groups.items()
-    }
+    groups = dict[str, dict[str, dict[str, Any]]]()
+    for group, nodes in job.groups.items():
+        variables = {name: {**connection(shell), "repair_plan": job.plan} for name, shell in nodes.items()}
+        groups[group] = variables
     return render_nodes(groups, paths.inventory_templates())
 
 
 def connection(shell: Shell) -> dict[str, str]:
     """The variables by which Ansible reaches the node as we do: same options, same known hosts, same connection."""
-    user, _, _ = shell.destination.login.rpartition("@")
-    return {
+    variables = {
         "ansible_connection": "ssh",
         "ansible_host": shell.destination.host,
-        **({"ansible_user": user} if user else {}),
         "ansible_ssh_args": shlex.join(shell.options("auto")),
         "ansible_ssh_transfer_method": "piped",
         "ansible_python_interpreter": NODE_PYTHON,
     }
+    user, _, _ = shell.destination.login.rpartition("@")
+    if user:
+        variables["ansible_user"] = user
+    return variables
 
 
 def _fresh(run: Run) -> Record:
@@ -90,6 +92,8 @@ def _fresh(run: Run) -> Record:
 
 
 def _error(result: PlaybookResult) -> str:
+    """Why the playbook did not come to its end; empty when it did."""
     if result.returncode == 0 and not result.failures:
         return ""
-    return "\n".join(f"{one.host}: {one.task}: {one.message}" for one in result.failures) or NOTHING
+    lines = [f"{failure.host}: {failure.task}: {failure.message}" for failure in result.failures]
+    return "\n".join(lines) or NOTHING

@@ -78,8 +78,13 @@ def runs(cluster: str = "") -> tuple[Run, ...]:
 
 def unfinished(cluster: str, node: str) -> Run | None:
     """The newest run on that node of the cluster, if it did not come to its end."""
-    found = [one for one in runs(cluster) if one.record.node == node]
-    return found[-1] if found and found[-1].record.is_unfinished else None
+    newest = None
+    for run in runs(cluster):
+        if run.record.node == node:
+            newest = run
+    if newest is None or not newest.record.is_unfinished:
+        return None
+    return newest
 
 
 def clusters() -> Path:

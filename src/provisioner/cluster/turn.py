@@ -45,12 +45,11 @@ def cluster_turn(asked: Reach, facts: ClusterFacts, words: str, *, without: str 
 
     ``LockedError`` says who has it on one of them; without any such node there is nothing to hold.
     """
-    names = sorted(one.name for one in facts.nodes if one.quorum and one.quorum.is_quorate and one.name != without)
+    quorate = [node for node in facts.nodes if node.is_quorate and node.name != without]
     with ExitStack() as held:
-        for name in names:
-            found = facts.node(name)
-            at = asked.at(found.address, name) if found and name != facts.asked else asked
-            held.enter_context(turn(at.shell, words))
+        for node in sorted(quorate, key=lambda node: node.name):
+            reach = asked if node.name == facts.asked else asked.at(node.address, node.name)
+            held.enter_context(turn(reach.shell, words))
         yield
 
 

@@ -51,20 +51,39 @@ def snapshot(facts: ClusterFacts, cluster: str, before: Snapshot | None = None) 
     nodes = [node for node in facts.nodes if is_clustered(node)]
     turned_away = _turned_away(nodes)
     old_lines = before.turned_away if before else {}
-    active = [sender for sender, line in turned_away.items() if old_lines.get(sender) != line]
-    quorum = view.quorum if view.has_quorum else None
     return Snapshot(
         cluster=cluster,
         is_quorate=view.has_quorum,
-        votes=votes_text(quorum) if quorum else "",
+        votes=_votes(view),
         version=view.version,
-        members={member.name: view.has_quorum and view.is_present(member.nodeid) for member in view.members},
+        members=_members(view),
         quorate={node.name: node.is_quorate for node in nodes},
         versions=_versions(nodes),
         turned_away=turned_away,
-        active=tuple(sorted(active)),
+        active=_changed(old_lines, turned_away),
         restless=tuple(node.name for node in restless_nodes(view)),
     )
+
+
+def _votes(view: View) -> str:
+    """The votes of the quorate partition in words; empty without quorum."""
+    if view.quorum is None or not view.has_quorum:
+        return ""
+    return votes_text(view.quorum)
+
+
+def _members(view: View) -> dict[str, bool]:
+    """Name → whether the member is in the quorate partition."""
+    members = dict[str, bool]()
+    for member in view.members:
+        members[member.name] = view.has_quorum and view.is_present(member.nodeid)
+    return members
+
+
+def _changed(old_lines: Mapping[str, str], lines: Mapping[str, str]) -> tuple[str, ...]:
+    """The senders whose last line is another one than before."""
+    changed = [sender for sender, line in lines.items() if old_lines.get(sender) != line]
+    return tuple(sorted(changed))
 
 
 def _versions(nodes: Iterable[NodeFacts]) -> dict[str, int]:
@@ -178,9 +197,7 @@ def _differing(before: Mapping[str, bool], after: Mapping[str, bool]) -> Iterato
 def _turned_away(nodes: Iterable[NodeFacts]) -> dict[str, str]:
     """The senders whose packets the nodes turn away ("pve1 10.0.0.3") → the last line about them."""
     lines_by_sender = dict[str, str]()
-    for node in nodes:
-        if not is_running(node):
-            continue
+    for node in filter(is_running, nodes):
         log = node.signatures
         for address in (*log.rejected, *log.undecryptable):
             lines = [line for line in log.lines if is_about(line, [address])]

@@ -24,15 +24,24 @@ def node_diagnoses(node: NodeFacts, view: View) -> tuple[Diagnosis, ...]:
         return tuple(_by_own_log(node))
     if view.is_joined(node):
         return tuple(_of_joined(node, view))
-    if node is view.reference or view.reference is None:
+    reference = view.reference
+    if reference is None or node is reference:
         return () if is_running(node) else (_dead(node),)
+    return tuple(_kept_out(diagnosis, node, reference) for diagnosis in _of_absent(node, view))
+
+
+def _of_absent(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
+    """Why a node is not joined; nothing where it disturbs all nodes, which is told first among what concerns them."""
     member = view.member(node.name)
     if member is None or member.nodeid != _own_id(node, member.nodeid):
-        return (_removed(node, view, member),)
+        yield _removed(node, view, member)
+        return
     if disturbs(node, view):
-        return ()  # it is told first, among what concerns all nodes
-    found = tuple(_differences(node, member, view)) or (_without_difference(node, view),)
-    return tuple(_kept_out(diagnosis, node, view.reference) for diagnosis in found)
+        return
+    differences = tuple(_differences(node, member, view))
+    yield from differences
+    if not differences:
+        yield _without_difference(node, view)
 
 
 def _kept_out(diagnosis: Diagnosis, node: NodeFacts, reference: NodeFacts) -> Diagnosis:
@@ -119,17 +128,26 @@ def _logged(node: NodeFacts, condition: Condition, what: str, words: str, runboo
 
 
 def _removed(node: NodeFacts, view: View, member: Member | None) -> Diagnosis:
-    """A node that is no member any more, or one with another id; the heir is the member that has its id now."""
+    """A node that is no member any more, or one with another id."""
     own = member_in(members_of(node), node.name)
-    heirs = [other for other in view.members if own and other.nodeid == own.nodeid and other.name != node.name]
     evidence = (versions_text(node), view.list_text, *_log_of_others(node, view), *_folder(node, view))
     advice = f"Keep corosync on it stopped until it is back: {REJOIN.format(node.name)}"
-    if own and heirs:
-        what = f"it was removed, and its id {own.nodeid} was given to {heirs[0].name}"
+    heir = _heir(own, view) if own else None
+    if own and heir:
+        what = f"it was removed, and its id {own.nodeid} was given to {heir.name}"
         return Diagnosis(Condition.ID_REUSED, node.name, what, evidence, FORCED, advice)
     again = f", and {node.name} was added again with id {member.nodeid}" if member else ""
     what = f"it was removed from the cluster{again}; it still takes itself for a member"
     return Diagnosis(Condition.REMOVED, node.name, what, evidence, FORCED, advice)
+
+
+def _heir(own: Member, view: View) -> Member | None:
+    """The member that has the node's id now."""
+    for member in view.members:
+        is_other = member.name != own.name
+        if is_other and member.nodeid == own.nodeid:
+            return member
+    return None
 
 
 def _differences(node: NodeFacts, member: Member, view: View) -> Iterator[Diagnosis]:

@@ -53,16 +53,20 @@ class Situation:
 
 def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
     """Every proof, in the order in which people would ask; a rejoin is refused when one does not hold."""
-    plan = seen.plan
     proofs: list[Proof | None]
     proofs = [_quorum(seen), _agreement(seen), _ha(seen), _guests(seen), _pmxcfs(seen), _clock(seen), _alone(seen)]
-    if plan.kind is Kind.LIGHT:
-        proofs += [_hears(seen), _is_older(seen)]
-    if plan.kind is Kind.LIGHT and plan.restarts == "corosync":
-        proofs.append(_majority(seen))
-    if plan.kind is Kind.FORCED and not plan.is_joined:
+    if seen.plan.kind is Kind.LIGHT:
+        proofs += _light_proofs(seen)
+    elif seen.plan.kind is Kind.FORCED and not seen.plan.is_joined:
         proofs += [_addresses(seen), _majority(seen), *_readiness(seen, seen.ready or Readiness())]
     return tuple(proof for proof in proofs if proof is not None)
+
+
+def _light_proofs(seen: Situation) -> list[Proof | None]:
+    proofs = [_hears(seen), _is_older(seen)]
+    if seen.plan.restarts == "corosync":
+        proofs.append(_majority(seen))
+    return proofs
 
 
 def _quorum(seen: Situation) -> Proof:
@@ -179,16 +183,22 @@ def _is_older(seen: Situation) -> Proof | None:
 
 
 def _addresses(seen: Situation) -> Proof:
+    """Whether the node has an address for each link, and no other node has it."""
     addresses = seen.plan.entry.addresses if seen.plan.entry else ()
     others = seen.conf.others(seen.node.name)
     taken = _taken(addresses, others)
     if taken:
         return Proof("its addresses are its own", False, "; ".join(taken), "Give the node another address.")
     links = len(others[0].addresses) if others else 1
-    words = ", ".join(f"link{number} {address}" for number, address in enumerate(addresses)) or "none that it has"
     has_all = bool(addresses) and len(addresses) == links
     advice = f"The cluster has {links} link(s). Give the node the addresses that its /etc/corosync/corosync.conf says."
-    return Proof("an address for each link", has_all, words, advice)
+    return Proof("an address for each link", has_all, _links_text(addresses), advice)
+
+
+def _links_text(addresses: Sequence[str]) -> str:
+    if not addresses:
+        return "none that it has"
+    return ", ".join(f"link{number} {address}" for number, address in enumerate(addresses))
 
 
 def _taken(addresses: Sequence[str], others: Sequence[Member]) -> list[str]:

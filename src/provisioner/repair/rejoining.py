@@ -261,16 +261,22 @@ def _own_addresses(node: NodeFacts, own: Member | None, conf: CorosyncConf) -> t
     if own is not None and has_addresses(node, own):
         return own.addresses
     others = [member.addresses for member in conf.others(node.name)]
+    on_links = _near_on_links(node, others)
+    if on_links:
+        return on_links
+    if node.address in node.addresses:
+        return (node.address,)
+    return ()
+
+
+def _near_on_links(node: NodeFacts, others: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """An address of the node for each link of the others; none unless it has one for all of them."""
     links = len(others[0]) if others else 0
     found = list[str]()
     for number in range(links):
         on_link = [addresses[number] for addresses in others if len(addresses) > number]
         found += _near(node, on_link)
-    if found and len(found) == links:
-        return tuple(found)
-    if node.address in node.addresses:
-        return (node.address,)
-    return ()
+    return tuple(found) if len(found) == links else ()
 
 
 def _near(node: NodeFacts, others: Sequence[str]) -> tuple[str, ...]:
