@@ -61,14 +61,16 @@ def _differing_attributes(
 
 def needs_restart(differing: Mapping[str, tuple[Any, Any]]) -> bool:
     """Whether a running container takes up these differences only when it is started again."""
-    if "devices" in differing:
-        before, after = differing["devices"]
-        if _lent(before) != _lent(after):
-            return True  # a driver's user space is mounted when a container starts
+    if not AT_NEXT_START.isdisjoint(differing):
+        return True
+    before, after = differing.get("devices", (None, None))
+    if _lent(before) != _lent(after):
+        return True  # a driver's user space is mounted when a container starts
     for name in DETACHED_AT_NEXT_START:
-        if name in differing and _is_detached(*differing[name]):
+        before, after = differing.get(name, (None, None))
+        if _is_detached(before, after):
             return True
-    return not AT_NEXT_START.isdisjoint(differing)
+    return False
 
 
 def _lent(devices: Iterable[Device] | None) -> list[Mapping[str, str]]:
@@ -217,13 +219,12 @@ def _orphans(desired: Fleet, actual: Fleet) -> list[Instance]:
 
 def _builder_deletions(desired: Fleet, actual: Fleet) -> list[Change]:
     """The deletion of the builders with which no build goes on."""
-    going_on = set[str]()
-    for artifact in desired.artifacts:
-        builder = _begun(artifact, actual)
-        if builder is not None:
-            going_on.add(builder.name)
-    builders = [container for container in actual.instances if container.kind is InstanceKind.BUILDER]
-    left_over = [builder for builder in builders if builder.name not in going_on]
+    going_on = [_begun(artifact, actual) for artifact in desired.artifacts]
+    left_over = list[Instance]()
+    for container in actual.instances:
+        is_builder = container.kind is InstanceKind.BUILDER
+        if is_builder and container not in going_on:
+            left_over.append(container)
     return _deletions(left_over, "left over from an interrupted build")
 
 

@@ -58,10 +58,10 @@ def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
         if closed:
             return _closed(container, user, closed)
     there = f"all {len(nodes)} of {card.title} are there"
-    if not seen.users:
-        return Verdict(there)
-    units = ", ".join(user.unit for user in seen.users)
-    return Verdict(f"{there}, and {units} may use them")
+    if seen.users:
+        units = ", ".join(user.unit for user in seen.users)
+        there += f", and {units} may use them"
+    return Verdict(there)
 
 
 def _closed(container: str, user: User, closed: Sequence[Access]) -> Verdict:

@@ -149,7 +149,6 @@ def _missing(node: NodeFacts) -> Iterator[str]:
 def _missing_of_corosync(node: NodeFacts) -> Iterator[str]:
     if is_running(node) and node.running_version is None:
         yield "cmap: corosync runs, and does not say its version"
-    is_active = node.units.get("corosync") == "active"
-    is_told = node.quorum is not None or "quorum" in node.unread
-    if is_active and not is_told:
+    is_silent = node.quorum is None and "quorum" not in node.unread
+    if is_silent and node.units.get("corosync") == "active":
         yield "quorum: corosync is active, and does not answer"

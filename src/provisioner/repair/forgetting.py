@@ -63,6 +63,10 @@ class Sign:
     is_alive: bool
     said: str = ""
 
+    def words(self, name: str) -> str:
+        """What answered, as an objection against taking the node of that name for off; without a full stop."""
+        return f"Something answers at {self.address}, an address of {name} ({self.how}: {self.said})"
+
 
 @dataclass(frozen=True, slots=True)
 class GuestFate:

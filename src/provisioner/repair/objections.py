@@ -58,15 +58,11 @@ def _against_member(facts: ClusterFacts, target: Target, wish: Wish, signs: Sequ
         yield f"corosync on {lead.name} has joined {name}: it is not off."
     for sign in signs:
         if sign.is_alive:
-            yield f"{_life(sign, name)}."
+            yield f"{sign.words(name)}."
     if not signs and not is_running:
         yield f"Nobody has tried whether {name} answers at {', '.join(target.addresses)}."
     if wish.off_for_good != name:
         yield f"{name} may be merely off. If it never comes back as it is, say so: --off-for-good {name}"
-
-
-def _life(sign: Sign, name: str) -> str:
-    return f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})"
 
 
 def _against_references(lead: NodeFacts, target: Target, leftovers: Leftovers) -> Iterator[str]:
@@ -100,7 +96,7 @@ def _against_removed(facts: ClusterFacts, target: Target, wish: Wish, signs: Seq
     for sign in signs:
         if sign.is_alive:
             yield (
-                f"{_life(sign, name)}. Shut it down first, or bring it back: provision cluster rejoin {name} "
+                f"{sign.words(name)}. Shut it down first, or bring it back: provision cluster rejoin {name} "
                 f"root@{sign.address}"
             )
     has_guests = bool(lead_of(facts).guests.get(name))
@@ -113,12 +109,13 @@ def _against_removed(facts: ClusterFacts, target: Target, wish: Wish, signs: Seq
 
 def _against_guests(facts: ClusterFacts, target: Target, wish: Wish) -> Iterator[str]:
     """What becomes of the guests has to be said, and the node that they are moved to has to be there."""
-    lead = lead_of(facts)
-    guests = lead.guests.get(target.name, ())
+    guests = lead_of(facts).guests.get(target.name, ())
+    is_decided = bool(wish.move_guests_to) or wish.archive_guests
+    if guests and not is_decided:
+        vmids = sorted(guest.vmid for guest in guests)
+        numbers = ", ".join(map(str, vmids))
+        yield f"{target.name} has the guests {numbers}: say what becomes of their configurations, {DECISIONS}"
     destination = wish.move_guests_to
-    if guests and not destination and not wish.archive_guests:
-        vmids = ", ".join(str(vmid) for vmid in sorted(guest.vmid for guest in guests))
-        yield f"{target.name} has the guests {vmids}: say what becomes of their configurations, {DECISIONS}"
     running = _other_members(facts, target)
     if destination and destination not in running:
         names = ", ".join(running)

@@ -93,10 +93,9 @@ def read_references(
             node = entry.partition(":")[0]
             references.setdefault(node, []).append(f"HA {kind} {name}")
     for _, name, settings in _stanzas(replication):
-        for key in ("target", "source"):
-            node = settings.get(key, "")
-            if node:
-                references.setdefault(node, []).append(f"replication job {name}")
+        nodes = (settings.get("target", ""), settings.get("source", ""))
+        for node in filter(None, nodes):
+            references.setdefault(node, []).append(f"replication job {name}")
     return {node: tuple(dict.fromkeys(names)) for node, names in references.items()}
 
 
@@ -115,9 +114,17 @@ def read_known_hosts(lines: Iterable[str]) -> tuple[str, ...]:
 
 def is_open(mode: Answer, pmxcfs: Pmxcfs | None, unit: str) -> bool:
     """Whether ``/etc/pve`` can be written: without quorum pmxcfs takes the owner's ``w`` from all it has."""
-    if unit != "active" or mode.code or not re.fullmatch("[0-7]{3,4}", mode.text):
+    if unit != "active":
         return False
-    if pmxcfs is not None and pmxcfs.peers and not pmxcfs.is_quorate:
+    is_clustered = pmxcfs is not None and bool(pmxcfs.peers)
+    if pmxcfs is not None and is_clustered and not pmxcfs.is_quorate:
+        return False
+    return _lets_owner_write(mode)
+
+
+def _lets_owner_write(mode: Answer) -> bool:
+    """Whether an answer of ``stat -c %a`` has the owner's ``w``."""
+    if mode.code or not re.fullmatch("[0-7]{3,4}", mode.text):
         return False
     bits = int(mode.text, 8)
     return bool(bits & 0o200)

@@ -83,21 +83,21 @@ def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs
         if name not in absent:
             yield f"{name} is not off: it is in one part of the cluster with {asked.name}, or is {asked.name}."
     for name, addresses in absent.items():
-        is_running = facts.node(name) is not None
-        if is_running:
+        if facts.node(name) is not None:
             yield f"{name} is running: it answers by ssh. Mend its link to {asked.name}, or shut it down."
         elif name not in off:
             yield f"{name} may be running, cut off from here. When you have seen that it is off, say so: --off {name}"
         tried = [sign for sign in signs if sign.address in addresses]
-        yield from _signs_of_life(name, tried)
-        if not tried and not is_running:
+        if tried:
+            yield from _signs_of_life(name, tried)
+        elif facts.node(name) is None:
             yield f"Nobody has tried whether {name} answers at {', '.join(addresses)}."
 
 
 def _signs_of_life(name: str, signs: Sequence[Sign]) -> Iterator[str]:
     for sign in signs:
         if sign.is_alive:
-            yield f"Something answers at {sign.address}, an address of {name} ({sign.how}: {sign.said})."
+            yield f"{sign.words(name)}."
 
 
 def _list(node: NodeFacts) -> CorosyncConf:
