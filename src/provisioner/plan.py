@@ -87,6 +87,7 @@ def _is_detached(before: Iterable[Mapping[str, Any]] | None, after: Iterable[Map
 
 
 def _without_sizes(entries: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """The entries as they count for a restart: a disk grows while it is used."""
     without_sizes = list[dict[str, Any]]()
     for entry in entries or ():
         properties = dict(entry)
@@ -443,6 +444,7 @@ def _shrinks(before: Instance, after: Instance) -> bool:
 
 
 def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
+    """In what the container differs from the file, and whether that needs a restart."""
     differ = _differ(differing)
     if before.status is Status.RUNNING and needs_restart(differing):
         return f"{differ}: it is restarted"

@@ -78,6 +78,7 @@ def has_copy(shell: Shell, run: Run) -> bool:
 
 
 def _fetch(shell: Shell, run: Run) -> None:
+    """Copy what the node saved into a folder of its own, and put that in the backup's place once it is whole."""
     part = run.folder / "backup.part"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(mode=0o700)

@@ -40,6 +40,7 @@ def leftovers(shell: Shell, node: str, addresses: Sequence[str]) -> Leftovers:
 
 
 def _answer(shell: Shell, program: str, script: str, arguments: Sequence[str], timeout_s: float) -> str:
+    """What a script of ``data/cluster`` wrote on the node; ``ProviderError`` when it failed there."""
     text = (paths.data() / "cluster" / script).read_text(encoding="utf-8")
     done = shell.run([program, "-c", text, script, *arguments], timeout_s=timeout_s)
     if done.returncode:

@@ -145,6 +145,7 @@ def _ask_all(
 
 
 def _ask(asked: Reach, candidate: Candidate, first: NodeFacts, emit: Emit) -> NodeFacts | Silent:
+    """Look at a candidate at each of its addresses, then by its name; an answer of another node does not count."""
     reasons = list[str]()
     for address in candidate.addresses:
         try:

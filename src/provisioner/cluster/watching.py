@@ -66,6 +66,7 @@ def look_again(asked: Reach, emit: Emit) -> Look:
 
 
 def _gathered(asked: Reach, before: _Kept | None, emit: Emit) -> ClusterFacts:
+    """What the cluster says by the asked node, or by one that answered at the last look."""
     try:
         return gather(asked, emit)
     except ProvisionError:  # it may also have gone in the middle of its answer
@@ -82,6 +83,7 @@ def _folder(cluster: str) -> Path:
 
 
 def _keep(kept: _Kept) -> None:
+    """Write the look into the cluster's folder, where the next one finds it."""
     folder = _folder(kept.snapshot.cluster)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = folder / f"{FILE}.{os.getpid()}"

@@ -125,6 +125,7 @@ def _choice(container: str, choice: Card | Refusal) -> Verdict:
 
 
 def _driver(card: Card, driver: HostDriver) -> Verdict:
+    """Whether the card has a driver with which containers can use it."""
     if card.driver not in DRIVERS[card.vendor]:
         hint = RESERVED if card.driver == "vfio-pci" else INSTALL[card.vendor]
         return Verdict("", f"{card.title}: {card.obstacle()}", hint)
@@ -135,6 +136,7 @@ def _driver(card: Card, driver: HostDriver) -> Verdict:
 
 
 def _nodes(card: Card, driver: HostDriver) -> Verdict:
+    """Whether the card's device files are there; NVIDIA's are made by a program, not by the kernel."""
     if not card.missing:
         return Verdict(f"{card.title}: all {len(card.nodes)} are there")
     problem = f"{card.title}: {' and '.join(card.missing)} are missing"
@@ -189,6 +191,7 @@ def _boot(driver: HostDriver) -> Verdict:
 
 
 def _tools(wanted: tuple[Card, ...]) -> Verdict:
+    """Whether Incus can lend containers the driver's libraries, or they need some of their own."""
     if any(card.runtime for card in wanted):
         return Verdict("nvidia-container-cli is there: Incus lends containers the driver's libraries")
     return Verdict(
@@ -198,6 +201,7 @@ def _tools(wanted: tuple[Card, ...]) -> Verdict:
 
 
 def _unused(card: Card) -> Verdict:
+    """A card that no container gets, with what it has to offer and what is in the way."""
     words = card.title
     if card.memory:
         words += f", {size_text(card.memory)}"

@@ -31,6 +31,7 @@ def cuda_diagnosis(build: Build, card: Card) -> Diagnosis:
 
 
 def _verdict(build: Build, card: Card) -> Verdict:
+    """The gravest problem of the build with the card, or what of both fits together."""
     capability = card.capability.replace(".", "")
     problem = next(_problems(build, card, capability), None)
     if problem is not None:

@@ -55,6 +55,7 @@ def _deaf(member: Member, tried: str, view: View) -> Diagnosis:
 
 
 def _offline(member: Member, tried: str, view: View) -> Iterator[Diagnosis]:
+    """Say that a member is off or cut off, and what comes of powering it on; it may also be on with another key."""
     heard = _heard(member, view)
     links = link_lines(member, view)
     votes = f"it has {member.votes} of the votes" if member.votes != 1 else "it has 1 vote"
@@ -134,6 +135,7 @@ def _power_on(member: Member, view: View) -> Iterator[Diagnosis]:
 
 
 def _disturbing(member: Member, added: tuple[Member, ...], seen: str) -> Diagnosis:
+    """A member that was off while others were added cannot hear those when it comes back."""
     names = ", ".join(newcomer.name for newcomer in added)
     were = "was" if len(added) == 1 else "were"
     what = (
@@ -145,6 +147,7 @@ def _disturbing(member: Member, added: tuple[Member, ...], seen: str) -> Diagnos
 
 
 def _unseen(member: Member, seen: str) -> Diagnosis:
+    """Nobody knows the version of its list, so its files have to be read before it is powered on."""
     what = "do not power it on unseen: with which list it went away is not known"
     advice = (
         f"Read config_version and the nodes in its /etc/corosync/corosync.conf without the network, and give the "

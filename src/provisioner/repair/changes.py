@@ -109,6 +109,7 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
 
 
 def _of_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """The cluster gained or lost quorum; where it did neither, the nodes that did."""
     if before.is_quorate == after.is_quorate:
         yield from _of_nodes_quorum(before, after)
     elif after.is_quorate:
@@ -126,6 +127,7 @@ def _of_nodes_quorum(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """Nodes began to form their membership anew again and again, or stopped doing so."""
     was_restless, is_restless = bool(before.restless), bool(after.restless)
     if was_restless == is_restless:
         return
@@ -138,6 +140,7 @@ def _of_ring(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_membership(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """Members that were added to the list or removed from it, and those that joined corosync or left it."""
     for name in sorted(after.members.keys() - before.members.keys()):
         yield Change("membership", name, "was added to the list of members", is_worse=False)
     for name in sorted(before.members.keys() - after.members.keys()):
@@ -153,6 +156,7 @@ def _of_membership(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_versions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """The newest list is another one than before; then the nodes that fell behind it or caught up."""
     if before.version != after.version:
         what = f"config_version {before.version} became {after.version}"
         yield Change("version", "", what, is_worse=after.version < before.version)
@@ -169,6 +173,7 @@ def _of_versions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_packets(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """Senders whose packets a node turns away now or no more; a node that does not answer says neither."""
     for sender in after.active:
         if sender not in before.active:
             name, _, address = sender.partition(" ")
@@ -181,6 +186,7 @@ def _of_packets(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _of_answers(before: Snapshot, after: Snapshot) -> Iterator[Change]:
+    """Nodes that stopped answering us, or answer again."""
     for name in sorted(before.quorate.keys() - after.quorate.keys()):
         yield Change("answer", name, "does not answer", is_worse=True)
     for name in sorted(after.quorate.keys() - before.quorate.keys()):

@@ -32,6 +32,7 @@ def votes_text(quorum: Quorum) -> str:
 
 
 def _no_quorum(view: View) -> Diagnosis:
+    """Nobody has quorum; the votes that each node counts and the silent nodes are the evidence."""
     evidence = list[str]()
     for node in sorted(view.clustered, key=lambda node: node.name):
         if node.quorum is not None:
@@ -123,6 +124,7 @@ def _skew(name: str, message: str) -> Diagnosis:
 
 
 def _unknown(node: NodeFacts) -> Iterator[Diagnosis]:
+    """What could not be read of a node that is in a cluster, so that nobody takes it for healthy."""
     if not is_clustered(node) and not node.unread:
         return
     missing = tuple(_missing(node))

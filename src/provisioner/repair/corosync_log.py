@@ -147,6 +147,7 @@ class _Log:
         )
 
     def _start(self) -> None:
+        """Forget what was read before: corosync started anew, and its links, senders and members did, too."""
         self.rejected.clear()
         self.undecryptable.clear()
         self.outdated = None
@@ -176,6 +177,10 @@ class _Log:
                 self.undecryptable.pop(address, None)
 
     def _formed(self, joined: set[int], left: set[int], line: str) -> None:
+        """Note a membership; without a change of members it is only counted, as a ring does that never closes.
+
+        A change contradicts what was said of senders and links before: they may have joined by now.
+        """
         if not joined and not left:
             self.reformed.append(line)
             return
@@ -197,6 +202,7 @@ class _Log:
             self.away[host] = set()
 
     def _meet(self, host: int) -> None:
+        """Note that corosync spoke of a node; a node unheard of before is new to all that are away."""
         if host in self.known:
             return
         self.known.add(host)

@@ -175,6 +175,7 @@ def known_names(facts: ClusterFacts, leftovers: Leftovers) -> tuple[str, ...]:
 
 
 def _contradiction(name: str, *, in_list: bool) -> PreflightError:
+    """The error for a node that one of the lead's two lists of members has and the other lacks."""
     which = (
         "corosync.conf names it and .members does not" if in_list else ".members names it and corosync.conf does not"
     )
@@ -196,6 +197,7 @@ def fates_of(guests: Sequence[Guest], storages: Sequence[Storage], wish: Wish) -
 
 
 def _fate(volume: str, shared: dict[str, bool]) -> Fate:
+    """What is left of a disk when the node that it is on is gone, by what its storage is."""
     if volume.startswith("/"):  # a device or folder of the node's own
         return Fate.LOCAL
     storage = volume.partition(":")[0]

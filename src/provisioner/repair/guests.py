@@ -95,6 +95,7 @@ def recovery_words(judged: Judged, node: str, lead: str, address: str) -> str:
 
 
 def _judged(guest: Guest, lead: NodeFacts, by_id: Mapping[int, Guest], node: str) -> Judged:
+    """What a rejoin would do to one guest, by the node on which the cluster has its VMID."""
     owner = lead.vmlist.get(guest.vmid, "")
     if not owner:
         return Judged(guest, Fate.LOST)

@@ -164,6 +164,7 @@ def _differences(node: NodeFacts, member: Member, view: View) -> Iterator[Diagno
 
 
 def _key_change(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
+    """A node with another authkey than the reference sends packets that nobody can decrypt."""
     reference = view.reference
     if reference is None or not node.key_digest or not reference.key_digest:
         return
@@ -250,6 +251,7 @@ def _without_difference(node: NodeFacts, view: View) -> Diagnosis:
 
 
 def _only_behind(node: NodeFacts, view: View, versions: int) -> Diagnosis:
+    """A node with an old list, which is right about the node itself; it may lack members or their new addresses."""
     what = f"its list is {_behind(versions)}, with the same key, id and addresses"
     advice = REJOIN.format(node.name)
     if could_disturb(node, view):
@@ -262,6 +264,7 @@ def _only_behind(node: NodeFacts, view: View, versions: int) -> Diagnosis:
 
 
 def _dead(node: NodeFacts) -> Diagnosis:
+    """Corosync does not run, and nothing else was found that would explain it."""
     return Diagnosis(
         Condition.COROSYNC_DEAD,
         node.name,
@@ -294,6 +297,7 @@ def _log_of_others(node: NodeFacts, view: View) -> tuple[str, ...]:
 
 
 def _folder(node: NodeFacts, view: View) -> tuple[str, ...]:
+    """The removed node's folder in ``/etc/pve/nodes``, if it is still there."""
     if view.reference is None or node.name not in view.reference.guests:
         return ()
     guests = view.reference.guests[node.name]

@@ -141,6 +141,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterable[tuple[tuple[str, ...], dict[str, str]]]:
+    """The guests' configurations as ``look.sh`` writes them: a headline for each file, and below it its settings."""
     head: tuple[str, ...] | None = None
     settings: dict[str, str] = {}
     for line in lines:

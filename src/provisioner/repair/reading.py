@@ -160,6 +160,7 @@ def _matched(answer: Answer) -> Answer:
 
 
 def _database(answer: Answer) -> tuple[int, int]:
+    """The version and mtime of the tree in pmxcfs's database, of the row that sqlite3 prints."""
     row = re.fullmatch(r"(\d{1,18})\|(\d{1,18})", answer.text.strip())
     if row is None:
         raise UnreadableError("Unable to read config.db", details=answer.text[:200] or "It has no version.")

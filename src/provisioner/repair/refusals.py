@@ -63,6 +63,7 @@ def rejoin_proofs(seen: Situation) -> tuple[Proof, ...]:
 
 
 def _light_proofs(seen: Situation) -> list[Proof | None]:
+    """What the light repair needs besides: the node would hear the others, and its /etc/pve replaces nothing."""
     proofs = [_hears(seen), _is_older(seen)]
     if seen.plan.restarts == "corosync":
         proofs.append(_majority(seen))
@@ -76,6 +77,7 @@ def _quorum(seen: Situation) -> Proof:
 
 
 def _agreement(seen: Situation) -> Proof:
+    """Whether the other quorate nodes run with the lead's list: a change of it may be on its way."""
     versions = dict[str, int | None]()
     for node in seen.facts.nodes:
         if node.is_quorate and node.name != seen.node.name:
@@ -87,6 +89,7 @@ def _agreement(seen: Situation) -> Proof:
 
 
 def _ha(seen: Situation) -> Proof:
+    """Whether HA leaves all services where they are: it fences a node that loses quorum while it works."""
     ha = seen.lead.ha
     if ha is None:
         why = seen.lead.unread.get("ha", "it was not told")
@@ -97,6 +100,7 @@ def _ha(seen: Situation) -> Proof:
 
 
 def _guests(seen: Situation) -> Proof:
+    """Whether the cluster has every guest that the node has, but for those that the user gives up."""
     node, lead = seen.node, seen.lead
     unread = _unread_guests(seen)
     if unread:
@@ -134,6 +138,7 @@ def _guests_advice(seen: Situation, bad: Sequence[Judged]) -> str:
 
 
 def _pmxcfs(seen: Situation) -> Proof | None:
+    """Whether pmxcfs runs on the node: without it the node's own /etc/pve cannot be read."""
     if seen.plan.resumes and seen.plan.kind is Kind.FORCED:
         return None  # the run that was left may have stopped it; it is started then
     state = seen.node.units.get("pve-cluster", "not-found")
@@ -148,6 +153,7 @@ def _clock(seen: Situation) -> Proof:
 
 
 def _alone(seen: Situation) -> Proof:
+    """Whether repairs of other nodes came to their end: two at once could cost the cluster its quorum."""
     others = sorted({record.node for record in seen.open_runs})
     if not others:
         return Proof("no other repair", True, "none of another node is unfinished")
@@ -252,6 +258,7 @@ def _needed(seen: Situation, remaining: int) -> tuple[int, str]:
 
 
 def _readiness(seen: Situation, ready: Readiness) -> list[Proof]:
+    """What ``pvecm add`` needs: ssh that asks nothing, programs, and to be run outside of /etc/pve."""
     node, lead = seen.node.name, seen.lead
     missing = ", ".join(ready.missing)
     programs = f"missing: {missing}" if missing else "rsync, too"

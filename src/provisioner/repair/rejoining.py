@@ -146,6 +146,7 @@ def differences(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> tuple[s
 
 
 def _list_differences(node: NodeFacts, conf: CorosyncConf) -> Iterator[str]:
+    """That the node's own list lacks the node itself, or is of another cluster."""
     own = node.local_conf
     if own is None or own.member(node.name) is None:
         yield "It has no list with itself in it (/etc/corosync/corosync.conf)."
@@ -291,6 +292,7 @@ def _restart(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> Restart:
 
 
 def _unattached(node: NodeFacts) -> tuple[str, ...]:
+    """Why only pmxcfs is restarted: corosync on the node has nothing to be repaired."""
     return (
         f"corosync on it is joined and quorate, with version {node.running_version}, but /etc/pve cannot be written.",
         "So pmxcfs on it is restarted, and corosync is left alone.",
@@ -298,6 +300,7 @@ def _unattached(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _only_listed(node: NodeFacts) -> tuple[str, ...]:
+    """Why only the list is written: the node is joined, and its file is old."""
     joined = f"It is a member like the others, with version {node.running_version}"
     listed = (
         f"only its /etc/corosync/corosync.conf is version {_own_version(node)}, which would count at its next start"
@@ -306,6 +309,7 @@ def _only_listed(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
+    """In what its list is behind, and whether it disturbs the cluster with it."""
     here = _own_version(node)
     versions = f"Its list is version {here}, the cluster's {conf.version}"
     same = "Key, id and addresses are the cluster's."
@@ -333,6 +337,7 @@ def _unlisted(node: NodeFacts, conf: CorosyncConf) -> list[str]:
 
 
 def _overwriting(node: NodeFacts, lead: NodeFacts) -> tuple[str, ...]:
+    """Why the light repair would do harm: pmxcfs takes the copy of /etc/pve that saw the most writes."""
     words = pve_age_words(node, lead)
     return (
         f"Its /etc/pve saw more writes than the cluster's, and would replace it on all nodes ({words}).",

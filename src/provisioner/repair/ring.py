@@ -32,6 +32,7 @@ def ring_diagnoses(view: View) -> Iterator[Diagnosis]:
 
 
 def _known_causes(view: View) -> Iterator[Diagnosis]:
+    """The nodes that keep the ring open, first those that answer us."""
     for node in view.clustered:
         if disturbs(node, view):
             yield _disturbing(node, view)
@@ -41,6 +42,7 @@ def _known_causes(view: View) -> Iterator[Diagnosis]:
 
 
 def _unexplained(restless: tuple[NodeFacts, ...]) -> Diagnosis:
+    """The ring never closes, and no node that we know of explains it."""
     return Diagnosis(
         Condition.DISTURBING,
         "",
@@ -144,6 +146,7 @@ def stop_words(name: str, address: str) -> str:
 
 
 def _disturbing(node: NodeFacts, view: View) -> Diagnosis:
+    """A node that answers us, and has members in its list that it cannot hear at those addresses."""
     what = (
         f"it disturbs the cluster: while it was off {unheard_words(node, view)}, its list does not say so, and it "
         f"cannot hear them all. It does not end itself, the ring never closes, and {HANGS}"
@@ -161,6 +164,7 @@ def _disturbing(node: NodeFacts, view: View) -> Diagnosis:
 
 
 def _silent(member: Member, view: View) -> Diagnosis:
+    """A member that does not answer us, while corosync on joined nodes has a link to it."""
     what = (
         "it is on and disturbs the cluster: corosync hears it and cannot take it in, as when a member was added while "
         f"it was off, and {HANGS}"
