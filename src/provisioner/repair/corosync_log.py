@@ -101,22 +101,20 @@ class _Log:
 
     def take(self, line: str) -> None:
         """Take one line."""
-        if _START.search(line):
-            self._start()
-        elif _ENDING.search(line):
-            self.is_ending = True
-        elif match := _REJECTED.search(line):
-            _count(self.rejected, match["address"], line)
-        elif match := _UNDECRYPTABLE.search(line):
-            _count(self.undecryptable, match["address"], line)
-        elif match := _OUTDATED.search(line):
-            self.outdated = match
-        elif match := _NO_LINKS.search(line):
-            self._lost(int(match[1]), line)
-        elif match := _LINKED.search(line):
-            self._linked(int(match[1] or match[2]))
-        elif match := _MEMBERSHIP.search(line):
-            self._formed(_ids(match["joined"]), _ids(match["left"]), line)
+        for pattern, note in (
+            (_START, self._start),
+            (_ENDING, self._end),
+            (_REJECTED, self._reject),
+            (_UNDECRYPTABLE, self._fail_to_decrypt),
+            (_OUTDATED, self._outdate),
+            (_NO_LINKS, self._lost),
+            (_LINKED, self._linked),
+            (_MEMBERSHIP, self._formed),
+        ):
+            match = pattern.search(line)
+            if match is not None:
+                note(match)
+                return
 
     def signatures(self, now: datetime | None) -> Signatures:
         """What of it holds now."""
@@ -146,7 +144,7 @@ class _Log:
             unchanged_since=unchanged_since,
         )
 
-    def _start(self) -> None:
+    def _start(self, _match: re.Match[str]) -> None:
         """Forget what was read before: corosync started anew, and its links, senders and members did, too."""
         self.rejected.clear()
         self.undecryptable.clear()
@@ -160,15 +158,30 @@ class _Log:
         self.has_ring = False
         self.is_ending = False
 
-    def _lost(self, host: int, line: str) -> None:
+    def _end(self, _match: re.Match[str]) -> None:
+        self.is_ending = True
+
+    def _reject(self, match: re.Match[str]) -> None:
+        _count(self.rejected, match["address"], match.string)
+
+    def _fail_to_decrypt(self, match: re.Match[str]) -> None:
+        _count(self.undecryptable, match["address"], match.string)
+
+    def _outdate(self, match: re.Match[str]) -> None:
+        self.outdated = match
+
+    def _lost(self, match: re.Match[str]) -> None:
+        """Note that the last link to a node went down; what corosync says of links to itself is nothing."""
+        host = int(match[1])
         if host != self.own:
             self._meet(host)
-            self.unreachable[host] = line
+            self.unreachable[host] = match.string
 
-    def _linked(self, host: int) -> None:
-        """A link to it came up. While corosync unloads it says that of all links that it takes down."""
+    def _linked(self, match: re.Match[str]) -> None:
+        """Note that a link to a node came up. While corosync unloads it says that of all links that it takes down."""
         if self.is_ending:
             return
+        host = int(match[1] or match[2])
         self._meet(host)
         self.unreachable.pop(host, None)
         for address, owner in self.hosts.items():
@@ -176,13 +189,14 @@ class _Log:
                 self.rejected.pop(address, None)
                 self.undecryptable.pop(address, None)
 
-    def _formed(self, joined: set[int], left: set[int], line: str) -> None:
+    def _formed(self, match: re.Match[str]) -> None:
         """Note a membership; without a change of members it is only counted, as a ring does that never closes.
 
         A change contradicts what was said of senders and links before: they may have joined by now.
         """
+        joined, left = _ids(match["joined"]), _ids(match["left"])
         if not joined and not left:
-            self.reformed.append(line)
+            self.reformed.append(match.string)
             return
         self.rejected.clear()
         self.undecryptable.clear()
