@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from provisioner.errors import PreflightError, joined
-from provisioner.state import Artifact, Device, Fleet, Instance, InstanceKind, Service, Status
+from provisioner.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 from provisioner.values.address import Address
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
@@ -275,10 +275,10 @@ def _of_moved(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make a second one of what is this lab's and has been moved to where its driver does not work."""
     moved, details, hints = list[Instance](), list[str](), list[str]()
     for container in wanted:
-        host = actual.hosts.get(container.host)
+        host = _host(container.host, actual)
         there = actual.instance(container.name)
         is_at_home = there is not None and there.host == container.host
-        if host is None or container.name not in host.moved or is_at_home:
+        if container.name not in host.moved or is_at_home:
             continue
         moved.append(container)
         details.append(f"{container.name} is {host.moved[container.name]} now, and the file has it on host {host.name}")
@@ -299,8 +299,7 @@ def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make containers whose names unmanaged ones on the same host have."""
     taken, details = list[Instance](), list[str]()
     for container in wanted:
-        host = actual.hosts.get(container.host)
-        is_taken = host is not None and container.name in host.strangers
+        is_taken = container.name in _host(container.host, actual).strangers
         if is_taken and _adopted(container, actual) is None:
             taken.append(container)
             details.append(f"host {container.host} has a container {container.name} that is not of this lab")
@@ -337,11 +336,8 @@ def _names(instances: Iterable[Instance]) -> str:
 
 def _adopted(wanted: Instance, actual: Fleet) -> Instance | None:
     """The container that is to become this lab's, as it is; its image is what the file says."""
-    host = actual.hosts.get(wanted.host)
-    if host is None or not wanted.adopt:
-        return None
-    adoptable = host.adoptable.get(wanted.name)
-    if adoptable is None:
+    adoptable = _host(wanted.host, actual).adoptable.get(wanted.name)
+    if adoptable is None or not wanted.adopt:
         return None
     return replace(adoptable, image=wanted.image)
 
@@ -372,8 +368,12 @@ def _begun(artifact: Artifact, actual: Fleet) -> Instance | None:
 
 
 def _is_built(artifact: Artifact, actual: Fleet) -> bool:
-    host = actual.hosts.get(artifact.host)
-    return host is not None and artifact.volume in host.volumes
+    return artifact.volume in _host(artifact.host, actual).volumes
+
+
+def _host(name: str, actual: Fleet) -> HostState:
+    """What was observed of the host; an empty state where it was not."""
+    return actual.hosts.get(name, HostState(name))
 
 
 def _artifact_changes(desired: Fleet, actual: Fleet, wanted: list[Instance]) -> Iterator[Change]:

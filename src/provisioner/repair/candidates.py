@@ -70,13 +70,7 @@ def claims_of(nodes: Iterable[NodeFacts], silent: Iterable[Silent]) -> Mapping[s
     silent_names = {node.name for node in silent if node.name}
     claims = dict[str, str]()
     for node in nodes:
-        if not silent_names.isdisjoint(_present_names(node)):
+        present_names = {member.name for member in node.running if member.nodeid in node.present}
+        if not silent_names.isdisjoint(present_names):
             claims[node.name] = node.address
     return claims
-
-
-def _present_names(node: NodeFacts) -> set[str]:
-    """The names of the nodes in its partition, by the list that its corosync runs with."""
-    if node.quorum is None:
-        return set()
-    return {member.name for member in node.running if member.nodeid in node.quorum.present}

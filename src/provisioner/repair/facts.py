@@ -201,11 +201,14 @@ class NodeFacts:
         return self.quorum is not None and self.quorum.is_quorate
 
     @property
+    def present(self) -> Mapping[int, int]:
+        """The votes of the nodes in its partition, by their ids; none where its corosync does not answer."""
+        return self.quorum.present if self.quorum else {}
+
+    @property
     def partition(self) -> frozenset[int]:
         """The ids of the nodes that its corosync is joined with, itself included."""
-        if self.quorum is None:
-            return frozenset(self.joined)
-        return frozenset(self.joined) | frozenset(self.quorum.present)
+        return frozenset({*self.joined, *self.present})
 
     @property
     def peers(self) -> tuple[Peer, ...]:

@@ -22,7 +22,7 @@ def playbook_plan(seen: Situation, proofs: Iterable[Proof], folder: str, *, rest
         "is_joined": plan.is_joined,
         "restarts": plan.restarts,
         "reasons": list(plan.reasons),
-        "proved": [{"what": one.what, "seen": one.seen} for one in proofs],
+        "proved": [{"what": proof.what, "seen": proof.seen} for proof in proofs],
     }
     if entry is None:
         return common
@@ -39,13 +39,18 @@ def playbook_plan(seen: Situation, proofs: Iterable[Proof], folder: str, *, rest
 
 def nodes_after(seen: Situation) -> int:
     """How many nodes the lead's partition has with this one."""
-    present = seen.lead.quorum.present if seen.lead.quorum else {}
     member = seen.conf.member(seen.node.name)
-    return len(present) + (member is None or member.nodeid not in present)
+    others = set(seen.lead.present)
+    if member is not None:
+        others.discard(member.nodeid)
+    return len(others) + 1
 
 
 def join_options(entry: Entry) -> list[str]:
     """The options of ``pvecm add``: over ssh, by force, with the votes, the id and the address of each link."""
-    nodeid = [] if entry.nodeid is None else ["--nodeid", str(entry.nodeid)]
-    links = [word for number, one in enumerate(entry.addresses) for word in (f"--link{number}", one)]
-    return ["--use_ssh", "--force", "--votes", str(entry.votes), *nodeid, *links]
+    options = ["--use_ssh", "--force", "--votes", str(entry.votes)]
+    if entry.nodeid is not None:
+        options += ["--nodeid", str(entry.nodeid)]
+    for number, address in enumerate(entry.addresses):
+        options += [f"--link{number}", address]
+    return options

@@ -224,8 +224,8 @@ def _majority(seen: Situation) -> Proof:
     if len(seen.conf.members) == 1:
         alone = f"{words}: {seen.lead.name} is alone, and has no quorum until the node has joined"
         return Proof("the others keep quorum", True, alone)
-    present = seen.lead.quorum.present if seen.lead.quorum else {}
-    absent = [member.name for member in seen.conf.others(seen.node.name) if member.nodeid not in present]
+    others = seen.conf.others(seen.node.name)
+    absent = [member.name for member in others if member.nodeid not in seen.lead.present]
     if absent:
         advice = "Bring back first, or forget if it is gone for good: " + ", ".join(absent)
     else:
@@ -241,7 +241,7 @@ def _votes_without(seen: Situation) -> int:
     if quorum is None:
         return 0
     member = seen.conf.member(seen.node.name)
-    own = quorum.present.get(member.nodeid, 0) if member else 0
+    own = seen.lead.present.get(member.nodeid, 0) if member else 0
     return quorum.total - own
 
 

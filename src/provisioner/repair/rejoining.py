@@ -209,12 +209,9 @@ def _id_and_votes(own: Member | None, left: Record | None) -> tuple[int | None, 
 
 def lead_address(lead: NodeFacts, conf: CorosyncConf) -> str:
     """Where the other nodes reach the lead: by pmxcfs, else at its first link; we may reach it by another way."""
-    for peer in lead.peers:
-        if peer.name == lead.name and peer.address:
-            return peer.address
-    member = conf.member(lead.name)
-    if member is not None and member.addresses:
-        return member.addresses[0]
+    for address in _known_addresses(lead.name, lead, conf):
+        if address:
+            return address
     return lead.address
 
 

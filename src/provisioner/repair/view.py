@@ -154,7 +154,7 @@ class View:
 
     def is_present(self, nodeid: int) -> bool:
         """Whether the reference's partition has that node."""
-        return self.quorum is not None and nodeid in self.quorum.present
+        return self.reference is not None and nodeid in self.reference.present
 
     def is_joined(self, node: NodeFacts) -> bool:
         """Whether ``node`` itself and the reference agree that it is in the partition."""
