@@ -53,8 +53,8 @@ def facts(changed: list[tuple[str, str, str]] | None = None, **more: Any) -> lis
     return [stamp(BASE), stamp(SERVICE, changed), unit, health]
 
 
-def why(service: Service = SERVICE, **more: Any) -> dict[Address, tuple[str, ...]]:
-    return reasons_to_run(instance(service), facts(**more))
+def why(service: Service = SERVICE, **more: Any) -> dict[str, tuple[str, ...]]:
+    return {str(address): reasons for address, reasons in reasons_to_run(instance(service), facts(**more)).items()}
 
 
 def changed(**attributes: Any) -> Service:
