@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner import paths
-from provisioner.cluster.reaching import SSH_CONFIG
 from provisioner.lab.proxmox import direct_ways
 from provisioner.opened_lab import Lab
 from provisioner.providers import provider_for
@@ -65,7 +64,7 @@ def direct_of(lab: Lab, name: str) -> Direct | None:
 
 def access_of(host: ProxmoxHost, folder: Path) -> Access:
     """How the node is reached, by its page; a relative path in it is one in ``folder``."""
-    from provisioner.providers.proxmox.access import Access
+    from provisioner.providers.proxmox.access import SSH_CONFIG, Access
 
     config = os.environ.get(SSH_CONFIG)
     return Access(

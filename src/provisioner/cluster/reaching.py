@@ -9,13 +9,11 @@ from pathlib import Path
 
 from provisioner.errors import InputError
 from provisioner.opened_lab import open_lab
-from provisioner.providers.proxmox.access import Access
+from provisioner.providers.proxmox.access import SSH_CONFIG, Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh
 from provisioner.spec import ProxmoxHost
 
-SSH_CONFIG = "PROVISION_SSH_CONFIG"
-"""Names the file that ssh reads instead of the user's own configuration."""
 DIRECT = "root@ADDRESS[:PORT]"
 _DESTINATION = re.compile(r"[^\s-]\S*@[^\s@:-][^\s@]*")
 """A user and a host, neither of which ssh could take for an option."""

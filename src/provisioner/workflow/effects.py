@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from provisioner.errors import PreflightError, joined
 from provisioner.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
-from provisioner.lock import Lease, held
 from provisioner.plan import ImpossiblePlanError, Plan
 from provisioner.providers.base import Provider
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
     from provisioner.artifacts import RunPlaybook
+    from provisioner.lock import Lease
 
 
 class Confirm(Protocol):
@@ -35,6 +35,8 @@ class Effects:
 
     def locked(self, lab: str, verb: str) -> AbstractContextManager[Lease]:
         """The lab's lock on every host for as long as the verb works; ``LockedError`` says who has it."""
+        from provisioner.lock import held
+
         return held(self.providers, lab, verb, say=lambda text: self.emit(Diagnostic("warning", text)))
 
     def announce(self, plan: Plan) -> None:

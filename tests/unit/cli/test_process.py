@@ -158,6 +158,27 @@ def test_help_of_the_whole_imports_no_verb() -> None:
     )
 
 
+MOST_MODULES = 135
+"""Modules of ours that a plan imports of a file with an engine and a gateway on one Incus; it may only shrink."""
+
+
+def test_a_plan_imports_no_driver_that_the_file_does_not_name(lab: Path) -> None:
+    program = (
+        "import sys\n"
+        "from provisioner.cli.app import run\n"
+        "run(sys.argv[1:])\n"
+        "print(*[name for name in sys.modules if name.startswith('provisioner')], file=sys.stderr)\n"
+    )
+    arguments = ("plan", str(lab), "--json")
+    nowhere = os.environ | {"INCUS_DIR": str(lab.parent / "no incus")}
+    command = (sys.executable, "-c", program, *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=nowhere)
+    imported = done.stderr.split()
+    assert "provisioner.providers.incus.client" in imported
+    assert [name for name in imported if "proxmox" in name.partition("providers.")[2] or "cluster" in name] == []
+    assert len(imported) <= MOST_MODULES
+
+
 def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab: Path) -> None:
     program = (
         "import sys\n"

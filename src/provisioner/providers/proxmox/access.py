@@ -8,6 +8,9 @@ from pathlib import Path
 
 from provisioner.state import Secret
 
+SSH_CONFIG = "PROVISION_SSH_CONFIG"
+"""The variable that names the file that ssh reads instead of the user's own configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class Direct:
