@@ -30,7 +30,10 @@ _SAME = ("-fno-ident", "-g0", "-Wl,--build-id=none", "-Wl,--strip-all")
 
 def functions_of(preprocessed: Iterable[str]) -> tuple[str, ...]:
     """The driver's functions that cuda.h declares, after the preprocessor, sorted, each once."""
-    return tuple(sorted({name for text in preprocessed for name in _FUNCTION.findall(text)}))
+    names: set[str] = set()
+    for text in preprocessed:
+        names.update(_FUNCTION.findall(text))
+    return tuple(sorted(names))
 
 
 def source_of(functions: Iterable[str]) -> str:
@@ -46,11 +49,14 @@ def write_stub(root: Path, compiler: str, *, write: bool = True) -> tuple[Path, 
     """
     stub, link = root / STUB, root / STUB.with_name(SONAME)
     made = _made(root, compiler)
-    has_file = stub.is_file() and not stub.is_symlink() and stub.read_bytes() == made
-    has_link = link.is_symlink() and link.readlink() == Path(stub.name)
-    if write and not (has_file and has_link):
+    differing = []
+    if stub.is_symlink() or not stub.is_file() or stub.read_bytes() != made:
+        differing.append(stub)
+    if not link.is_symlink() or link.readlink() != Path(stub.name):
+        differing.append(link)
+    if write and differing:
         _write(stub, link, made)
-    return tuple(path for path, is_there in ((stub, has_file), (link, has_link)) if not is_there)
+    return tuple(differing)
 
 
 def _made(root: Path, compiler: str) -> bytes:

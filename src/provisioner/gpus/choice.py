@@ -39,11 +39,15 @@ def chosen(wish: Wish, cards: Sequence[Card]) -> Card | Refusal:
     usable = [card for card in fitting if not card.obstacle()]
     if not usable:
         return _nothing(wish, cards, fitting)
-    kinds = {(card.vendor, card.name, card.memory) for card in usable}
-    if len(kinds) > 1 and wish.vram is None:
+    if wish.vram is None and _are_different(usable):
         hint = f'Write which one: gpu: {{ pci: "{usable[0].pci}" }}'
         return Refusal(f"there are several different cards: {_titles(usable)}", hint)
     return min(usable, key=lambda card: (card.memory, card.pci))
+
+
+def _are_different(cards: Sequence[Card]) -> bool:
+    kinds = {(card.vendor, card.name, card.memory) for card in cards}
+    return len(kinds) > 1
 
 
 def choices(wishes: Mapping[str, Wish], cards: Sequence[Card]) -> dict[str, Card | Refusal]:

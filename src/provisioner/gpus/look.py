@@ -142,9 +142,13 @@ def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapp
         return
     if vendor == "amd":
         yield "/dev/kfd"
-    renderers = [name for name in facts.each("drm") if name.startswith("renderD")]
-    for name in renderers or ["renderD128"]:
-        yield f"/dev/dri/{name}"
+    yield from _renderers(facts)
+
+
+def _renderers(facts: _Facts) -> list[str]:
+    """The nodes for programs that only compute; the usual one where the kernel names none."""
+    names = [name for name in facts.each("drm") if name.startswith("renderD")]
+    return [f"/dev/dri/{name}" for name in names or ["renderD128"]]
 
 
 def _nodes(lines: Sequence[str]) -> dict[str, Node]:
