@@ -185,14 +185,17 @@ def of_clients(clients: Sequence[Client], pci: str, listed_mib: int, devices: Pa
     if not ours:
         there = ", ".join(_cards_of(clients)) or "none"
         return Measured(problem=f"the kernel says that the server has opened these cards: {there}; not {pci or 'any'}")
-    grown = 0
-    for client in ours:
-        grown += client.own
-        if not client.has_own or shares_memory(devices / client.pci, listed_mib):
-            grown += client.shared
+    grown = sum(held_by(client, devices, listed_mib) for client in ours)
     cards = _cards_of(ours)
     used = sum(_number(devices / card / "mem_info_vram_used") for card in cards)
     return Measured(cards, max(grown, used), grown)
+
+
+def held_by(client: Client, devices: Path, listed_mib: int) -> int:
+    """What counts of a client's memory: the card's own, and the host's where the card has none to speak of."""
+    if client.has_own and not shares_memory(devices / client.pci, listed_mib):
+        return client.own
+    return client.own + client.shared
 
 
 def _cards_of(clients: Iterable[Client]) -> list[str]:

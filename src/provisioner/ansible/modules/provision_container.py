@@ -315,7 +315,7 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
     changes = make_plan(Fleet(wanted.lab, (wanted,)), alone).changes
     if state == "started":
         return changes
-    changes = tuple(one for one in changes if one.action != "start")
+    changes = tuple(change for change in changes if change.action != "start")
     if state == "stopped" and (there is None or there.status is not Status.STOPPED):
         return (*changes, Change("stop", wanted.name, there or wanted, wanted, "it shall not run"))
     return changes
@@ -323,15 +323,21 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
 
 def diff_of(changes: tuple[Change, ...]) -> list[dict[str, str]]:
     """The plan in the words of ``--diff``."""
-    return [
-        {
-            "before_header": one.target,
-            "after_header": f"{one.target} ({one.action}: {one.reason})",
-            "before": "".join(f"{name}: {pair[0]}\n" for name, pair in one.attributes().items()),
-            "after": "".join(f"{name}: {pair[1]}\n" for name, pair in one.attributes().items()),
-        }
-        for one in changes
-    ]
+    diffs = []
+    for change in changes:
+        before, after = [], []
+        for name, (old, new) in change.attributes().items():
+            before.append(f"{name}: {old}\n")
+            after.append(f"{name}: {new}\n")
+        diffs.append(
+            {
+                "before_header": change.target,
+                "after_header": f"{change.target} ({change.action}: {change.reason})",
+                "before": "".join(before),
+                "after": "".join(after),
+            }
+        )
+    return diffs
 
 
 def result_of(found: Instance | None) -> dict[str, Any]:

@@ -167,14 +167,23 @@ def samples_in(said: str) -> Samples:
     """The speeds and the devices in the JSON of llama-bench."""
     try:
         runs = json.loads(said)
-        prompt = next(tuple(map(float, one["samples_ts"])) for one in runs if one["n_prompt"] and not one["n_gen"])
-        generated = next(tuple(map(float, one["samples_ts"])) for one in runs if one["n_gen"] and not one["n_prompt"])
+        prompt = speeds_of(runs, "n_prompt", without="n_gen")
+        generated = speeds_of(runs, "n_gen", without="n_prompt")
         found = Samples(prompt, generated, str(runs[0]["gpu_info"]))
-        if min(*prompt, *generated) > 0:
-            return found
-    except (ValueError, TypeError, KeyError, StopIteration) as error:
+        slowest = min(*prompt, *generated)
+    except (ValueError, TypeError, KeyError) as error:
         raise UnmeasuredError(f"llama-bench said no figures: {said.strip()[-LAST_WORDS:] or 'nothing'}") from error
-    raise UnmeasuredError(f"llama-bench said figures that are none: {found}")
+    if not slowest > 0:
+        raise UnmeasuredError(f"llama-bench said figures that are none: {found}")
+    return found
+
+
+def speeds_of(runs: Any, kind: str, *, without: str) -> tuple[float, ...]:
+    """The speeds of the first run that computed tokens of one kind only; ``KeyError`` where there is none."""
+    for run in runs:
+        if run[kind] and not run[without]:
+            return tuple(map(float, run["samples_ts"]))
+    raise KeyError(kind)
 
 
 def kept_in(file: Path) -> dict[str, dict[str, Any]]:
@@ -183,9 +192,13 @@ def kept_in(file: Path) -> dict[str, dict[str, Any]]:
         return {}
     try:
         kept = json.loads(file.read_text())
-        return {key: {name: one[name] for name in ("prompt", "generated", "gpu_info")} for key, one in kept.items()}
+        return {key: _figures(entry) for key, entry in kept.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
+
+
+def _figures(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: entry[name] for name in ("prompt", "generated", "gpu_info")}
 
 
 def keep(file: Path, figures: Mapping[str, Any]) -> None:

@@ -613,23 +613,24 @@ def _loaded(python: Interpreter, modules: Mapping[str, Sequence[str]], device: s
 
 def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
     """What it says of a module that the child which had to load it ended like this; torch may be the one to blame."""
-    at_kernel = step.step == "kernel" and "k" not in ran.reached
-    if "t" not in ran.reached or at_kernel:
-        step = replace(step, package="torch", module="torch")
     if ran.code == 0 and ran.reached.endswith("d"):
         return replace(step, said="is loaded" if step.step == "import" else "is loaded after a kernel of torch ran")
+    has_torch = "t" in ran.reached
+    at_kernel = step.step == "kernel" and "k" not in ran.reached
+    if at_kernel or not has_torch:
+        step = replace(step, package="torch", module="torch")
     bad = replace(step, change=step.package)
     if ran.code is None or ran.code < 0:
-        where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
-        return _killed(bad, ran, where, timeout_s)
+        return _killed(bad, ran, timeout_s, at_kernel=at_kernel)
     verdict, said = _meaning(_last_line(ran))
-    if verdict == "import error" and at_kernel and "t" in ran.reached:
+    if verdict == "import error" and at_kernel and has_torch:
         return _without_kernel(bad, ran)
     return replace(bad, verdict=verdict, said=said)
 
 
-def _killed(bad: Step, ran: Ran, where: str, timeout_s: float) -> Step:
-    """What it says of a child that did not end by itself, ``where`` it was."""
+def _killed(bad: Step, ran: Ran, timeout_s: float, *, at_kernel: bool) -> Step:
+    """What it says of a child that did not end by itself; the letters say whether the card was asked by then."""
+    where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
     if ran.code is None:
         return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
     name = signal.Signals(-ran.code).name
