@@ -84,8 +84,11 @@ class Build:
     @property
     def is_linked(self) -> bool:
         """Whether it is, or has to become, code that is compiled against torch."""
-        is_known = self.package in MODULES or (self.package in LINKED and self.is_compiled)
-        return is_known or self.torch is not None or self.cxx11abi is not None
+        if self.package in MODULES:
+            return True
+        if self.package in LINKED and self.is_compiled:
+            return True
+        return self.torch is not None or self.cxx11abi is not None
 
 
 def build_of(name: str) -> Build:

@@ -88,26 +88,36 @@ class Stack(_Page):
         for column in COLUMNS:
             if (column in self.packages) == (column in self.missing):
                 raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
-        if unknown := self.missing.keys() - set(COLUMNS):
+        unknown = self.missing.keys() - set(COLUMNS)
+        if unknown:
             raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
         for name, package in self.packages.items():
-            for wheel in package.wheels:
-                if (wheel.build.package, str(wheel.build.version)) != (name, package.version):
-                    raise ValueError(f"{wheel.build.file} is no wheel of {name} {package.version}")
+            _check_wheels(name, package)
         return self
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Its packages, to be judged."""
-        return tuple(
-            Part(name, tuple(wheel.build for wheel in package.wheels)) for name, package in self.packages.items()
-        )
+        parts = []
+        for name, package in self.packages.items():
+            builds = tuple(wheel.build for wheel in package.wheels)
+            parts.append(Part(name, builds))
+        return tuple(parts)
 
     @property
     def unverified(self) -> tuple[str, ...]:
         """The files whose hash nobody has told us."""
-        wheels = (wheel for package in self.packages.values() for wheel in package.wheels)
-        return tuple(wheel.build.file for wheel in wheels if wheel.sha256 == UNVERIFIED)
+        files: list[str] = []
+        for package in self.packages.values():
+            files += [wheel.build.file for wheel in package.wheels if wheel.sha256 == UNVERIFIED]
+        return tuple(files)
+
+
+def _check_wheels(name: str, package: Package) -> None:
+    for wheel in package.wheels:
+        build = wheel.build
+        if (build.package, str(build.version)) != (name, package.version):
+            raise ValueError(f"{build.file} is no wheel of {name} {package.version}")
 
 
 def known_stacks(folder: Path | None = None) -> dict[str, Stack]:
@@ -125,9 +135,8 @@ def known_stack(name: str) -> Stack:
     """The stack of that id; ``InputError`` lists those that there are."""
     known = known_stacks()
     if name not in known:
-        raise InputError(
-            f"Unable to find stack {name}", details=f"There are: {', '.join(known)}", resolution="See: provision stacks"
-        )
+        there = f"There are: {', '.join(known)}"
+        raise InputError(f"Unable to find stack {name}", details=there, resolution="See: provision stacks")
     return known[name]
 
 

@@ -136,10 +136,14 @@ def _locked(package: Mapping[str, Any]) -> Part:
     if builds:
         return Part(name, builds)
     archive = package.get("archive") or {}
-    address = archive.get("url") or archive.get("path") or ""
-    if ".whl" in address:
+    if _is_wheel(archive):
         return Part(name, (_locked_build(archive),))
     return Part(name, trouble=_SOURCE)
+
+
+def _is_wheel(archive: Mapping[str, Any]) -> bool:
+    address = archive.get("url") or archive.get("path") or ""
+    return ".whl" in address
 
 
 def _locked_build(wheel: Mapping[str, Any]) -> Build:

@@ -55,17 +55,22 @@ def locked(stack: Stack, wish: Wish) -> tuple[Locked, ...]:
     no solution, and ``ProvisionError`` where a wheel is another than its page says, or there are only sources.
     """
     chosen = {name: _chosen(stack, name, wish) for name in stack.packages}
-    unknown = [wheel.build.file for wheel in chosen.values() if wheel.sha256 == UNVERIFIED]
-    if unknown and not wish.accept_unverified:
-        raise PreflightError(
-            f"Unable to lock {stack.id}: nobody says what {len(unknown)} of its files hash to",
-            details="\n".join(unknown),
-            resolution="With --accept-unverified they are downloaded once, and what comes is frozen.",
-        )
+    if not wish.accept_unverified:
+        _refuse_unverified(stack, chosen.values())
     solution = {found.name: found for found in _wheels(_resolved(stack, chosen, wish), wish)}
     for name, wheel in chosen.items():
         solution[name] = _as_page_says(stack, wheel, solution.get(name))
     return tuple(solution[name] for name in sorted(solution))
+
+
+def _refuse_unverified(stack: Stack, wheels: Iterable[Wheel]) -> None:
+    files = [wheel.build.file for wheel in wheels if wheel.sha256 == UNVERIFIED]
+    if files:
+        raise PreflightError(
+            f"Unable to lock {stack.id}: nobody says what {len(files)} of its files hash to",
+            details="\n".join(files),
+            resolution="With --accept-unverified they are downloaded once, and what comes is frozen.",
+        )
 
 
 def _as_page_says(stack: Stack, wheel: Wheel, found: Locked | None) -> Locked:

@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from packaging.version import Version
 
-from provisioner.stacks.builds import TORCH, UNLINKED, Build
-from provisioner.stacks.parts import Part, cuda_major_of, requirements, unreadable
+from provisioner.stacks.builds import UNLINKED, Build
+from provisioner.stacks.parts import Part, cuda_major_of, names_one_version, requirements, unreadable
 
 DRIVERS = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 """The oldest driver for each major version of CUDA (NVIDIA's release notes, minor version compatibility)."""
@@ -142,13 +142,7 @@ def _of_abi(built: bool, torch: Build, release: str) -> Iterator[Objection]:
 
 def _is_pinned(part: Part) -> bool:
     """Whether its metadata takes one version of torch only (the metadata is held against it elsewhere)."""
-    for requirement in requirements(part.requires or ()):
-        if requirement.name != TORCH:
-            continue
-        for clause in requirement.specifier:
-            if clause.operator == "==" and not clause.version.endswith("*"):
-                return True
-    return False
+    return any(map(names_one_version, part.torch_requirements))
 
 
 def _has_new_abi(torch: Build) -> bool | None:

@@ -38,7 +38,17 @@ class Part:
     @property
     def asks_for_torch(self) -> bool:
         """Whether its metadata, as far as it was read, asks for torch."""
-        return any(requirement.name == TORCH for requirement in requirements(self.requires or ()))
+        return bool(self.torch_requirements)
+
+    @property
+    def torch_requirements(self) -> tuple[Requirement, ...]:
+        """What its metadata, as far as it was read, asks of torch."""
+        return tuple(asked for asked in requirements(self.requires or ()) if asked.name == TORCH)
+
+
+def names_one_version(requirement: Requirement) -> bool:
+    """Whether it pins its package; ``==2.9.*`` pins none."""
+    return any(clause.operator == "==" and not clause.version.endswith("*") for clause in requirement.specifier)
 
 
 def requirements(texts: Iterable[str], python: str = "") -> tuple[Requirement, ...]:
@@ -79,11 +89,19 @@ def _environment(python: str) -> dict[str, str]:
 def cuda_major_of(part: Part) -> int | None:
     """The CUDA that a torch without a label was built for, by the runtime that its metadata asks for."""
     for requirement in requirements(part.requires or ()):
-        if requirement.name == _TOOLKIT:
-            for clause in requirement.specifier:
-                if clause.operator == "==":
-                    return Version(clause.version.removesuffix(".*")).major
-        library = _CUDA_PACKAGE.fullmatch(requirement.name)
-        if library is not None:
-            return int(library[1])
+        major = _cuda_major_in(requirement)
+        if major is not None:
+            return major
+    return None
+
+
+def _cuda_major_in(requirement: Requirement) -> int | None:
+    """The major version in "cuda-toolkit==13.0.2" or "nvidia-cublas-cu12"."""
+    library = _CUDA_PACKAGE.fullmatch(requirement.name)
+    if library is not None:
+        return int(library[1])
+    if requirement.name == _TOOLKIT:
+        for clause in requirement.specifier:
+            if clause.operator == "==":
+                return Version(clause.version.removesuffix(".*")).major
     return None
