@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from provisioner.plan import AS_MADE, Action, Change, Plan, setting_name
@@ -42,6 +42,7 @@ _COUNTED: dict[Action, str] = {
 }
 """The actions whose attributes are not shown, and the verb by which the last line counts them."""
 _SIGN_WIDTH = 3
+_DIGEST_SHOWN = 16
 _NOUNS: dict[type, str] = {Artifact: "artifact", Instance: "container", Service: "service"}
 NO_CHANGES = "No changes: the containers, and what was put into them, are as the file says."
 
@@ -93,15 +94,20 @@ def count_line(plan: Plan) -> str:
 
 def attribute_text(name: str, value: Any) -> str:
     """One attribute's value in the words of the file."""
-    if name in ("memory", "disk", "swap"):
-        return limit_text(value)
-    if name == "cpu":
-        return "no limit" if value is None else str(value)
-    if name == "devices":
-        return "; ".join(map(_device_text, value or ())) or "none"
-    if name == "digest":
-        return str(value)[:16]
-    return _setting_text(value)
+    write = _WRITERS.get(name, _setting_text)
+    return write(value)
+
+
+def _cpu_text(value: Any) -> str:
+    return "no limit" if value is None else str(value)
+
+
+def _digest_text(value: Any) -> str:
+    return str(value)[:_DIGEST_SHOWN]
+
+
+def _devices_text(devices: Iterable[Device] | None) -> str:
+    return "; ".join(map(_device_text, devices or ())) or "none"
 
 
 def _attribute_lines(change: Change, style: Style) -> list[str]:
@@ -165,6 +171,12 @@ def _device_text(device: Device) -> str:
         return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
     if device.kind == "publish":
         return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
+    return _node_text(device)
+
+
+def _node_text(device: Device) -> str:
+    """A card or a device file, and who may use it."""
+    properties = device.properties
     subject = f"card at {properties['pci']}" if device.kind == "gpu" else properties.get("path")
     access = f"mode {properties.get('mode')}"
     if "group" in properties:
@@ -172,6 +184,17 @@ def _device_text(device: Device) -> str:
     if "runtime" in properties:
         access += ", with the host's driver libraries"
     return safe_line(f"{subject} ({access})")
+
+
+_WRITERS: Mapping[str, Callable[[Any], str]] = {
+    "memory": limit_text,
+    "disk": limit_text,
+    "swap": limit_text,
+    "cpu": _cpu_text,
+    "devices": _devices_text,
+    "digest": _digest_text,
+}
+"""How the values of attributes are written that are no settings."""
 
 
 def _orphans_text(orphans: tuple[Instance, ...], style: Style) -> str:
