@@ -83,10 +83,13 @@ def _votes_content(view: View) -> dict[str, int] | None:
 def snapshot_text(now: Snapshot, at: str, *, is_first: bool) -> str:
     """How it is, in a line: what a watch begins with."""
     state = now.votes if now.is_quorate else "no quorum"
+    line = f"{at} {now.cluster}: {state}, config_version {now.version}"
     away = [name for name, joined in now.members.items() if not joined]
-    absent = f", not joined: {', '.join(away)}" if away else ""
-    first = "; the first look, there is nothing to compare it with" if is_first else ""
-    return safe_line(f"{at} {now.cluster}: {state}, config_version {now.version}{absent}{first}")
+    if away:
+        line += f", not joined: {', '.join(away)}"
+    if is_first:
+        line += "; the first look, there is nothing to compare it with"
+    return safe_line(line)
 
 
 def change_text(change: Change, at: str, style: Style = PLAIN) -> str:

@@ -27,7 +27,7 @@ class Desktop:
 
 
 def rdp_text(desktop: Desktop) -> str:
-    """The file, with the line ends of its origin."""
+    """The file, with CRLF line endings."""
     lines = (
         f"full address:s:{desktop.address}:{desktop.port}",
         f"username:s:{desktop.user}",
@@ -56,21 +56,28 @@ class Client:
 
 def client(desktop: Desktop, file: str, find: Callable[[str], str | None], *, has_terminal: bool) -> Client | None:
     """The first client that ``find`` knows and that can ask what it has to; None without one."""
-    for name in (*WINDOWED, *(ON_TERMINAL if has_terminal else ())):
-        if program := find(name):
+    names = (*WINDOWED, *ON_TERMINAL) if has_terminal else WINDOWED
+    for name in names:
+        program = find(name)
+        if program:
             return Client((program, *_words(desktop, file, name)), on_terminal=name in ON_TERMINAL)
     return None
 
 
 def _words(desktop: Desktop, file: str, name: str) -> Sequence[str]:
+    if name == "remmina":
+        return ("-c", file)
     if "freerdp" not in name:
-        return ("-c", file) if name == "remmina" else (file,)
-    where = (f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/d:", "/sec:tls", "/dynamic-resolution")
-    shared = ("+clipboard" if desktop.clipboard else "-clipboard", *(("+drives",) if desktop.drives else ()))
-    return (*where, *shared, "/from-stdin:force")  # FreeRDP 2 does not ask by itself
+        return (file,)
+    words = [f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/d:", "/sec:tls", "/dynamic-resolution"]
+    words.append("+clipboard" if desktop.clipboard else "-clipboard")
+    if desktop.drives:
+        words.append("+drives")
+    return (*words, "/from-stdin:force")  # FreeRDP 2 does not ask by itself
 
 
 def certificate_word(fingerprint: str) -> str:
     """FreeRDP's word for the one certificate that it takes, by its sha256 as openssl tells it, or as digits alone."""
-    marks = (fingerprint.lower().replace(":", ""), fingerprint.lower())  # FreeRDP 3 wants the first, 2 the second
-    return f"/cert:{','.join(f'fingerprint:sha256:{mark}' for mark in marks)}"
+    with_colons = fingerprint.lower()  # FreeRDP 2 wants these
+    without_colons = with_colons.replace(":", "")  # and FreeRDP 3 these
+    return f"/cert:fingerprint:sha256:{without_colons},fingerprint:sha256:{with_colons}"
