@@ -48,8 +48,9 @@ class IncusHost(Part):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> IncusHost:
-        given = [name for name in ("cert", "key", "fingerprint") if getattr(self, name) is not None]
-        if self.incus == "local" and given:
+        credentials = {"cert": self.cert, "key": self.key, "fingerprint": self.fingerprint}
+        given = [name for name, value in credentials.items() if value is not None]
+        if given and self.incus == "local":
             raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
         if (self.cert is None) != (self.key is None):
             raise refusal("cert and key belong together", "write both")
@@ -101,7 +102,7 @@ class Container(Part):
 
 
 def _names_its_secret(command: list[str]) -> list[str]:
-    if not any("{name}" in word for word in command):
+    if "{name}" not in " ".join(command):
         raise refusal("the command does not say which secret it wants", 'write "{name}" in one of its words')
     return command
 

@@ -61,7 +61,9 @@ def _model(value: str) -> str:
     if provider not in PROVIDERS:
         hint = did_you_mean(provider, sorted(PROVIDERS)) or _PROVIDER_HINT
         raise refusal("unknown provider, or one that needs more than a key and an address", hint)
-    if not value.removeprefix(f"{provider}/").strip() or any(character.isspace() for character in value):
+    model = value.removeprefix(f"{provider}/")
+    has_spaces = value.split() != [value]
+    if has_spaces or not model:
         raise refusal(f"names no model of {provider}", f'write "{provider}/" and the model\'s name, without spaces')
     return value
 
@@ -101,7 +103,9 @@ class Upstream(Part):
         if provider in HOUSE | OWN_ADDRESS and self.base_url is None:
             # Without one LiteLLM takes openai/ for OpenAI's cloud, and would send it what was meant for the house.
             hint = f"add base_url: {_ADDRESS_EXAMPLE[provider in OLLAMA]}"
-            raise refusal(f"{provider}/ needs base_url", hint + (_OPENAI_HINT if provider == "openai" else ""))
+            if provider == "openai":
+                hint += _OPENAI_HINT
+            raise refusal(f"{provider}/ needs base_url", hint)
         if provider in CLOUD | OWN_ADDRESS and self.api_key is None:
             raise refusal(f"{provider}/ needs api_key", "add api_key: !secret NAME")
         return self
