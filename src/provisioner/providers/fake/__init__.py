@@ -70,7 +70,7 @@ class FakeProvider(Snapshots, Locks, Provider):
         return found.instance if found else None
 
     def adopt(self, instance: Instance) -> Instance:
-        """Mark one that is nobody's as the lab's, and remember its image."""
+        """Mark a container that is no lab's as the lab's, and remember its image."""
         what = f"Unable to adopt container {instance.name}"
         with self._lock:
             container = self._container(instance.name, what)
@@ -124,7 +124,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             container.instance = replace(container.instance, status=Status.STOPPED, address=None)
 
     def delete(self, instance: Instance) -> None:
-        """Delete it; a missing one is success, a stranger's is refused."""
+        """Delete it; a missing one is success, another lab's is refused."""
         with self._lock:
             if self._owned(instance, "delete") is not None:
                 del self.containers[instance.name]

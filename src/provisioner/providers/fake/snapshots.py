@@ -11,10 +11,10 @@ from provisioner.state import Instance, Snapshot, Status
 
 
 class Snapshots(World):
-    """The verbs about states that are kept."""
+    """The verbs about snapshots and copies."""
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """Keep what it is now; a taken name is refused."""
+        """Take a snapshot of the container as it is now; a taken name is refused."""
         what = f"Unable to take snapshot {name} of container {instance.name}"
         with self._lock:
             container = self._existing(instance, "take a snapshot of")

@@ -105,7 +105,7 @@ class IncusProvider(Inside, Provider):
         return health.examine(self.host, self._client, self.profile, lambda: self._pool, images)
 
     def cards(self) -> tuple[Card, ...]:
-        """The cards of this machine, which is the one that a unix socket leads to; others cannot be looked at."""
+        """The cards of this machine, which is the one that a unix socket leads to; those of others cannot be read."""
         self._require_here("look at its graphics cards")
         from provisioner.providers.incus import cards  # nothing that a lab without cards needs
 

@@ -20,7 +20,7 @@ def adoptable(found: Iterable[Mapping[str, Any]], names: Collection[str], host: 
     containers: dict[str, Instance] = {}
     for entry in found:
         name = entry["name"]
-        if name in names and _is_nobodys(entry):
+        if name in names and _is_unmarked(entry):
             containers[name] = instance_of(entry, host)
     return containers
 
@@ -52,7 +52,7 @@ def marked(body: Mapping[str, Any], instance: Instance) -> dict[str, Any]:
 
 
 def notes(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """What should be known of a container that is to be adopted; ``PreflightError`` for one that cannot be kept."""
+    """What should be known of a container that is to be adopted; ``PreflightError`` for one that cannot be adopted."""
     name = found["name"]
     if found.get("ephemeral"):
         raise PreflightError(
@@ -65,5 +65,5 @@ def notes(found: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"Container {name} is privileged: root in it is root of its host. What provision makes is not.",)
 
 
-def _is_nobodys(found: Mapping[str, Any]) -> bool:
+def _is_unmarked(found: Mapping[str, Any]) -> bool:
     return found["type"] == "container" and not found["config"].get(LAB)

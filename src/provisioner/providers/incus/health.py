@@ -1,4 +1,4 @@
-"""Facts about an Incus host for ``doctor``: what runs there, what room, images and bridge it has. Only looks."""
+"""Facts about an Incus host for ``doctor``: what runs there, what room, images and bridge it has. Changes nothing."""
 
 from __future__ import annotations
 

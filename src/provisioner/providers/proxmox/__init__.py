@@ -70,7 +70,7 @@ class ProxmoxProvider(ProxmoxKeeping):
         return health.examine(self.host, self.client, self.access, self.shell, images)
 
     def cards(self) -> tuple[Card, ...]:
-        """The node's cards; its API tells neither of their nodes nor of their drivers."""
+        """The node's cards, read over ssh: its API knows neither their device files nor their drivers."""
         from provisioner.providers.proxmox import cards  # nothing that a lab without cards needs
 
         with worded(f"Unable to look at the graphics cards of host {self.host}"):

@@ -34,7 +34,7 @@ def read(host: ProxmoxHost, reference: str) -> Instance | None:
 
 
 def named(host: ProxmoxHost, instance: Instance) -> Guest:
-    """The container of that name that is the lab's, or else nobody's; ``ProviderError`` when there is none."""
+    """The container of that name that is the lab's, or else no lab's; ``ProviderError`` when there is none."""
     guests = host.guests_named(instance.name)
     ours = [guest for guest in guests if guest.lab == instance.lab]
     candidates = ours or _unmarked(guests)

@@ -1,4 +1,4 @@
-"""The cards of a Proxmox node and what is done for them: its API tells of neither, so root's shell there is asked."""
+"""Read the cards of a Proxmox node and prepare them in root's shell on it, because its API knows nothing of cards."""
 
 from __future__ import annotations
 

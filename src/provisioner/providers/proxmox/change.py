@@ -1,4 +1,4 @@
-"""Change a container that exists: all that is asked for, or nothing; adopt one that is nobody's."""
+"""Change a container that exists: all that is asked for, or nothing; adopt one that is no lab's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command on the other side of ``ssh``, framed: how it ended is told apart from how ``ssh`` and ``pct`` ended.
+"""Frame a command on the other side of ``ssh``, so that its exit code is not taken for that of ``ssh`` or ``pct``.
 
 Both of those give 255 when they fail, which a command may give, too; and both write to its stderr. So each side writes
 a line with a random mark before and after the command, which ``Frame`` takes out again.

@@ -1,6 +1,6 @@
-"""What a node has to know of us before its API lets us work: roles, a user, grants and a token; no more than is needed.
+"""Grant a user and its token on a node no more than is needed to work there: roles, the user, grants and the token.
 
-All of it is asked for and made by ``pvesh`` on the node, which takes and gives what the API does, as root.
+``pvesh`` on the node reads and makes all of it as root; it takes and gives what the API does.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Node:
         return steps
 
     def make(self, step: Step) -> None:
-        """Make one of them."""
+        """Make what one step names."""
         self._call(*step.call)
 
     def has_token(self) -> bool:
@@ -99,7 +99,7 @@ class Node:
         return self._found_token() is not None
 
     def make_token(self) -> str:
-        """Make the token; its secret, which the node tells this once."""
+        """Make the token and return its secret, which the node shows only now."""
         made = self._call("create", self._token, "--privsep", "0", "--comment", COMMENT)
         return str(json.loads(made)["value"])
 

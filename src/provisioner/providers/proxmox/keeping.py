@@ -1,4 +1,4 @@
-"""What is kept on a node: snapshots and copies of containers, artifact volumes, locks."""
+"""The verbs of the driver about snapshots and copies of containers, artifact volumes and locks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from provisioner.providers.proxmox.translate import DEFAULT_DISK, options_for
 from provisioner.state import Instance, Status
 
 ATTEMPTS = 20
-"""At a free number: whoever else creates at the same time may be told the same one."""
+"""Attempts at a free number: Proxmox may offer the same one to whoever else creates at the same time."""
 KILL_S = 60.0
 _UNPACKING = "tar xpf"
 

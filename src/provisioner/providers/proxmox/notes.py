@@ -51,7 +51,7 @@ def _notes_of_room(changes: Sequence[Change], grounds: Grounds) -> Iterator[str]
 
 
 def _out_of_sight(changes: Sequence[Change], node: Node) -> list[Mapping[str, Any]]:
-    """Containers that seem to be the lab's and whose names nobody tells: what is to be created may be one of them."""
+    """Containers that seem to be the lab's and are listed without a name: what is to be created may be one of them."""
     labs = set()
     for change in changes:
         if change.action == "create" and isinstance(change.after, Instance):

@@ -1,4 +1,4 @@
-"""Calls of ``pct exec``: a program in a container, its words and its environment told by stdin, never by arguments.
+"""Calls of ``pct exec``: a program in a container gets its arguments and environment by stdin, not on a command line.
 
 Arguments can be read by everybody on the node, and a shell takes 128 KiB of them. ``pct exec`` hands its environment
 on, so the container's side begins with an empty one.

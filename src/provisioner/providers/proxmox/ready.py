@@ -99,7 +99,7 @@ def _not_ready(host: ProxmoxHost, guest: Guest, what: str, resolution: str) -> R
 
 
 def _log(host: ProxmoxHost, vmid: int) -> str:
-    """What the node said when it started the container: Proxmox keeps no console."""
+    """The log of the container's last start on its node: Proxmox keeps no console."""
     node = host.client.node
     tasks = host.client.get("nodes", node, "tasks", vmid=vmid, typefilter="vzstart", source="all", limit=1)
     if not tasks:

@@ -16,7 +16,7 @@ from provisioner.providers.proxmox.marks import Mark
 from provisioner.state import Snapshot, Status
 
 NEWEST_ONLY = "zfspool"
-"""The type of storage that goes back to a disk's newest snapshot only."""
+"""The type of storage that rolls a disk back to its newest snapshot only."""
 
 
 def take(host: ProxmoxHost, guest: Guest, name: str) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What the node does with artifact volumes: programs for its bash, each told its words as arguments.
+"""What the node does with artifact volumes: programs for its bash, each with its values as arguments.
 
 ``$1`` is the volume's folder. A file gets its final name when it is whole, and ``ready`` is the last of them.
 """
