@@ -43,7 +43,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             raise UnavailableError(f"Unable to reach host {self.host}", resolution="Set its attribute `available`.")
 
     def observe(self, lab: str, *, detailed: bool = True, adopt: Collection[str] = ()) -> Fleet:
-        """The containers of ``lab``; all others are strangers."""
+        """The containers of ``lab``, and the names of all others."""
         self.check_available()
         with self._lock:
             there = [container.instance for container in self.containers.values()]
@@ -101,7 +101,7 @@ class FakeProvider(Snapshots, Locks, Provider):
             return made
 
     def update(self, instance: Instance) -> Instance:
-        """Make it what ``instance`` says, when its volumes are there."""
+        """Make the container what ``instance`` says, when its volumes are there."""
         what = f"Unable to change container {instance.name}"
         with self._lock:
             container = self._existing(instance, "change")
@@ -111,26 +111,26 @@ class FakeProvider(Snapshots, Locks, Provider):
             return container.instance
 
     def start(self, instance: Instance) -> None:
-        """Start it; it gets an address when it is ready."""
+        """Start the container; it gets an address when it is ready."""
         container = self._owned(instance, "start")
         if container is None:
             raise ProviderError(f"Unable to start container {instance.name}", details="There is none.")
         container.instance = replace(container.instance, status=Status.RUNNING)
 
     def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:  # noqa: ARG002 - it always stops at once
-        """Stop it; a stopped or missing one is success."""
+        """Stop the container; a stopped or missing one is success."""
         container = self._owned(instance, "stop")
         if container is not None:
             container.instance = replace(container.instance, status=Status.STOPPED, address=None)
 
     def delete(self, instance: Instance) -> None:
-        """Delete it; a missing one is success, another lab's is refused."""
+        """Delete the container; a missing one is success, another lab's is refused."""
         with self._lock:
             if self._owned(instance, "delete") is not None:
                 del self.containers[instance.name]
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
-        """Give it an address, unless it is one of ``never_ready``."""
+        """Give the container an address, unless it is one of ``never_ready``."""
         container = self._container(instance.name, f"Unable to wait for container {instance.name}")
         if instance.name in self.never_ready or container.instance.status is not Status.RUNNING:
             details = f"It was not ready after {timeout_s:.0f} s.\nThe end of its console:\n(empty)"
@@ -163,7 +163,7 @@ class FakeProvider(Snapshots, Locks, Provider):
     def push(
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
     ) -> None:
-        """Keep the file's bytes and mode; root owns everything here."""
+        """Store the file's bytes and mode; root owns everything here."""
         if (uid, gid) != (0, 0):
             raise NotImplementedError("the fake knows no other owner than root")
         container = self._container(name, f"Unable to copy a file to {path} in container {name}")
@@ -186,11 +186,11 @@ class FakeProvider(Snapshots, Locks, Provider):
             self.volumes[volume] = Volume(digest)
 
     def mark_volume_ready(self, volume: str) -> None:
-        """Mark it ready."""
+        """Mark the volume ready."""
         self._volume(volume, f"Unable to mark volume {volume}").ready = True
 
     def delete_volume(self, volume: str) -> None:
-        """Delete it unless a container or a snapshot uses it."""
+        """Delete the volume unless a container or a snapshot uses it."""
         with self._lock:
             used: set[str] = set()
             for container in self.containers.values():
@@ -201,11 +201,11 @@ class FakeProvider(Snapshots, Locks, Provider):
                 self.volumes.pop(volume, None)
 
     def export_volume(self, volume: str, target: Path) -> None:
-        """Write its content."""
+        """Write the volume's content to a file."""
         target.write_bytes(self._volume(volume, f"Unable to export volume {volume}").content)
 
     def import_volume(self, volume: str, digest: str, source: Path) -> None:
-        """Make it from an exported file."""
+        """Make the volume from an exported file."""
         content = source.read_bytes()
         with self._lock:
             self.volumes[volume] = Volume(digest, ready=True, content=content)

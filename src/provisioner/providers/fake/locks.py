@@ -11,7 +11,7 @@ class Locks(World):
     """The verbs about lock objects; each is atomic, as it is on a server."""
 
     def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Make it, unless there is one of that name."""
+        """Make the lock object, unless there is one of that name."""
         with self._lock:
             if name in self.locks:
                 return False
@@ -19,12 +19,12 @@ class Locks(World):
             return True
 
     def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
-        """Copies of those whose names begin with ``prefix``."""
+        """Copies of the lock objects whose names begin with ``prefix``."""
         with self._lock:
             return {name: dict(found) for name, found in self.locks.items() if name.startswith(prefix)}
 
     def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
-        """Replace its properties, when it is there and its nonce is the same."""
+        """Replace the lock object's properties, when it is there and its nonce is the same."""
         with self._lock:
             found = self.locks.get(name)
             if found is None or found.get("nonce") != properties.get("nonce"):
@@ -33,6 +33,6 @@ class Locks(World):
             return True
 
     def delete_lock(self, name: str) -> None:
-        """Remove it; a missing one is success."""
+        """Remove the lock object; a missing one is success."""
         with self._lock:
             self.locks.pop(name, None)

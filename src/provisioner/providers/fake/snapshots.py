@@ -39,7 +39,7 @@ class Snapshots(World):
         return self.newest_only
 
     def rollback(self, instance: Instance, name: str) -> Instance:
-        """Make it what the snapshot holds, running as it is now; it has a new address only once it is ready."""
+        """Make the container what the snapshot holds, running as it is now; its new address comes once it is ready."""
         what = f"Unable to roll container {instance.name} back to snapshot {name}"
         with self._lock:
             container = self._existing(instance, "roll back")

@@ -63,9 +63,9 @@ class World:
         """Attributes that the host sets to something else than asked for, as a host with own limits would."""
         self.obstacles: dict[str, str] = {}
         self.newest_only = False
-        """Why containers, by name, cannot be snapshotted."""
+        """Why no snapshot can be taken of a container, by its name."""
         self.graphics: tuple[Card, ...] = ()
-        """Its graphics cards."""
+        """The host's graphics cards."""
         self.containers: dict[str, Container] = {}
         self.volumes: dict[str, Volume] = {}
         self.locks: dict[str, dict[str, str]] = {}

@@ -142,7 +142,7 @@ class IncusProvider(Inside, Provider):
             return self._read(instance.name)
 
     def update(self, instance: Instance) -> Instance:
-        """Make it what ``instance`` says, and read it back; nesting counts from the next start."""
+        """Make the container what ``instance`` says, and read it back; nesting counts from the next start."""
         with self._worded(f"Unable to change container {instance.name}"):
             before = instance_of(self._existing(instance, "change"), self.host)
             with growing.watched(before, instance, self._asked_in(instance.name), self._saying(instance), self._pool):
@@ -202,7 +202,7 @@ class IncusProvider(Inside, Provider):
             return self._read(instance.name)
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """Keep the container as it is now, running or not, until it is deleted."""
+        """Take a snapshot of the container, running or not; it stays until it is deleted."""
         with self._worded(f"Unable to take snapshot {name} of container {instance.name}"):
             self._existing(instance, "take a snapshot of")
             return snapshots.take(self._client, instance.name, name)
@@ -311,7 +311,7 @@ class IncusProvider(Inside, Provider):
             return attach.attach(self.endpoint, name, command, ends, environment)
 
     def _detailed(self, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The same with their states and snapshots, each asked for by its name.
+        """The containers with their states and snapshots, each asked for by its name.
 
         A listing with the states of all fails as a whole when any container of the host just starts or stops.
         """

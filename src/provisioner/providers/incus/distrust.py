@@ -1,4 +1,4 @@
-"""Why an Incus elsewhere does not answer us, or lets us do nothing, and what to do. Imported when that happens."""
+"""Explain why an Incus elsewhere does not answer, or refuses everything, and what to do. Imported when that happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an Incus listens, and by what it and we know each other."""
+"""The address of an Incus, and the certificates by which it and provision know each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 PORT = 8443
-"""Where Incus listens by custom."""
+"""The port on which Incus listens by default."""
 _HTTPS = "https://"
 _VARIABLE = "provision_"
 

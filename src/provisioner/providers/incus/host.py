@@ -60,7 +60,7 @@ class IncusHost:
         return found
 
     def _without_state(self, name: str) -> Mapping[str, Any] | None:
-        """The same of one whose state Incus cannot tell: it is just starting or stopping."""
+        """The container without its state, which Incus does not give while it is just starting or stopping."""
         found = self._client.find("instances", name)
         kept = self._client.find("instances", name, "snapshots", recursion="1")
         return None if found is None else {**found, "snapshots": kept}

@@ -16,7 +16,7 @@ _ATTEMPTS = 5
 
 
 def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
-    """Make it; False when the name is taken."""
+    """Make the lock object; False when the name is taken."""
     try:
         client.write("post", "profiles", body={"name": name, **_body(properties)})
     except WireError as error:
@@ -27,13 +27,13 @@ def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 
 
 def read(client: Client, prefix: str) -> dict[str, dict[str, str]]:
-    """The properties of those whose names begin with ``prefix``."""
+    """The properties of the lock objects whose names begin with ``prefix``."""
     found = client.get("profiles", recursion="1")
     return {profile["name"]: _properties(profile) for profile in found if profile["name"].startswith(prefix)}
 
 
 def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
-    """Write its properties; False when it is gone or somebody else's."""
+    """Write the lock object's properties; False when it is gone or another run's."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             found, tag = client.get_tagged("profiles", name)
@@ -51,7 +51,7 @@ def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 
 
 def delete(client: Client, name: str) -> None:
-    """Delete it; a missing one is success."""
+    """Delete the lock object; a missing one is success."""
     try:
         client.write("delete", "profiles", name)
     except WireError as error:

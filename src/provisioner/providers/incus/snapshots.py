@@ -19,7 +19,7 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 
 def take(client: Client, name: str, snapshot: str) -> Snapshot:
-    """Keep the container as it is now."""
+    """Take a snapshot of the container."""
     body = {"name": snapshot, "stateful": False, "expires_at": _NEVER}
     client.change("post", "instances", name, "snapshots", body=body)
     return snapshot_of(client.get("instances", name, "snapshots", snapshot))

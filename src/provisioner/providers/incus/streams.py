@@ -1,4 +1,4 @@
-"""Moves bytes between descriptors of ours and the websockets of a running command, and ends it when that is wanted."""
+"""Move bytes between our descriptors and the websockets of a running command, and end the command when asked to."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ProxmoxProvider(ProxmoxKeeping):
             return self.seen(making.create(self, instance))
 
     def update(self, instance: Instance) -> Instance:
-        """Make it what ``instance`` says, and read it back; what fails half-way is put back."""
+        """Make the container what ``instance`` says, and read it back; what fails half-way is put back."""
         with worded(f"Unable to change container {instance.name}"):
             return self.seen(change.update(self, instance))
 

@@ -50,7 +50,7 @@ class Client:
 
     @property
     def hasty(self) -> Client:
-        """The same for what must not wait: a lock whose renewal hangs holds up those on other hosts."""
+        """A client for what must not wait: a lock whose renewal hangs holds up those on other hosts."""
         with self._lock:
             if self._hasty is None:
                 self._hasty = Client(self.access, timeout_s=HASTY_TIMEOUT_S)
@@ -58,11 +58,11 @@ class Client:
             return self._hasty
 
     def get(self, *path: object, **query: object) -> Any:
-        """What is there; each part of ``path`` is quoted."""
+        """The answer of the API at ``path``, each part of which is quoted."""
         return self._call("GET", path, query)
 
     def find(self, *path: object, **query: object) -> Any | None:
-        """The same, None when there is no such thing."""
+        """The answer at ``path``, None when there is no such thing."""
         try:
             return self.get(*path, **query)
         except PveError as error:

@@ -1,4 +1,4 @@
-"""Why there was no contact, in words: network, certificates, logins. Imported with requests, by its first use only."""
+"""Explain failed requests: network, certificates, logins. Imported with requests, by its first use only."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def without(instance: Instance) -> Instance:
 
 
 def numbered(host: ProxmoxHost, guest: Guest, instance: Instance) -> Instance:
-    """The same with the numbers that its groups have in it; ``ProviderError`` for one that it does not have."""
+    """The container with the numbers that its groups have in it; ``ProviderError`` for one that it does not have."""
     names = named(instance.settings)
     if not names:
         return instance

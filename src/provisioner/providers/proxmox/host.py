@@ -210,7 +210,7 @@ class ProxmoxHost(Provider):
         return min(vmids, default=None)
 
     def vmid(self, name: str, what: str) -> int:
-        """The same; ``ProviderError`` that begins with ``what`` when there is none."""
+        """The VMID of the container of that name; ``ProviderError`` that begins with ``what`` when there is none."""
         found = self.find_vmid(name)
         if found is None:
             raise self._absent(what, name)

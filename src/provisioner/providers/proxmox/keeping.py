@@ -15,7 +15,7 @@ class ProxmoxKeeping(ProxmoxHost):
     """The verbs of ``Provider`` that keep something, or give it up."""
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
-        """Keep the container as it is now, running or not, until it is deleted."""
+        """Take a snapshot of the container, running or not; it stays until it is deleted."""
         with worded(f"Unable to take snapshot {name} of container {instance.name}"):
             return snapshots.take(self, self.existing(instance, "take a snapshot of"), name)
 

@@ -13,7 +13,7 @@ from provisioner.providers.proxmox.failures import PveError
 
 
 def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
-    """Make it; False when the name is taken."""
+    """Make the lock object; False when the name is taken."""
     try:
         client.post("pools", poolid=name, comment=_comment(properties))
     except PveError as error:
@@ -29,12 +29,12 @@ def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 
 
 def read(client: Client, prefix: str) -> dict[str, dict[str, str]]:
-    """The properties of those whose names begin with ``prefix``."""
+    """The properties of the lock objects whose names begin with ``prefix``."""
     return {pool["poolid"]: _properties(pool) for pool in client.get("pools") if pool["poolid"].startswith(prefix)}
 
 
 def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
-    """Write its properties; False when it is gone or somebody else's."""
+    """Write the lock object's properties; False when it is gone or another run's."""
     client = client.hasty
     found = client.find("pools", name)
     if found is None or _properties(found).get("nonce") != properties.get("nonce"):
@@ -52,7 +52,7 @@ def renew(client: Client, name: str, properties: Mapping[str, str]) -> bool:
 
 
 def delete(client: Client, name: str) -> None:
-    """Delete it; a missing one is success."""
+    """Delete the lock object; a missing one is success."""
     try:
         client.delete("pools", name)
     except PveError as error:

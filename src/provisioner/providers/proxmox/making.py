@@ -107,7 +107,7 @@ def _occupied(host: ProxmoxHost, name: str) -> Mapping[int, Sequence[str]]:
 
 
 def start(host: ProxmoxHost, guest: Guest) -> None:
-    """Start it and fill what artifacts are mounted in it; a running one is success."""
+    """Start the container and fill the copies of artifacts that are mounted in it; a running one is success."""
     if guest.status is Status.RUNNING:
         return
     with host.turn(guest.storage):
@@ -117,7 +117,7 @@ def start(host: ProxmoxHost, guest: Guest) -> None:
 
 
 def delete(host: ProxmoxHost, guest: Guest) -> None:
-    """Delete it with all of its disks, running or not; one that is protected is refused."""
+    """Delete the container with all of its disks, running or not; one that is protected is refused."""
     if guest.config.get("protection") == "1":
         raise ProviderError(
             f"Unable to delete container {guest.name}: it is protected",
@@ -241,7 +241,7 @@ def _taken(host: ProxmoxHost, name: str, vmid: int, error: PveError) -> Provider
 
 
 def _explained(error: PveError, wanted: Instance, template: str) -> Exception:
-    """The same with what to do about a template that cannot be unpacked."""
+    """The error with what to do about a template that cannot be unpacked."""
     if _UNPACKING not in error.message:
         return error
     return ProviderError(

@@ -34,7 +34,7 @@ class Mount:
 
     @property
     def device(self) -> Device:
-        """The same in neutral words."""
+        """The mount as a device that no kind of host is named in."""
         properties = {"volume": self.volume, "path": self.path, "readonly": str(self.readonly).lower()}
         return Device(self.name, "volume", properties)
 

@@ -1,4 +1,4 @@
-"""Why a node would refuse a plan, in words, found before anything is touched. Pure."""
+"""The reasons for which a node would refuse a plan, found before anything is changed. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Grounds:
 
 
 def objections(changes: Sequence[Change], grounds: Grounds) -> Iterator[Objection]:
-    """All of them."""
+    """All reasons for which the node would refuse the changes."""
     yield from of_cluster(grounds.node)
     if not grounds.node.is_online:
         return

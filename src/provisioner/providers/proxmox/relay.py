@@ -1,4 +1,4 @@
-"""Moves bytes between descriptors of ours and a running ``ssh``, and has its command ended when that is wanted."""
+"""Move bytes between our descriptors and a running ``ssh``, and end its command when asked to."""
 
 from __future__ import annotations
 

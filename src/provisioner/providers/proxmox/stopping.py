@@ -24,7 +24,7 @@ _SLACK_S = 1.0
 
 
 def stop(host: ProxmoxHost, guest: Guest, timeout_s: float) -> None:
-    """Stop it cleanly, by force when it has not stopped after ``timeout_s``; a stopped one is success.
+    """Stop the container cleanly, by force when it has not stopped after ``timeout_s``; a stopped one is success.
 
     ``PveError`` when the node does not even begin, or when its task fails before that time: then nothing was forced.
     """
@@ -54,7 +54,7 @@ def _await(host: ProxmoxHost, guest: Guest, verb: str, goal: Status) -> None:
 
 
 def _shut_down(host: ProxmoxHost, guest: Guest, timeout_s: int) -> bool:
-    """Whether it stopped; False when it was asked to and its time ran out."""
+    """Whether the container stopped; False when it was asked to and its time ran out."""
     known = _tasks(host, guest)
     for left in reversed(range(ATTEMPTS)):
         try:

@@ -1,4 +1,4 @@
-"""Whom the server must be: signed by a certificate authority, or the one whose certificate has that fingerprint."""
+"""Check who the server is: signed by a certificate authority, or the one whose certificate has that fingerprint."""
 
 from __future__ import annotations
 
