@@ -26,9 +26,9 @@ class Knowledge(base.Knowledge):
 
     def options_of_stack(self, stack: Stack) -> Mapping[str, Any]:
         """The commit that the stack serves, and through which of its backends."""
-        if stack.tabbyapi is None:
+        if stack.serves is None:
             return {}
-        return {"commit": stack.tabbyapi.commit, "backend": stack.tabbyapi.backend}
+        return {"commit": stack.serves.commit, "backend": stack.serves.backend}
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A card that knows no CUDA."""

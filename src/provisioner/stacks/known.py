@@ -105,6 +105,11 @@ class Stack(_Page):
         return tuple(parts)
 
     @property
+    def serves(self) -> Tabby | None:
+        """What a service that is installed with it runs; None for a stack that serves nothing."""
+        return self.tabbyapi
+
+    @property
     def unverified(self) -> tuple[str, ...]:
         """The files whose hash nobody has told us."""
         files: list[str] = []
