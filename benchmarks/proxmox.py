@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.labs import Labs
 from benchmarks.measuring import BIN, ROOT, Cost, Row, cost, say
-from provisioner.cluster.reaching import SSH_CONFIG
+from provisioner.providers.proxmox.access import SSH_CONFIG
 
 WORLDS = ((10, 1000), (50, 1000), (100, 1000), (100, 0))
 """Containers of the lab, and of strangers, on one node."""

@@ -40,7 +40,11 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
 
 
 def read_pages(role: Path, plugins: str = "") -> dict[str, Any]:
-    """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, its sources' digests; all JSON."""
+    """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, its sources' digests; all JSON.
+
+    Files that were only reworded build what those before them built: ``built_the_same`` of the page maps their digest
+    to the one under which artifacts lie on hosts, so that nothing is built again.
+    """
     service = _read_yaml(role / "meta" / "service.yml")
     specs = _read_yaml(role / "meta" / "argument_specs.yml")
     try:
@@ -51,10 +55,20 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any]:
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")
-        pages["source_digest"] = digest_of(_build_sources(role), role)
-        included = {one for roles in service["artifact"].get("includes", {}).values() for one in roles.values()}
-        pages["included_digests"] = {one: _whole_digest(role.parent / one, role) for one in sorted(included)}
+        pages |= _artifact_digests(role, service["artifact"])
     return pages
+
+
+def _artifact_digests(role: Path, artifact: dict[str, Any]) -> dict[str, Any]:
+    """``source_digest`` of what the role builds with, and ``included_digests`` of the roles that its build runs."""
+    same = artifact.get("built_the_same") or {}
+    sources = digest_of(_build_sources(role), role)
+    included = {name for roles in artifact.get("includes", {}).values() for name in roles.values()}
+    digests = {}
+    for name in sorted(included):
+        whole = _whole_digest(role.parent / name, role)
+        digests[name] = same.get(whole, whole)
+    return {"source_digest": same.get(sources, sources), "included_digests": digests}
 
 
 def _whole_digest(included: Path, role: Path) -> str:

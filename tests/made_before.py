@@ -1,0 +1,60 @@
+"""Labs as a host would show them, for the record of what the version before made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from provisioner.gpus.cards import Card, Node
+from provisioner.report.lines import plain_value
+from provisioner.state import Artifact, Instance, Secret
+
+CARD = Card(
+    "0000:01:00.0",
+    "nvidia",
+    "NVIDIA GeForce RTX 3060",
+    driver="nvidia",
+    uuid="GPU-00000000-0000-0000-0000-000000000000",
+    memory=12 * 2**30,
+    capability="8.6",
+    driver_version="580.95.05",
+    cuda="13.0",
+    nodes=(Node("/dev/nvidia0", 195, 0), Node("/dev/nvidiactl", 195, 255)),
+)
+USUAL: dict[str, Any] = {
+    "name": "usual",
+    "models": {
+        "tiny": {"source": "builtin:tiny"},
+        "exl": {"source": "dir:/models/exl3", "format": "exl3"},
+    },
+    "containers": {
+        "llama": {"services": {"llama_cpp": {"model": "tiny"}}},
+        "card": {"gpu": "any", "services": {"llama_cpp": {"model": "tiny", "context": 8192}}},
+        "tabby": {
+            "gpu": "any",
+            "services": {
+                "tabbyapi": {
+                    "model": "exl",
+                    "stack": "tabbyapi-cu12",
+                    "api_key": Secret("tabby", "0123456789abcdef"),
+                    "admin_key": Secret("admin", "fedcba9876543210"),
+                }
+            },
+        },
+        "voice": {"services": {"kokoro": {}}},
+        "loud": {"gpu": "any", "services": {"kokoro": {"default_voice": "af_sky"}}},
+        "gateway": {
+            "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["tiny"]}}}
+        },
+        "desk": {"services": {"desktop": {"user": "penny", "password": Secret("penny", "x")}}},
+    },
+}
+"""What most files say: little, so that everything else is a default."""
+COMPARED = ("name", "host", "image", "cpu", "memory", "disk", "nesting", "devices", "settings")
+"""What a plan compares of a container."""
+
+
+def made_of(instances: Iterable[Instance], artifacts: Iterable[Artifact]) -> dict[str, Any]:
+    """What a host holds once a lab is made: its containers as a plan compares them, and the volumes of artifacts."""
+    containers = {one.name: {name: plain_value(getattr(one, name)) for name in COMPARED} for one in instances}
+    return {"containers": containers, "volumes": sorted(artifact.volume for artifact in artifacts)}

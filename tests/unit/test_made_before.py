@@ -1,0 +1,45 @@
+"""A lab that the version before made is not made anew: no container differs, and nothing is built again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
+from provisioner.spec import parse_spec
+from tests.made_before import CARD, USUAL, made_of
+from tests.maximal_labs import LABS
+
+RECORD = json.loads((Path(__file__).parents[1] / "cases/made_before.json").read_text(encoding="utf-8"))
+"""What the first edition made of these labs. It is never renewed: a later version makes nothing of them anew."""
+ALL = {**LABS, "usual": USUAL}
+
+
+def made_now(lab: dict[str, Any]) -> dict[str, Any]:
+    """What this version would make of it, where each container that wants a card gets one."""
+    spec = parse_spec(lab, load_catalog()).spec
+    assert spec is not None
+    cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
+    resolved = resolve(spec, load_catalog(), Known(cards=cards))
+    files = {
+        name: ModelFile(model.source, model.source.rpartition("/")[2], "a" * 64, is_folder=model.format != "gguf")
+        for name, model in spec.models.items()
+    }
+    assert problems(resolved) == []
+    fleet = desired_fleet(resolved, files)
+    return made_of(fleet.instances, fleet.artifacts)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_container_of_the_version_before_differs(name: str) -> None:
+    assert made_now(ALL[name])["containers"] == RECORD[name]["containers"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_that_the_version_before_built_is_built_again(name: str) -> None:
+    """Where files were only reworded, the page's ``built_the_same`` says so; what builds something else may differ."""
+    assert made_now(ALL[name])["volumes"] == RECORD[name]["volumes"]
