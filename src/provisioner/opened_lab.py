@@ -33,6 +33,8 @@ class Lab:
     resolved: ResolvedLab
     """What the file means, as far as its hosts have not been looked at."""
     _found: list[Found] = field(default_factory=list, init=False, repr=False, compare=False)
+    _latest: list[ResolvedLab] = field(default_factory=list, init=False, repr=False, compare=False)
+    """What it means with what became known last."""
     _fetched: dict[str, Header] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -64,7 +66,7 @@ class Lab:
         containers keep where they name none.
         """
         known = replace(self.resolved.known, cards=cards or {}, addresses=addresses or {}, images=images or {})
-        resolved = self.resolved.with_known(known)
+        resolved = self._knowing(known)
         if resolved.known.images and (broken := problems(resolved)):
             raise self.loaded.error(broken)
         return resolved
@@ -102,7 +104,7 @@ class Lab:
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""
         found, refused = given(self.resolved, there)
-        with_cards = self.resolved.with_known(replace(self.resolved.known, cards=found))
+        with_cards = self._knowing(replace(self.resolved.known, cards=found))
         refused += card_problems(with_cards)
         refused += self._stacks_elsewhere(found, {})
         why: dict[str, str] = {}
@@ -138,7 +140,16 @@ class Lab:
     def with_headers(self) -> ResolvedLab:
         """What the file means, with what ``look_at_models`` read of models elsewhere."""
         headers = {**self.resolved.known.headers, **self._fetched}
-        return self.resolved.with_known(replace(self.resolved.known, headers=headers))
+        return self._knowing(replace(self.resolved.known, headers=headers))
+
+    def _knowing(self, known: Known) -> ResolvedLab:
+        """What the file means with that; the same value as before where it was asked for just now."""
+        for resolved in (self.resolved, *self._latest):
+            if resolved.knows(known):
+                return resolved
+        made = self.resolved.with_known(known)
+        self._latest[:] = [made]
+        return made
 
     @property
     def lock_file(self) -> Path:

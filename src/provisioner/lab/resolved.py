@@ -121,9 +121,16 @@ class ResolvedLab:
 
     def with_known(self, known: Known) -> ResolvedLab:
         """The same lab with what has become known; itself where that is nothing new."""
+        return self if self.knows(known) else resolve(self.spec, self.catalog, self._of_use(known))
+
+    def knows(self, known: Known) -> bool:
+        """Whether all that is known is in it, and nothing else."""
+        return self._of_use(known) == self.known
+
+    def _of_use(self, known: Known) -> Known:
+        """The same without images of which containers would be made anyway."""
         images = {name: image for name, image in known.images.items() if _keeps_image(self.containers.get(name), image)}
-        known = replace(known, images=images)
-        return self if known == self.known else resolve(self.spec, self.catalog, known)
+        return replace(known, images=images)
 
     def hostname(self, name: str, user: str) -> str:
         """Under which name or address the container ``user`` reaches the container ``name``.
