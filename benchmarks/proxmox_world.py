@@ -15,8 +15,8 @@ from pathlib import Path
 import yaml
 
 from provisioner.cli.effects import providers_of
-from provisioner.cluster.reaching import SSH_CONFIG
 from provisioner.opened_lab import open_lab
+from provisioner.providers.proxmox.access import SSH_CONFIG
 from tests.lab.incus import Lab
 from tests.lab.pve import Double, double
 from tests.lab.pve.ssh_host import ssh_host
