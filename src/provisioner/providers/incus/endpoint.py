@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -61,6 +61,12 @@ def local_endpoint() -> Endpoint:
 
 def endpoint_in(variables: Mapping[str, str | None]) -> Endpoint:
     """The endpoint of such ``variables``, by the names of its fields; this machine's where they hold none."""
-    given = {field.name: variables.get(field.name) or "" for field in fields(Endpoint) if field.name != "address"}
     address = variables.get("endpoint")
-    return Endpoint(address, **given) if address else local_endpoint()
+    if not address:
+        return local_endpoint()
+    return Endpoint(
+        address,
+        cert=variables.get("cert") or "",
+        key=variables.get("key") or "",
+        fingerprint=variables.get("fingerprint") or "",
+    )

@@ -47,17 +47,24 @@ def incus_device(device: Device, groups: Groups) -> dict[str, str]:
 
 def neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, str]) -> Device:
     """Our device as it was asked for; a group by its name where it still has the number that it had."""
-    names = {number: group for group, number in groups_in(config).items()}
     properties = {key: found[key] for key in ("pci", "path") if key in found}
     properties["mode"] = found.get("mode", DEFAULT_MODE)
     if "gid" in found:
-        properties["group"] = names.get(int(found["gid"]), found["gid"])
+        properties["group"] = _group_of(found["gid"], config)
     if found["type"] != "gpu":
         return Device(name, "node", properties)
     if config.get(RUNTIME) == "true":
         properties["runtime"] = config.get(CAPABILITIES, "")
-        properties |= {name: config[key] for name, key in _REQUIREMENTS.items() if key in config}
+        for option, key in _REQUIREMENTS.items():
+            if key in config:
+                properties[option] = config[key]
     return Device(name, "gpu", properties)
+
+
+def _group_of(number: str, config: Mapping[str, str]) -> str:
+    """The group that has this number in the container; the number itself where none was noted."""
+    names = {noted: group for group, noted in groups_in(config).items()}
+    return names.get(int(number), number)
 
 
 def keys(devices: Iterable[Device], groups: Groups) -> dict[str, str]:

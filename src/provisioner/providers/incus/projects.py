@@ -23,14 +23,23 @@ def divided(client: Client) -> tuple[list[Found], list[Found]]:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
         return client.get("instances", recursion="1"), []  # a certificate that is limited to projects
-    here = [instance for instance in found if instance.get("project", DEFAULT) == DEFAULT]
-    return here, [instance for instance in found if instance not in here]
+    here: list[Found] = []
+    elsewhere: list[Found] = []
+    for instance in found:
+        is_here = instance.get("project", DEFAULT) == DEFAULT
+        instances = here if is_here else elsewhere
+        instances.append(instance)
+    return here, elsewhere
 
 
 def moved(others: Iterable[Found], lab: str) -> dict[str, str]:
     """The project of each container of the lab in other ones; one that just starts or stops shows no mark."""
-    ours = [instance for instance in others if (instance["config"] or {}).get(LAB) == lab]
-    return {str(instance["name"]): str(instance["project"]) for instance in ours}
+    projects: dict[str, str] = {}
+    for instance in others:
+        config = instance["config"] or {}
+        if config.get(LAB) == lab:
+            projects[str(instance["name"])] = str(instance["project"])
+    return projects
 
 
 def words(project: str) -> str:

@@ -99,8 +99,9 @@ class Joint:
     def _is_done(self) -> bool:
         if self._is_given_up:
             return True
-        unread = any(not socket.ended for socket, _ in self._outputs())
-        return self._is_over and not unread and not any(writer.unwritten for writer in self._writers.values())
+        is_read = all(socket.ended for socket, _ in self._outputs())
+        is_written = not any(writer.unwritten for writer in self._writers.values())
+        return self._is_over and is_read and is_written
 
     def _wait(self) -> None:
         interests = self._interests()
@@ -140,7 +141,9 @@ class Joint:
             return []
         if self._unsent:
             return [(self.sockets["0"].fileno(), select.POLLOUT, self._send)]
-        return [(self.ends.stdin, select.POLLIN, self._read)] if self._input_open else []
+        if self._input_open:
+            return [(self.ends.stdin, select.POLLIN, self._read)]
+        return []
 
     def _receive(self, socket: WebSocket, writer: _Writer) -> None:
         data = socket.receive()
@@ -181,10 +184,14 @@ class Joint:
     def _hear(self) -> None:
         for number in os.read(self.signals or 0, 64):
             if number == signal.SIGWINCH:
-                size = {name: str(value) for name, value in self.ends.size.items()}
-                self._control({"command": "window-resize", "args": size} if size else {})
+                self._resize()
             elif number in HEARD:
                 self._end(signal.Signals(number))
+
+    def _resize(self) -> None:
+        size = {name: str(value) for name, value in self.ends.size.items()}
+        if size:
+            self._control({"command": "window-resize", "args": size})
 
     def _end(self, number: signal.Signals) -> None:
         """Ask the command to end; whoever asks twice does not want to wait."""
@@ -205,6 +212,7 @@ class Joint:
         self._is_given_up = True
 
     def _control(self, message: Mapping[str, Any]) -> None:
-        if message and not self._is_over:
-            with suppress(BrokenPipeError, ConnectionResetError):  # it has ended by itself
-                self.sockets["control"].send(encoded(json.dumps(message).encode()))
+        if self._is_over:
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):  # it has ended by itself
+            self.sockets["control"].send(encoded(json.dumps(message).encode()))

@@ -119,16 +119,18 @@ class Client:
 
     def _answering_node(self) -> str:
         try:
-            found = self.get("cluster", "status")
+            entries = self.get("cluster", "status")
         except PveError as error:
-            nodes = self.get("nodes") if error.status == HTTPStatus.FORBIDDEN else []
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            nodes = self.get("nodes")
             if len(nodes) != 1:
                 raise
             return str(nodes[0]["node"])
-        local = [str(entry["name"]) for entry in found if entry["type"] == "node" and entry.get("local")]
-        if not local:
-            raise PveError("The cluster does not say which of its nodes answers: write `node:` for the host.")
-        return local[0]
+        for entry in entries:
+            if entry["type"] == "node" and entry.get("local"):
+                return str(entry["name"])
+        raise PveError("The cluster does not say which of its nodes answers: write `node:` for the host.")
 
     def _call(self, verb: str, path: Sequence[object], given: Mapping[str, object], *, as_root: bool = False) -> Any:
         backoff = Backoff(self.patience_s)

@@ -20,18 +20,30 @@ NAME_BYTES = 16
 
 def folder() -> Path:
     """A folder of this user's alone, with a short path."""
-    runtime, mine = os.environ.get("XDG_RUNTIME_DIR"), f"provision-{os.getuid()}"
-    candidates = [Path(runtime, "provision")] if runtime and Path(runtime).is_dir() else []
+    candidates = [path for path in _candidates() if _has_room(path)]
+    # Anybody may have taken a name in /tmp; that must not keep us from working where we have another place.
+    chosen = next(filter(_is_ours, candidates), candidates[-1])
+    if not _is_ours(chosen) or chosen.lstat().st_mode & 0o077:
+        details = "Somebody else could use connections that are shared there."
+        raise UnavailableError(f"Unable to use folder {chosen}", details=details, resolution=f"Remove {chosen}.")
+    return chosen
+
+
+def _candidates() -> list[Path]:
+    """The folders that may be used, the best first."""
+    candidates: list[Path] = []
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        candidates.append(Path(runtime, "provision"))
     if os.getuid() == 0:
         candidates.append(Path("/run/provision"))
-    candidates += [Path(tempfile.gettempdir(), mine), Path("/tmp", mine)]  # noqa: S108 - checked below
-    short = [path for path in candidates if len(os.fsencode(path)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES]
-    # Anybody may have taken a name in /tmp; that must not keep us from working where we have another place.
-    found = next(filter(_is_ours, short), short[-1])
-    if not _is_ours(found) or found.lstat().st_mode & 0o077:
-        details = "Somebody else could use connections that are shared there."
-        raise UnavailableError(f"Unable to use folder {found}", details=details, resolution=f"Remove {found}.")
-    return found
+    name = f"provision-{os.getuid()}"
+    return [*candidates, Path(tempfile.gettempdir(), name), Path("/tmp", name)]  # noqa: S108 - checked below
+
+
+def _has_room(path: Path) -> bool:
+    """Whether a socket in the folder has a path that is not too long."""
+    return len(os.fsencode(path)) + 1 + NAME_BYTES <= SOCKET_PATH_BYTES
 
 
 def _is_ours(path: Path) -> bool:

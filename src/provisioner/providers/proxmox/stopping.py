@@ -84,9 +84,11 @@ def _asked(host: ProxmoxHost, guest: Guest, timeout_s: int, known: set[str]) -> 
 def _ended(host: ProxmoxHost, guest: Guest, upid: str, deadline: float) -> bool:
     try:
         host.client.task(upid, name=guest.name, on_progress=host.on_progress)
+    except UnreachableError:
+        raise
     except PveError as error:
-        did_not = not isinstance(error, UnreachableError) and _DID_NOT in error.message
-        if did_not or (not isinstance(error, UnreachableError) and time.monotonic() >= deadline - _SLACK_S):
+        is_out_of_time = time.monotonic() >= deadline - _SLACK_S
+        if _DID_NOT in error.message or is_out_of_time:
             return host.status(guest.vmid) is Status.STOPPED
         raise
     _await(host, guest, "shutdown", Status.STOPPED)
