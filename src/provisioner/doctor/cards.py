@@ -68,6 +68,7 @@ def unseen_diagnosis(host: str, error: ProvisionError) -> Diagnosis:
 
 
 def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
+    """The verdicts with the names of their checks: on containers, on the cards they get, on the others."""
     wanted = _wanted(seen)
     for container, choice in seen.choices.items():
         yield "gpu", _choice(container, choice)
@@ -76,13 +77,18 @@ def _verdicts(seen: Graphics) -> Iterator[tuple[str, Verdict]]:
         if card.driver in DRIVERS[card.vendor]:
             yield from _of_driven(card, seen.driver)
     if any(card.driver == "nvidia" for card in wanted):
-        yield "module", _module(seen.driver)
-        yield "boot", _boot(seen.driver)
-        if seen.lends:
-            yield "tools", _tools(wanted)
+        yield from _of_nvidia(seen, wanted)
     for card in seen.cards:
         if card not in wanted:
             yield "card", _unused(card)
+
+
+def _of_nvidia(seen: Graphics, wanted: tuple[Card, ...]) -> Iterator[tuple[str, Verdict]]:
+    """The checks of NVIDIA's driver on the host, once for all its cards."""
+    yield "module", _module(seen.driver)
+    yield "boot", _boot(seen.driver)
+    if seen.lends:
+        yield "tools", _tools(wanted)
 
 
 def _of_driven(card: Card, driver: HostDriver) -> Iterator[tuple[str, Verdict]]:

@@ -87,9 +87,15 @@ def _is_left_to_driver(build: Build, card: Card, capability: int) -> bool:
 
 
 def _has_code(names: Sequence[str], capability: int) -> bool:
-    """Whether a card runs it as it is, or its driver can translate it: that goes from older to newer alone."""
-    has_set = any(name in SETS for name in names)
-    return has_set or any(_is_of(name, capability) or _can_become(name, capability) for name in names)
+    """Whether one of the architectures for which it was built can run on the card."""
+    return any(_can_run(name, capability) for name in names)
+
+
+def _can_run(name: str, capability: int) -> bool:
+    """Whether the card runs it as it is, or its driver can translate it: that goes from older to newer alone."""
+    if name in SETS:
+        return True
+    return _is_of(name, capability) or _can_become(name, capability)
 
 
 def _is_of(name: str, capability: int) -> bool:

@@ -42,15 +42,7 @@ def _verdicts(container: str, card: Card, seen: Inside, module: str) -> Iterator
 
 def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
     """Whether the card's device files arrived, and the services' users may use them."""
-    arrived = {node.path: node for node in seen.nodes}
-    nodes, lost = list[Access](), list[str]()
-    for wanted in card.nodes:
-        if wanted.path.startswith(_CAPABILITIES):
-            continue  # what a part of a card may be used for is its own matter, and root's alone
-        if wanted.path in arrived:
-            nodes.append(arrived[wanted.path])
-        else:
-            lost.append(wanted.path)
+    nodes, lost = _arrived_and_lost(card, seen)
     if lost:
         return Verdict("", f"{' and '.join(lost)} did not arrive", RESTART.format(container=container))
     for user in seen.users:
@@ -62,6 +54,23 @@ def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
         units = ", ".join(user.unit for user in seen.users)
         there += f", and {units} may use them"
     return Verdict(there)
+
+
+def _arrived_and_lost(card: Card, seen: Inside) -> tuple[list[Access], list[str]]:
+    """The card's device files in the container, and the paths of those that are not there.
+
+    What a part of a card may be used for (MIG's capabilities) is its own matter, and root's alone.
+    """
+    arrived = {node.path: node for node in seen.nodes}
+    nodes, lost = list[Access](), list[str]()
+    for wanted in card.nodes:
+        if wanted.path.startswith(_CAPABILITIES):
+            continue
+        if wanted.path in arrived:
+            nodes.append(arrived[wanted.path])
+        else:
+            lost.append(wanted.path)
+    return nodes, lost
 
 
 def _closed(container: str, user: User, closed: Sequence[Access]) -> Verdict:

@@ -109,7 +109,12 @@ def _skewed(view: View) -> Iterator[Diagnosis]:
         return
     if len(offsets) == 2:  # noqa: PLR2004 - one and another
         yield _skew("", f"the clock of {last} is {high - low:.1f} s ahead of that of {first}")
-        return
+    else:
+        yield from _skewed_of_many(offsets)
+
+
+def _skewed_of_many(offsets: list[tuple[float, str]]) -> Iterator[Diagnosis]:
+    """The nodes whose clocks are far from the median of all."""
     middle = median(offset for offset, _ in offsets)
     for offset, name in offsets:
         ahead = offset - middle

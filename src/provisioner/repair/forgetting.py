@@ -94,14 +94,14 @@ class Forgetting:
     @property
     def runbooks(self) -> tuple[str, ...]:
         """The runbooks that do it, in their order; none: there is nothing to do."""
-        member = self.target.kind is Kind.MEMBER
-        cleaning = member or not self.leftovers.is_clean or bool(self.storages)
-        wanted = {
-            "retired-node": member,
-            "ghost-node": member or self.has_directory,
-            "removed-node-leftovers": cleaning,
-        }
-        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+        if self.target.kind is Kind.MEMBER:
+            return "retired-node", "ghost-node", "removed-node-leftovers"
+        runbooks = list[str]()
+        if self.has_directory:
+            runbooks.append("ghost-node")
+        if self.storages or not self.leftovers.is_clean:
+            runbooks.append("removed-node-leftovers")
+        return tuple(runbooks)
 
 
 def lead_of(facts: ClusterFacts) -> NodeFacts:

@@ -52,8 +52,12 @@ def judge_guests(own: Iterable[Guest], lead: NodeFacts, node: str) -> tuple[Judg
 
 def refused(judged: Iterable[Judged], given_up: Collection[int]) -> tuple[Judged, ...]:
     """Those for which a rejoin is refused, unless the user has given the node's configuration of them up."""
-    bad = [judgement for judgement in judged if judgement.fate in (Fate.LOST, Fate.CONFLICT)]
-    return tuple(judgement for judgement in bad if judgement.guest.vmid not in given_up)
+    refusals = list[Judged]()
+    for judgement in judged:
+        is_bad = judgement.fate in (Fate.LOST, Fate.CONFLICT)
+        if is_bad and judgement.guest.vmid not in given_up:
+            refusals.append(judgement)
+    return tuple(refusals)
 
 
 def guest_words(judged: Judged) -> str:

@@ -93,7 +93,8 @@ def storage_changes(storages: Sequence[Storage], node: str) -> tuple[StorageChan
     changes = list[StorageChange]()
     for storage in storages:
         remaining = tuple(name for name in storage.nodes if name != node)
-        if remaining and remaining != storage.nodes:
+        is_shorter = len(remaining) < len(storage.nodes)
+        if remaining and is_shorter:
             changes.append(StorageChange(storage.name, remaining))
     return tuple(changes)
 

@@ -61,10 +61,16 @@ def disturbs(node: NodeFacts, view: View) -> bool:
     member = view.member(node.name)
     if not view.has_quorum or member is None or view.is_present(member.nodeid):
         return False
-    if node.units.get("corosync", "") in DEAD:
+    if node.units.get("corosync", "") in DEAD or _has_no_link(node):
         return False
-    is_cut_off = bool(node.links) and not any(link.is_connected for link in node.links)
-    return could_disturb(node, view) and not is_cut_off
+    return could_disturb(node, view)
+
+
+def _has_no_link(node: NodeFacts) -> bool:
+    """Whether its corosync says that it reaches no other node; where it says nothing that is not known."""
+    if not node.links:
+        return False
+    return not any(link.is_connected for link in node.links)
 
 
 def could_disturb(node: NodeFacts, view: View) -> bool:
