@@ -189,19 +189,24 @@ def make_plan(desired: Fleet, actual: Fleet, *, inside: Inside = AS_PROVED, wish
     for refusal in refusals:
         wanted = [container for container in wanted if container not in refusal.containers]
     orphans = _orphans(desired, actual)
-    changes = list(_builder_deletions(desired, actual))
+    changes = _builder_deletions(desired, actual)
     if wishes.prune:
         changes += _deletions(orphans, "not in the file")
         orphans = []
     changes += _artifact_changes(desired, actual, wanted)
-    for container in wanted:
-        changes += _adoption(container, actual)
-    for container in wanted:
-        changes += _instance_changes(container, _present(container, actual), inside, wishes)
+    changes += _container_changes(wanted, actual, inside, wishes)
     plan = Plan(tuple(changes), tuple(orphans), inside.leftovers)
     if reasons:
         raise ImpossiblePlanError(reasons, plan)
     return plan
+
+
+def _container_changes(wanted: list[Instance], actual: Fleet, inside: Inside, wishes: Wishes) -> Iterator[Change]:
+    """Adopt what is to be adopted, then change, make or start each container, in the file's order."""
+    for container in wanted:
+        yield from _adoption(container, actual)
+    for container in wanted:
+        yield from _instance_changes(container, _present(container, actual), inside, wishes)
 
 
 def _deletions(containers: Iterable[Instance], reason: str) -> list[Change]:

@@ -45,11 +45,13 @@ def gather(asked: Reach, emit: Emit = lambda _event: None) -> ClusterFacts:
         else:
             silent[name] = again
             del nodes[name]
-    names = {*nodes, *(address for one in nodes.values() for address in one.addresses)}
+    names = set(nodes)
+    for node in nodes.values():
+        names.update(node.addresses)
     return ClusterFacts(
         asked=first.name,
-        nodes=tuple(sorted(nodes.values(), key=lambda one: one.name)),
-        silent=tuple(one for key, one in sorted(silent.items()) if key not in names),
+        nodes=tuple(sorted(nodes.values(), key=lambda node: node.name)),
+        silent=tuple(silent[key] for key in sorted(silent) if key not in names),
     )
 
 
@@ -108,9 +110,11 @@ def _all_found(asked: Reach, first: NodeFacts, emit: Emit) -> tuple[dict[str, No
     nodes, silent = {first.name: first}, dict[str, Silent]()
     tried = {asked.destination.host}
     for _ in range(ROUNDS):
-        wanted = [
-            one for one in candidates(nodes.values()) if one.key not in silent or not tried.issuperset(one.addresses)
-        ]
+        wanted = list[Candidate]()
+        for candidate in candidates(nodes.values()):
+            is_tried = tried.issuperset(candidate.addresses)
+            if candidate.key not in silent or not is_tried:
+                wanted.append(candidate)
         if not wanted:
             break
         for candidate, found in _ask_all(asked, wanted, first, emit):
@@ -140,7 +144,7 @@ def _ask_all(
 ) -> list[tuple[Candidate, NodeFacts | Silent]]:
     targets = list(wanted)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        found = pool.map(lambda one: _ask(asked, one, first, emit), targets)
+        found = pool.map(lambda candidate: _ask(asked, candidate, first, emit), targets)
         return list(zip(targets, found, strict=True))
 
 

@@ -78,15 +78,20 @@ def destination_checked(words: str) -> str:
 
 def _proxmox_hosts(words: str, file: Path) -> dict[str, ProxmoxHost]:
     if not file.is_file():
-        what = f"{words} is no host: there is no {file}" if words else f"no host is named, and there is no {file}"
+        what = f"no host is named, and there is no {file}"
+        if words:
+            what = f"{words} is no host: there is no {file}"
         raise InputError(f"Unable to find the cluster: {what}", resolution=f"Name a node: {DIRECT}.")
     hosts = open_lab(file, needs="none").resolved.hosts
     return {name: host for name, host in hosts.items() if isinstance(host, ProxmoxHost)}
 
 
 def _unknown(words: str, file: Path, names: tuple[str, ...]) -> InputError:
+    """The error for words that name none of the file's Proxmox hosts, or for no words where it has not just one."""
     known = f"Its Proxmox hosts are: {', '.join(names)}." if names else "It has no Proxmox host."
-    if not words and names:
+    resolution = f"Name one of them, or write {DIRECT}."
+    if words:
+        return InputError(f"Unable to find host {words} in {file}", details=known, resolution=resolution)
+    if names:
         return InputError(f"Unable to choose one of {file}'s hosts", details=known, resolution="Name one.")
-    message = f"Unable to find host {words} in {file}" if words else f"Unable to find a Proxmox host in {file}"
-    return InputError(message, details=known, resolution=f"Name one of them, or write {DIRECT}.")
+    return InputError(f"Unable to find a Proxmox host in {file}", details=known, resolution=resolution)

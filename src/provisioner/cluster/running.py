@@ -87,7 +87,7 @@ def connection(shell: Shell) -> dict[str, str]:
 
 def _fresh(run: Run) -> Record:
     """Its record as it is before the first step: a run that resumes goes through all again, and keeps what was said."""
-    steps = tuple(replace(one, status=StepStatus.NOT_REACHED, message="") for one in run.record.steps)
+    steps = tuple(replace(step, status=StepStatus.NOT_REACHED, message="") for step in run.record.steps)
     return replace(run.record, steps=steps, ended="", error="", after=())
 
 

@@ -73,7 +73,7 @@ def write(run: Run, record: Record) -> Run:
 
 def runs(cluster: str = "") -> tuple[Run, ...]:
     """All runs (of one cluster), the oldest first; a folder without a record is none."""
-    return tuple(sorted(_runs(cluster), key=lambda one: one.name))
+    return tuple(sorted(_runs(cluster), key=lambda run: run.name))
 
 
 def unfinished(cluster: str, node: str) -> Run | None:

@@ -51,18 +51,20 @@ ABSENT = Answer(127, ("the section is missing",))
 
 def answers(text: str) -> Mapping[str, Answer]:
     """The sections by their names; ``UnreadableError`` unless all of it is there."""
-    sections = dict[str, Answer]()
-    name, code, lines = "", 0, list[str]()
-    for line in [*text.split("\n"), "@ ended 0"]:
+    codes = dict[str, int]()
+    lines_by_name = dict[str, list[str]]()
+    lines = None
+    for line in text.split("\n"):
         head = _HEAD.fullmatch(line)
         if head is not None:
-            if name:
-                sections[name] = Answer(code, tuple(lines))
-            name, code, lines = head[1], int(head[2]), []
-        elif line.startswith(" ") and name:
+            name, code = head.groups()
+            lines = list[str]()
+            codes[name] = int(code)
+            lines_by_name[name] = lines
+        elif lines is not None and line.startswith(" "):
             lines.append(line[1:])
         elif line:
             raise UnreadableError("Unable to read what the node says of itself", details=line[:200])
-    if "end" not in sections:
+    if "end" not in codes:
         raise UnreadableError("Unable to read what the node says of itself", details="Its answer ends early.")
-    return sections
+    return {name: Answer(code, tuple(lines_by_name[name])) for name, code in codes.items()}

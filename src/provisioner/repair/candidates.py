@@ -27,18 +27,17 @@ def candidates(nodes: Iterable[NodeFacts]) -> tuple[Candidate, ...]:
     pmxcfs's address comes first: it is the node's own; a link of corosync may be in a network of its own.
     """
     answered = tuple(nodes)
+    listed = _listed(answered)
     own = set[str]()
     for node in answered:
         own.update(node.all_addresses)
-    listed = _listed(answered)
-    for node in answered:
         listed.pop(node.name, None)
     known = set(own)
     found = list[Candidate]()
     for name, addresses in sorted(listed.items()):
-        untried = tuple(address for address in dict.fromkeys(addresses) if address and address not in own)
-        known.update(untried)
-        found.append(Candidate(name, untried))
+        known.update(addresses)
+        untried = [address for address in addresses if address and address not in own]
+        found.append(Candidate(name, tuple(dict.fromkeys(untried))))
     for address in _senders(answered):
         if address not in known:
             found.append(Candidate("", (address,)))

@@ -24,11 +24,11 @@ class Region:
 
 def regions(image: bytes) -> tuple[Region, ...]:
     """The regions in the order of their places; none where the image does not begin with an Intel flash descriptor."""
-    place = next((one for one in PLACES if image[one : one + 4] == SIGNATURE), None)
-    if place is None:
-        return ()
-    table = (_word(image, place + 4) >> 16 & 0xFF) << 4
-    return tuple(sorted(_regions(image, table), key=lambda one: one.start))
+    for place in PLACES:
+        if image[place : place + len(SIGNATURE)] == SIGNATURE:
+            table = (_word(image, place + 4) >> 16 & 0xFF) << 4
+            return tuple(sorted(_regions(image, table), key=lambda region: region.start))
+    return ()
 
 
 def why_not_an_image(image: bytes) -> str:
@@ -41,6 +41,7 @@ def why_not_an_image(image: bytes) -> str:
 
 
 def _regions(image: bytes, table: int) -> Iterator[Region]:
+    """The regions that are used, by the descriptor's table of their first and last blocks."""
     for number, name in enumerate(NAMES):
         word = _word(image, table + 4 * number)
         start, end = (word & 0x7FFF) * BLOCK, ((word >> 16 & 0x7FFF) + 1) * BLOCK

@@ -69,11 +69,10 @@ def _guest_line(guest: Guest) -> str:
 def _leftovers(lead: NodeFacts, present: set[str], ghosts: set[str]) -> dict[str, list[str]]:
     """Name → where it is named. A key alone proves nothing: an administrator's own is in the same file."""
     places_by_name = dict[str, list[str]]()
-    for name, places in lead.references.items():
+    for name in lead.references.keys() - present:
+        places_by_name[name] = list(lead.references[name])
+    for name in filter(_is_node_name, lead.known_hosts):
         if name not in present:
-            places_by_name[name] = list(places)
-    for name in lead.known_hosts:
-        if name not in present and _is_node_name(name):
             places_by_name.setdefault(name, []).append("/etc/pve/priv/known_hosts")
     for name in lead.keys:
         if name in places_by_name or name in ghosts:

@@ -32,10 +32,11 @@ def usable_addresses(node: NodeFacts) -> tuple[str, ...]:
 
 def near_addresses(node: NodeFacts, others: Iterable[str]) -> tuple[str, ...]:
     """The node's addresses in a network in which one of ``others`` is."""
-    targets = [ip_address(other) for other in others if is_address(other)]
+    targets = [ip_address(other) for other in filter(is_address, others)]
     near = list[str]()
     for interface in _interfaces(node):
-        if any(target in interface.network for target in targets):
+        is_near = any(target in interface.network for target in targets)
+        if is_near:
             near.append(str(interface.ip))
     return tuple(near)
 

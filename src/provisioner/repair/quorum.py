@@ -28,15 +28,17 @@ class Regaining:
 
 def asked_node(facts: ClusterFacts) -> NodeFacts:
     """The node that was asked; ``PreflightError`` when it is in no cluster."""
-    asked = facts.node(facts.asked) or next(iter(facts.nodes), None)
-    if asked is None or _conf(asked) is None:
-        name = asked.name if asked else facts.asked
-        raise PreflightError(
-            f"Unable to judge the quorum of {name}: it is in no cluster",
-            details="A single node needs no votes but its own.",
-            resolution="Name a node of a cluster: --host root@ADDRESS",
-        )
-    return asked
+    asked = facts.node(facts.asked)
+    if asked is None and facts.nodes:
+        asked = facts.nodes[0]
+    if asked is not None and _conf(asked) is not None:
+        return asked
+    name = asked.name if asked else facts.asked
+    raise PreflightError(
+        f"Unable to judge the quorum of {name}: it is in no cluster",
+        details="A single node needs no votes but its own.",
+        resolution="Name a node of a cluster: --host root@ADDRESS",
+    )
 
 
 def absent_members(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:

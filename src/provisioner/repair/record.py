@@ -75,4 +75,4 @@ class Record:
 
     def has_begun(self, *steps: str) -> bool:
         """Whether one of the steps with these ids may have changed something, now or in an attempt before."""
-        return any(one in self.begun for one in steps)
+        return not set(steps).isdisjoint(self.begun)

@@ -21,8 +21,9 @@ def record_of(text: str) -> Record:
     """The record that ``record_json`` wrote; ``ValueError`` when it is none."""
     try:
         content = json_value(text)
-        before, after = (tuple(_diagnosis(one) for one in content.pop(name)) for name in ("before", "after"))
-        steps = tuple(_step(one) for one in content.pop("steps"))
+        before = tuple(map(_diagnosis, content.pop("before")))
+        after = tuple(map(_diagnosis, content.pop("after")))
+        steps = tuple(map(_step, content.pop("steps")))
         begun = tuple(content.pop("begun", ()))
         return Record(**content, before=before, after=after, steps=steps, begun=begun)
     except (AttributeError, KeyError, TypeError) as error:
@@ -36,5 +37,9 @@ def _diagnosis(content: Mapping[str, Any]) -> Diagnosis:
 
 
 def _step(content: Mapping[str, Any]) -> StepRecord:
-    commands = tuple(CommandRecord(**{**one, "argv": tuple(one["argv"])}) for one in content["commands"])
+    commands = tuple(map(_command, content["commands"]))
     return StepRecord(**{**content, "status": StepStatus(content["status"]), "commands": commands})
+
+
+def _command(content: Mapping[str, Any]) -> CommandRecord:
+    return CommandRecord(**{**content, "argv": tuple(content["argv"])})

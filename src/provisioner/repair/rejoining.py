@@ -102,10 +102,16 @@ def _kind_and_reasons(
         return Kind.NOTHING, (f"It is a member like the others, with version {node.running_version}.",)
     if differing:
         return Kind.FORCED, differing
+    return _of_same(node, lead, conf)
+
+
+def _of_same(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> tuple[Kind, tuple[str, ...]]:
+    """The repair of a node that is not joined and is as the cluster knows it: the light one, where that is safe."""
     if has_newer_pve(node, lead):
         return Kind.FORCED, _overwriting(node, lead)
-    reasons = _unattached(node) if _can_vote(node, lead, conf) else _behind(node, conf)
-    return Kind.LIGHT, reasons
+    if _can_vote(node, lead, conf):
+        return Kind.LIGHT, _unattached(node)
+    return Kind.LIGHT, _behind(node, conf)
 
 
 def _is_resumed(left: Record, *, is_joined: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
-from provisioner.repair.facts import ClusterFacts
+from provisioner.repair.facts import ClusterFacts, NodeFacts
 from provisioner.repair.forgetting import Target, lead_of
 
 
@@ -28,12 +28,17 @@ def _known(facts: ClusterFacts, name: str) -> Iterator[str]:
         if silent.name == name:
             yield silent.address
     for node in facts.nodes:
-        for member in node.listed:
-            if member.name == name:
-                yield from member.addresses
-        for peer in node.peers:
-            if peer.name == name:
-                yield peer.address
+        yield from _listed(node, name)
+
+
+def _listed(node: NodeFacts, name: str) -> Iterator[str]:
+    """The addresses that the lists and the pmxcfs of ``node`` have for the node of that name."""
+    for member in node.listed:
+        if member.name == name:
+            yield from member.addresses
+    for peer in node.peers:
+        if peer.name == name:
+            yield peer.address
 
 
 def _of_others(facts: ClusterFacts, name: str) -> frozenset[str]:
