@@ -373,6 +373,7 @@ def _begun(artifact: Artifact, actual: Fleet) -> Instance | None:
 
 
 def _is_built(artifact: Artifact, actual: Fleet) -> bool:
+    """Whether its host has the whole artifact; a half-made one is not listed."""
     return artifact.volume in _host(artifact.host, actual).volumes
 
 
@@ -457,6 +458,7 @@ def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
 
 
 def _differ(names: Collection[str]) -> str:
+    """That these attributes and settings differ from the file, as a sentence."""
     is_plural = len(names) > 1 or not _PLURALS.isdisjoint(names)
     verb = "differ" if is_plural else "differs"
     return f"{', '.join(names)} {verb} from the file"

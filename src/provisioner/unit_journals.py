@@ -45,12 +45,12 @@ def last_words(service: Service, provider: Provider, *, although_it_runs: bool =
     runs = state == ACTIVE.encode()
     if done.returncode != 0 or (runs and not although_it_runs):
         return ""
-    lines = _shown(journal, service)
+    lines = [f"  | {line}" for line in _shown(journal, service)]
     if not lines:
         return ""
     does = "runs and does not answer" if runs else "does not run"
     head = f"{service.address} {does}. The last lines of its journal, in its own words:"
-    return "\n".join([head, *(f"  | {line}" for line in lines)])
+    return "\n".join([head, *lines])
 
 
 def explained(
@@ -83,6 +83,7 @@ def _with_hosts(instances: Iterable[Instance]) -> dict[str, tuple[Service, str]]
 
 
 def _with_last_words(finding: Finding, service: Service, provider: Provider) -> Finding:
+    """The finding with what the service's unit wrote last below its own details."""
     paragraphs = (finding.details, last_words(service, provider))
     return replace(finding, details="\n".join(filter(None, paragraphs)))
 

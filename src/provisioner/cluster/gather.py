@@ -190,7 +190,7 @@ def _objection(found: NodeFacts, candidate: Candidate, first: NodeFacts) -> str:
 
 
 def _cluster(node: NodeFacts) -> str:
-    conf = node.local_conf or node.pve_conf
+    conf = node.starting_conf
     return conf.cluster if conf else ""
 
 

@@ -29,12 +29,11 @@ WILL = (
 
 def absent_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The conditions of members that did not answer, and of unknown senders whose packets arrive."""
-    silent_by_name = {silent.name: silent for silent in view.facts.silent if silent.name}
     for member in view.members:
         if view.facts.node(member.name):
             continue
         not_asked = Silent(member.name, " ".join(member.addresses), "it was not asked")
-        silent = silent_by_name.get(member.name, not_asked)
+        silent = view.facts.silence(member.name) or not_asked
         tried = f"{silent.address}: {silent.why}"
         if view.is_present(member.nodeid):
             yield _deaf(member, tried, view)
@@ -100,9 +99,8 @@ def is_sending(member: Member, view: View) -> bool:
     """Whether packets of it that are turned away arrive now; a log without times is believed."""
     for node in view.clustered:
         log = node.signatures
-        for address in member.addresses:
-            is_heard = address in log.rejected or address in log.undecryptable
-            if is_heard and log.ages.get(address, 0.0) <= RECENT_S:
+        for address in set(member.addresses).intersection(log.turned_away):
+            if log.ages.get(address, 0.0) <= RECENT_S:
                 return True
     return False
 

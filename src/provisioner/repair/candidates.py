@@ -59,8 +59,7 @@ def _senders(nodes: Iterable[NodeFacts]) -> list[str]:
     """The addresses from which packets came to the nodes' corosync, each once."""
     senders = list[str]()
     for node in nodes:
-        log = node.signatures
-        senders += [*node.heard.values(), *log.rejected, *log.undecryptable]
+        senders += [*node.heard.values(), *node.signatures.turned_away]
     return list(dict.fromkeys(senders))
 
 

@@ -205,7 +205,7 @@ def _turned_away(nodes: Iterable[NodeFacts]) -> dict[str, str]:
     lines_by_sender = dict[str, str]()
     for node in filter(is_running, nodes):
         log = node.signatures
-        for address in (*log.rejected, *log.undecryptable):
+        for address in log.turned_away:
             lines = [line for line in log.lines if is_about(line, [address])]
             lines_by_sender[f"{node.name} {address}"] = lines[-1] if lines else ""
     return lines_by_sender

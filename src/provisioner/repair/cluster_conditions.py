@@ -18,8 +18,8 @@ that a rejoin has just made is not valid yet, and at 300 s Proxmox VE refuses th
 def cluster_diagnoses(view: View) -> Iterator[Diagnosis]:
     """The conditions of the cluster."""
     yield from _halves(view)
-    asked = [node for node in view.clustered if node.quorum is not None]
-    if asked and not view.has_quorum:
+    is_told = any(node.quorum is not None for node in view.clustered)
+    if is_told and not view.has_quorum:
         yield _no_quorum(view)
     yield from _skewed(view)
     for node in view.facts.nodes:

@@ -126,6 +126,11 @@ class Signatures:
     newcomers: Mapping[int, frozenset[int]] = field(default_factory=dict)
     unchanged_since: frozenset[int] = frozenset()
 
+    @property
+    def turned_away(self) -> tuple[str, ...]:
+        """The senders of packets that were rejected or could not be decrypted, each once."""
+        return tuple(dict.fromkeys((*self.rejected, *self.undecryptable)))
+
 
 @dataclass(frozen=True, slots=True)
 class HaState:
@@ -226,6 +231,19 @@ class NodeFacts:
         return tuple(conf for conf in (self.pve_conf, self.local_conf) if conf is not None)
 
     @property
+    def starting_conf(self) -> CorosyncConf | None:
+        """The list with which its corosync would start: corosync's own, else pmxcfs's.
+
+        Without quorum pmxcfs's may not be readable.
+        """
+        return self.local_conf or self.pve_conf
+
+    @property
+    def local_version(self) -> int | None:
+        """The version of corosync's own list on disk; None where it was not read."""
+        return self.local_conf.version if self.local_conf else None
+
+    @property
     def listed(self) -> tuple[Member, ...]:
         """The members of all its lists: corosync's running one, then those in its files; most are there repeatedly."""
         members = list(self.running)
@@ -256,6 +274,13 @@ class ClusterFacts:
         for node in self.nodes:
             if node.name == name:
                 return node
+        return None
+
+    def silence(self, name: str) -> Silent | None:
+        """The node of that name where it did not answer, or None."""
+        for silent in self.silent:
+            if silent.name == name:
+                return silent
         return None
 
     @property

@@ -107,7 +107,7 @@ class Forgetting:
 def lead_of(facts: ClusterFacts) -> NodeFacts:
     """The node whose word counts; ``PreflightError`` when the host is in no cluster or nothing is quorate."""
     asked = facts.node(facts.asked) or next(iter(facts.nodes), None)
-    if asked is not None and asked.pve_conf is None and asked.local_conf is None:
+    if asked is not None and not asked.files:
         raise PreflightError(
             f"Unable to judge nodes on {asked.name}: it is in no cluster",
             details="On a single node every name but its own is absent from corosync; that proves nothing.",

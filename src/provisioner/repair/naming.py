@@ -46,9 +46,9 @@ def require_node(facts: ClusterFacts, word: str) -> NodeFacts:
     name = _name_at(facts, conf, word)
     if name:
         raise InputError(f"{WHAT} {word}: that is an address", resolution=f"Name the node: {name}.")
-    for silent in facts.silent:
-        if silent.name == word:
-            raise _silence(silent)
+    silent = facts.silence(word)
+    if silent is not None:
+        raise _silence(silent)
     if word in lead.guests:
         raise PreflightError(
             f"{WHAT} {word}: no machine of that name answers, and the cluster's list does not have it",

@@ -81,8 +81,8 @@ def _of_joined(node: NodeFacts, view: View) -> Iterator[Diagnosis]:
             advice="Run corosync-cfgtool -R on a node; if it refuses, an address has changed, and corosync has to be "
             "restarted, on one node after the other.",
         )
-    elif node.local_conf and node.local_conf.version < running:
-        behind = _behind(running - node.local_conf.version)
+    elif node.local_version is not None and node.local_version < running:
+        behind = _behind(running - node.local_version)
         yield Diagnosis(
             Condition.BEHIND,
             node.name,
@@ -117,7 +117,7 @@ def _ended_because_behind(node: NodeFacts) -> bool:
     if outdated is None:
         return False
     received, _ = outdated
-    return node.local_conf is None or node.local_conf.version < received
+    return node.local_version is None or node.local_version < received
 
 
 def _logged(node: NodeFacts, condition: Condition, what: str, words: str, runbook: str) -> Diagnosis:

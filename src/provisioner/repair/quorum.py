@@ -31,7 +31,7 @@ def asked_node(facts: ClusterFacts) -> NodeFacts:
     asked = facts.node(facts.asked)
     if asked is None and facts.nodes:
         asked = facts.nodes[0]
-    if asked is not None and _conf(asked) is not None:
+    if asked is not None and asked.starting_conf is not None:
         return asked
     name = asked.name if asked else facts.asked
     raise PreflightError(
@@ -97,17 +97,14 @@ def _objections(facts: ClusterFacts, asked: NodeFacts, off: Sequence[str], signs
 
 
 def _signs_of_life(name: str, signs: Sequence[Sign]) -> Iterator[str]:
+    """An objection for each address of a member at which something answers."""
     for sign in signs:
         if sign.is_alive:
             yield f"{sign.words(name)}."
 
 
 def _list(node: NodeFacts) -> CorosyncConf:
-    conf = _conf(node)
+    """The list of a node that ``asked_node`` let pass: it has one."""
+    conf = node.starting_conf
     assert conf is not None  # noqa: S101 - asked_node refuses a node without one
     return conf
-
-
-def _conf(node: NodeFacts) -> CorosyncConf | None:
-    """Without quorum pmxcfs's copy may not be readable; corosync's own is what it runs with."""
-    return node.local_conf or node.pve_conf

@@ -133,7 +133,7 @@ def _is_in(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
 
 
 def _has_old_list(node: NodeFacts, conf: CorosyncConf) -> bool:
-    return node.local_conf is not None and node.local_conf.version < conf.version
+    return node.local_version is not None and node.local_version < conf.version
 
 
 def _can_vote(node: NodeFacts, lead: NodeFacts, conf: CorosyncConf) -> bool:
@@ -306,14 +306,14 @@ def _only_listed(node: NodeFacts) -> tuple[str, ...]:
     """Why only the list is written: the node is joined, and its file is old."""
     joined = f"It is a member like the others, with version {node.running_version}"
     listed = (
-        f"only its /etc/corosync/corosync.conf is version {_own_version(node)}, which would count at its next start"
+        f"only its /etc/corosync/corosync.conf is version {node.local_version}, which would count at its next start"
     )
     return f"{joined}; {listed}.", "So the list is written, and nothing is restarted."
 
 
 def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
     """In what its list is behind, and whether it disturbs the cluster with it."""
-    here = _own_version(node)
+    here = node.local_version or 0
     versions = f"Its list is version {here}, the cluster's {conf.version}"
     same = "Key, id and addresses are the cluster's."
     added = _unlisted(node, conf)
@@ -325,10 +325,6 @@ def _behind(node: NodeFacts, conf: CorosyncConf) -> tuple[str, ...]:
     if node.local_conf and node.local_conf.digest == conf.digest:
         return f"Its list is current (version {here}), but its corosync does not take part.", same
     return f"{versions}.", same
-
-
-def _own_version(node: NodeFacts) -> int:
-    return node.local_conf.version if node.local_conf else 0
 
 
 def _unlisted(node: NodeFacts, conf: CorosyncConf) -> list[str]:

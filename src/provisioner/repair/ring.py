@@ -110,10 +110,8 @@ def unheard_words(node: NodeFacts, view: View) -> str:
     listed = {member.name for member in members_of(node)}
     added, moved = list[str](), list[str]()
     for member in unheard(node, view):
-        if member.name in listed:
-            moved.append(member.name)
-        else:
-            added.append(member.name)
+        names = moved if member.name in listed else added
+        names.append(member.name)
     words = list[str]()
     if added:
         words.append(f"{', '.join(added)} {'was' if len(added) == 1 else 'were'} added")
@@ -175,16 +173,16 @@ def _silent(member: Member, view: View) -> Diagnosis:
         "it is on and disturbs the cluster: corosync hears it and cannot take it in, as when a member was added while "
         f"it was off, and {HANGS}"
     )
-    whys = list[str]()
-    for silent in view.facts.silent:
-        if silent.name == member.name:
-            whys.append(f"{silent.address}: {silent.why}")
-    evidence = (*link_lines(member, view), *whys, *_restless_text(restless_nodes(view)))
+    evidence = list(link_lines(member, view))
+    silent = view.facts.silence(member.name)
+    if silent is not None:
+        evidence.append(f"{silent.address}: {silent.why}")
+    evidence += _restless_text(restless_nodes(view))
     advice = (
         f"{stop_words(member.name, member.addresses[0])}. It does not answer us: use its own console, or pull its "
         f"network cable. Then make ssh to it work, and bring it back: provision cluster rejoin {member.name}"
     )
-    return Diagnosis(Condition.DISTURBING, member.name, what, evidence, LIGHT, advice)
+    return Diagnosis(Condition.DISTURBING, member.name, what, tuple(evidence), LIGHT, advice)
 
 
 def _others(node: NodeFacts, view: View) -> tuple[Member, ...]:

@@ -24,7 +24,7 @@ def members_of(node: NodeFacts) -> tuple[Member, ...]:
     """The nodelist that it goes by: that of its running corosync, else the file from which that would start."""
     if node.running:
         return node.running
-    conf = node.local_conf or node.pve_conf
+    conf = node.starting_conf
     return conf.members if conf else ()
 
 
@@ -32,7 +32,7 @@ def version_of(node: NodeFacts) -> int | None:
     """The version of that list."""
     if node.running_version is not None:
         return node.running_version
-    conf = node.local_conf or node.pve_conf
+    conf = node.starting_conf
     return conf.version if conf else None
 
 
@@ -51,7 +51,7 @@ def member_in(members: tuple[Member, ...], name: str) -> Member | None:
 
 def versions_text(node: NodeFacts) -> str:
     """The three copies of the version in a line."""
-    local = _version_word(node.local_conf.version if node.local_conf else None)
+    local = _version_word(node.local_version)
     pve = _version_word(node.pve_conf.version if node.pve_conf else None)
     running = _version_word(node.running_version)
     return f"config_version: {running} running, {local} /etc/corosync, {pve} /etc/pve"

@@ -45,8 +45,9 @@ def _of_others(facts: ClusterFacts, name: str) -> frozenset[str]:
     """The addresses of the cluster's other members, and of the other nodes that answered."""
     addresses = set[str]()
     conf = lead_of(facts).pve_conf
-    for member in conf.others(name) if conf else ():
-        addresses.update(member.addresses)
+    if conf is not None:
+        for member in conf.others(name):
+            addresses.update(member.addresses)
     for node in facts.nodes:
         if node.name != name:
             addresses.update(node.all_addresses)
