@@ -82,16 +82,25 @@ def _opencode_model(name: str, served: Served) -> dict[str, Any]:
 
 
 def _openai(gateway: Gateway) -> str:
-    lines = [f"# models: {', '.join(gateway.models) or 'ask /v1/models'}"]
-    lines += [f"# {name}: {_in_words(served)}" for name, served in gateway.models.items()]
+    """Two variables, and as comments what answers there."""
+    lines = []
+    if gateway.models or not gateway.speech:
+        lines.append(f"# models: {', '.join(gateway.models) or 'ask /v1/models'}")
+        lines += [f"# {name}: {_in_words(served)}" for name, served in gateway.models.items()]
+    if gateway.speech:
+        lines.append(_speech_comment(gateway.speech, gateway.url))
     key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
-    speech = gateway.speech
-    if speech:
-        where = "" if speech.url == gateway.url else f", at {speech.url}"
-        voice = f", voice {speech.voice}" if speech.voice else ""
-        lines.append(f"# speech: model {speech.model}{voice}{where}")
-        lines = lines if gateway.models else lines[-1:]
     return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
+
+
+def _speech_comment(speech: Speech, url: str) -> str:
+    """What speaks; its address only where that is not ``url``, which stands below anyway."""
+    comment = f"# speech: model {speech.model}"
+    if speech.voice:
+        comment += f", voice {speech.voice}"
+    if speech.url != url:
+        comment += f", at {speech.url}"
+    return comment
 
 
 def _in_words(served: Served) -> str:
@@ -104,19 +113,17 @@ def _in_words(served: Served) -> str:
 def _openwebui(gateway: Gateway) -> str:
     """Without ENABLE_PERSISTENT_CONFIG=False its database wins over these variables after the first start."""
     speech = gateway.speech
-    answers = [
-        "ENABLE_OPENAI_API=True",
-        f"OPENAI_API_BASE_URLS={gateway.url}",
-        f"OPENAI_API_KEYS={_webui_key(gateway.key_variable)}",
-    ]
+    lines = []
     only_speaks = speech is not None and not gateway.models and speech.url == gateway.url
-    return "\n".join(
-        [
-            *([] if only_speaks else answers),
-            *(_webui_speech(speech) if speech else ()),
-            "ENABLE_PERSISTENT_CONFIG=False",
+    if not only_speaks:
+        lines += [
+            "ENABLE_OPENAI_API=True",
+            f"OPENAI_API_BASE_URLS={gateway.url}",
+            f"OPENAI_API_KEYS={_webui_key(gateway.key_variable)}",
         ]
-    )
+    if speech is not None:
+        lines += _webui_speech(speech)
+    return "\n".join([*lines, "ENABLE_PERSISTENT_CONFIG=False"])
 
 
 def _webui_speech(speech: Speech) -> list[str]:
