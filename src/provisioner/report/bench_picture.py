@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.bench import Bench, Run, Series, verdict
 from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
@@ -30,8 +30,7 @@ def bench_svg(benches: Sequence[Bench]) -> str:
     colours = {bench.container: f"c{number % COLOURS}" for number, bench in enumerate(benches)}
     parts: list[str] = []
     y = float(TOP)
-    for name in dict.fromkeys(one.ask.text for bench in benches for one in bench.series):
-        rows = [(bench, one) for bench in benches for one in bench.series if one.ask.text == name]
+    for rows in _by_text(benches):
         parts += _group(rows, y, colours)
         y += _height(rows) + AXIS + GAP
     for words in verdict(benches):
@@ -46,6 +45,15 @@ def bench_svg(benches: Sequence[Bench]) -> str:
         text(EDGE, 44, TITLE, "title"),
     ]
     return "\n".join([*head, *parts, "</svg>"]) + "\n"
+
+
+def _by_text(benches: Sequence[Bench]) -> Iterable[list[Row]]:
+    """The rows of each text, in the order in which the texts were read first."""
+    groups: dict[str, list[Row]] = {}
+    for bench in benches:
+        for series in bench.series:
+            groups.setdefault(series.ask.text, []).append((bench, series))
+    return groups.values()
 
 
 def place_of(seconds: float, longest: float) -> float:
@@ -68,7 +76,7 @@ def _height(rows: Sequence[Row]) -> float:
 
 def _group(rows: Sequence[Row], top: float, colours: dict[str, str]) -> Iterator[str]:
     """All answers to one text, below each other, and the time below them."""
-    longest = max(one.typical.last_s for _, one in rows)
+    longest = max(series.typical.last_s for _, series in rows)
     ask = rows[0][1].ask
     yield text(EDGE, top + 14, f"{ask.text} text, {len(ask.words)} characters", "strong")
     below = top + _height(rows)
@@ -77,21 +85,22 @@ def _group(rows: Sequence[Row], top: float, colours: dict[str, str]) -> Iterator
         yield f'<path class="line" stroke-opacity="0.3" d="M{x:.1f} {top + HEAD:.1f} V{below:.1f}"/>'
         yield text(x, below + 18, f"{moment:g} s", "quiet", "middle")
     middle, before = top + HEAD - ROW / 2, ""
-    for bench, one in rows:
+    for bench, series in rows:
         if bench.container != before:
             middle, before = middle + ROW, bench.container
             yield text(EDGE, middle + 4, f"{bench.container}, {bench.device}", "strong")
         middle += ROW
         yield f'<g class="{colours[bench.container]}">'
-        yield from _row(one, middle, longest)
+        yield from _row(series, middle, longest)
         yield "</g>"
 
 
-def _row(one: Series, middle: float, longest: float) -> Iterator[str]:
+def _row(series: Series, middle: float, longest: float) -> Iterator[str]:
     """The format and the voice, the wait, the audio with a dot for each piece, and both times."""
-    yield text(LEFT - 14, middle + 4, f"{one.ask.format}, {one.ask.voice}", "quiet", "end")
-    yield from _arrivals(one.typical, middle, longest)
-    yield text(RIGHT + 14, middle + 4, f"{one.first_s:.2f} of {one.total_s:.2f} s, {one.share:.2f}", "quiet")
+    yield text(LEFT - 14, middle + 4, f"{series.ask.format}, {series.ask.voice}", "quiet", "end")
+    yield from _arrivals(series.typical, middle, longest)
+    times = f"{series.first_s:.2f} of {series.total_s:.2f} s, {series.share:.2f}"
+    yield text(RIGHT + 14, middle + 4, times, "quiet")
 
 
 def _arrivals(run: Run, middle: float, longest: float) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _plain_container(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain_value(item) for key, item in value.items()}
     if isinstance(value, (set, frozenset)):
-        value = sorted(value, key=str)
+        return list(map(plain_value, sorted(value, key=str)))
     if isinstance(value, (list, tuple)):
-        return [plain_value(item) for item in value]
+        return list(map(plain_value, value))
     return str(value)

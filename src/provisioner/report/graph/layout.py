@@ -131,12 +131,17 @@ def _items(graph: Graph) -> list[Item]:
     for item in items:
         band_of |= dict.fromkeys(item.ports, item.band)
     for outside in graph.outside:
-        band = len(graph.hosts)
-        if outside.kind == "model":
-            users = [band_of[edge.source] for edge in graph.edges if edge.target == outside.id]
-            band = min(users, default=0)
+        band = _outside_band(outside, graph, band_of)
         items.append(Item(outside.id, COLUMNS[outside.kind], band, _outside_width(outside), HEAD))
     return items + _network(graph, band_of)
+
+
+def _outside_band(outside: Outside, graph: Graph, band_of: Mapping[str, int]) -> int:
+    """The first band from which a model is used; anything else stands below all hosts."""
+    if outside.kind != "model":
+        return len(graph.hosts)
+    users = [band_of[edge.source] for edge in graph.edges if edge.target == outside.id]
+    return min(users, default=0)
 
 
 def _network(graph: Graph, band_of: Mapping[str, int]) -> list[Item]:

@@ -65,15 +65,17 @@ def _content(graph: Graph, drawing: Drawing) -> Iterator[str]:
 
 
 def _size(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> tuple[float, float]:
-    places = drawing.places.values()
-    rights = [place.right for place in places]
+    width: float = SMALLEST
+    for host in graph.hosts:
+        width = max(width, text_width(f"{host.name}  {host.words}") + 100)
+    bottoms = [bottom for _, bottom in arrangement.bands[:-1]]
+    for place in drawing.places.values():
+        width = max(width, place.right)
+        bottoms.append(place.bottom)
     for _, points in drawing.lines:
-        rights += [x for x, _ in points]
-    titles = [text_width(f"{host.name}  {host.words}") + 100 for host in graph.hosts]
-    bottoms = [place.bottom for place in places]
-    bottoms += [bottom for _, bottom in arrangement.bands[:-1]]
+        width = max(width, *(x for x, _ in points))
     below = LEGEND if _has_fallbacks(graph) else 2 * FRAME_PADDING
-    return max(SMALLEST, *titles, *rights) + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
+    return width + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
 
 
 def _frames(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> Iterator[str]:
