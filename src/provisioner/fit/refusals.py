@@ -41,17 +41,22 @@ def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
 def _refusal(budget: Budget) -> Refusal:
     added, usable = budget.added, budget.usable or 0
     terms = ", ".join(f"{term.name} {mib(term.bytes)}" for term in added.terms)
-    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable"]
-    for name, largest, asked in contexts(budget):
-        if largest is not None:
-            fitting = f"{largest:,} tokens" if largest else "none"
-            lines.append(f"largest context of {name} that fits: {fitting} (asked for {asked:,})")
-    lines += [f"guessed: {word}" for engine in budget.engines for word in engine.unread]
+    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable", *_context_lines(budget)]
+    for engine in budget.engines:
+        lines += [f"guessed: {word}" for word in engine.unread]
     return Refusal(
         f"Unable to fit {budget.title}: {mib(budget.missing)} too much",
         "\n".join(lines),
         f"{_first_way(budget)}All ways: provision fit. To start it all the same, write `{SWITCH}` in the file.",
     )
+
+
+def _context_lines(budget: Budget) -> Iterator[str]:
+    """The largest context of each model whose layers are known."""
+    for name, largest, asked in contexts(budget):
+        if largest is not None:
+            fitting = f"{largest:,} tokens" if largest else "none"
+            yield f"largest context of {name} that fits: {fitting} (asked for {asked:,})"
 
 
 def _first_way(budget: Budget) -> str:

@@ -36,13 +36,18 @@ class Refusal:
 def chosen(wish: Wish, cards: Sequence[Card]) -> Card | Refusal:
     """The one card that the wish means; equal ones are as good as one, the first of them is taken."""
     fitting = [card for card in cards if _fits(wish, card)]
-    usable = [card for card in fitting if not card.obstacle()]
+    usable = _usable(fitting)
     if not usable:
         return _nothing(wish, cards, fitting)
     if wish.vram is None and _are_different(usable):
         hint = f'Write which one: gpu: {{ pci: "{usable[0].pci}" }}'
         return Refusal(f"there are several different cards: {_titles(usable)}", hint)
     return min(usable, key=lambda card: (card.memory, card.pci))
+
+
+def _usable(cards: Sequence[Card]) -> list[Card]:
+    """Those that can be given to a container."""
+    return [card for card in cards if not card.obstacle()]
 
 
 def _are_different(cards: Sequence[Card]) -> bool:

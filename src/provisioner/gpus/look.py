@@ -97,12 +97,19 @@ def _card(pci: str, facts: _Facts, host: _Facts, nodes: Mapping[str, Node], smi:
         uuid or about.get("GPU UUID", ""),
         int(memory) * MIB if memory.isdigit() else facts.number("mem_info_vram_total"),
         facts.number("mem_info_gtt_total"),
-        capability if capability.replace(".", "").isdigit() else "",
+        _capability(capability),
         nodes=tuple(nodes[path] for path in wanted if path in nodes),
         missing=tuple(path for path in wanted if path not in nodes),
         link=_link(facts),
     )
-    return _with_driver(card, version, host) if vendor == "nvidia" else card
+    if vendor == "nvidia":
+        return _with_driver(card, version, host)
+    return card
+
+
+def _capability(text: str) -> str:
+    """The compute capability, such as "8.6"; empty for "[N/A]"."""
+    return text if text.replace(".", "").isdigit() else ""
 
 
 def _with_driver(card: Card, version: str, host: _Facts) -> Card:
