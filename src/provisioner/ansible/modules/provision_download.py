@@ -208,12 +208,8 @@ class Download:
         etag = answer.headers.get("ETag", "")
         if None not in (self.size, total) and total != self.size:
             raise RefusedError(f"it has {total} bytes there and should have {self.size}: it is another file")
-        is_same_file = (etag, total) == (known["etag"], known["size"])
-        if start and not (is_same_file and start == self.received):
-            self.drop()
-            raise CutError("the server has another file than before")
-        if start != self.received:  # it gives all of it again
-            self.drop()
+        is_rest = start == self.received and (etag, total) == (known["etag"], known["size"])
+        self._keep_or_drop(start, is_rest=is_rest)
         self._check_room((total or self.size or 0) - self.received)
         self.note.write_text(json.dumps({"sha256": self.sha256, "etag": etag, "size": total}), encoding="utf-8")
         can_go_on = answer.status == PARTIAL or answer.headers.get("Accept-Ranges") == "bytes"
@@ -222,6 +218,15 @@ class Download:
         if total is not None and self.received != total:
             raise CutError(f"the connection was cut after {self.received} of {total} bytes")
         return True
+
+    def _keep_or_drop(self, start: int, *, is_rest: bool) -> None:
+        """Drop what is here where the server gives all of it, or has another file: then ``CutError``."""
+        if start == 0:
+            if self.received:
+                self.drop()
+        elif not is_rest:
+            self.drop()
+            raise CutError("the server has another file than before")
 
     def _check_room(self, missing: int) -> None:
         room = max(0, shutil.disk_usage(self.path.parent).free - KEPT_FREE)

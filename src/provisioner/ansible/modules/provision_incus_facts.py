@@ -67,14 +67,18 @@ def ask(path: str, url: str) -> Any:
     return answer["metadata"]
 
 
+def ask_for_list(path: str, url: str) -> list[dict[str, Any]]:
+    """All things of a kind, each with its properties; an empty list comes as null."""
+    return ask(path, f"{url}?recursion=1") or []
+
+
 def incus_facts(folder: Path) -> dict[str, Any]:
     """Everything that the role decides by; ``OSError`` when nothing answers. ``foreign``: somebody else set it up."""
     path = str(folder / "unix.socket")
     server = ask(path, "/1.0")
-    # an empty list comes as null
-    pools = ask(path, "/1.0/storage-pools?recursion=1") or []
-    networks = ask(path, "/1.0/networks?recursion=1") or []
-    aliases = ask(path, "/1.0/images/aliases?recursion=1") or []
+    pools = ask_for_list(path, "/1.0/storage-pools")
+    networks = ask_for_list(path, "/1.0/networks")
+    aliases = ask_for_list(path, "/1.0/images/aliases")
     devices = ask(path, "/1.0/profiles/default")["devices"] or {}
     owned = OWNED_KEY in server["config"]
     return {

@@ -94,21 +94,24 @@ def edited(text: str, sections: Sections) -> str:
 def with_key(lines: list[str], section: str, key: str, value: str) -> list[str]:
     """The lines with that key once, in its section. Raises ``ValueError`` where the section is missing."""
     first, last = span_of(lines, section)
-    active = re.compile(rf"^\s*{re.escape(key)}\s*=", re.IGNORECASE)
-    commented = re.compile(rf"^\s*[#;]+\s*{re.escape(key)}\s*=", re.IGNORECASE)
     line = f"{key}={value}"
-    places = [at for at in range(first, last) if active.match(lines[at])]
+    places = places_of(lines, first, last, rf"^\s*{re.escape(key)}\s*=")
     if places:
         place, *repeated = places
         lines = [kept for at, kept in enumerate(lines) if at not in repeated]
         has_value = lines[place].partition("=")[2].strip() == value
         return lines if has_value else _replaced(lines, place, line)
-    for at in range(first, last):
-        if commented.match(lines[at]):
-            return _replaced(lines, at, line)
+    comments = places_of(lines, first, last, rf"^\s*[#;]+\s*{re.escape(key)}\s*=")
+    if comments:
+        return _replaced(lines, comments[0], line)
     while last > first and not lines[last - 1].strip():
         last -= 1
     return [*lines[:last], line, *lines[last:]]
+
+
+def places_of(lines: list[str], first: int, last: int, pattern: str) -> list[int]:
+    """The numbers of the lines between the two that begin like the pattern, in any case."""
+    return [at for at in range(first, last) if re.match(pattern, lines[at], re.IGNORECASE)]
 
 
 def _replaced(lines: list[str], at: int, line: str) -> list[str]:

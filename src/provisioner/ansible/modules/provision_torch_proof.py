@@ -157,6 +157,31 @@ class Ran:
     said: str
     reached: str = ""
 
+    @property
+    def has_torch(self) -> bool:
+        """Whether torch was imported."""
+        return "t" in self.reached
+
+    @property
+    def has_card(self) -> bool:
+        """Whether torch found a card, so that a kernel was started."""
+        return "c" in self.reached
+
+    @property
+    def has_computed(self) -> bool:
+        """Whether a kernel gave the right result."""
+        return "k" in self.reached
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all modules were imported, and Python ended well."""
+        return self.code == 0 and self.reached.endswith("d")
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether it did not end by itself."""
+        return self.code is None or self.code < 0
+
 
 @dataclass(frozen=True)
 class Interpreter:
@@ -433,12 +458,17 @@ def symbols(package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[s
     """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed."""
     exports = torch.exports.union(*(elf.exports for elf in elves))
     libraries = torch.libraries.union(Path(elf.name).name for elf in elves)
-    steps = [Step("symbols", package, elf.name, "damaged", elf.damage, package) for elf in elves if elf.damage]
+    damaged = [elf for elf in elves if elf.damage]
+    steps = [Step("symbols", package, elf.name, "damaged", elf.damage, package) for elf in damaged]
     for elf in elves:
         for verdict, said in _misfits(_lacking(elf, libraries, exports), torch, frozenset(system)):
-            blamed = {"CPU torch": "torch", "no card": ""}.get(verdict, package)
-            steps.append(Step("symbols", package, elf.name, verdict, said, blamed))
+            steps.append(Step("symbols", package, elf.name, verdict, said, _blamed(verdict, package)))
     return steps or [Step("symbols", package, said=f"{len(elves)} compiled files fit")]
+
+
+def _blamed(verdict: str, package: str) -> str:
+    """The package to change: torch where it is the one for the CPU, none where only the driver is missing."""
+    return {"CPU torch": "torch", "no card": ""}.get(verdict, package)
 
 
 def _lacking(elf: Elf, libraries: frozenset[str], exports: frozenset[str]) -> list[str]:
@@ -570,6 +600,13 @@ def _parsed(elf: Any, name: str) -> Elf:
     dynamic, table = elf.get_section_by_name(".dynamic"), elf.get_section_by_name(".dynsym")
     if elf.elfclass != BITS or not dynamic or not table:  # nothing that this loader would look at
         return Elf(name)
+    needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
+    undefined, exports = _symbols_in(table)
+    return Elf(name, needed, undefined, exports)
+
+
+def _symbols_in(table: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """The symbols that have to come from elsewhere, without those that need not come at all, and its own ones."""
     undefined, exports = set(), set()
     strings = table.stringtable.data()
     for start, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table.data()):
@@ -578,8 +615,7 @@ def _parsed(elf: Any, name: str) -> Elf:
             exports.add(symbol)
         elif info >> 4 != WEAK:
             undefined.add(symbol)
-    needed = tuple(tag.needed for tag in dynamic.iter_tags("DT_NEEDED"))
-    return Elf(name, needed, frozenset(undefined), frozenset(exports))
+    return frozenset(undefined), frozenset(exports)
 
 
 def system_libraries(environment: Mapping[str, str]) -> frozenset[str]:
@@ -613,24 +649,23 @@ def _loaded(python: Interpreter, modules: Mapping[str, Sequence[str]], device: s
 
 def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
     """What it says of a module that the child which had to load it ended like this; torch may be the one to blame."""
-    if ran.code == 0 and ran.reached.endswith("d"):
+    if ran.is_done:
         return replace(step, said="is loaded" if step.step == "import" else "is loaded after a kernel of torch ran")
-    has_torch = "t" in ran.reached
-    at_kernel = step.step == "kernel" and "k" not in ran.reached
-    if at_kernel or not has_torch:
+    at_kernel = step.step == "kernel" and not ran.has_computed
+    if at_kernel or not ran.has_torch:
         step = replace(step, package="torch", module="torch")
     bad = replace(step, change=step.package)
-    if ran.code is None or ran.code < 0:
+    if ran.is_killed:
         return _killed(bad, ran, timeout_s, at_kernel=at_kernel)
     verdict, said = _meaning(_last_line(ran))
-    if verdict == "import error" and at_kernel and has_torch:
+    if verdict == "import error" and at_kernel and ran.has_torch:
         return _without_kernel(bad, ran)
     return replace(bad, verdict=verdict, said=said)
 
 
 def _killed(bad: Step, ran: Ran, timeout_s: float, *, at_kernel: bool) -> Step:
     """What it says of a child that did not end by itself; the letters say whether the card was asked by then."""
-    where = "while the card computes" if at_kernel and "c" in ran.reached else "at import"
+    where = "while the card computes" if at_kernel and ran.has_card else "at import"
     if ran.code is None:
         return replace(bad, verdict="hang", said=f"hangs {where}: it was ended after {timeout_s:.0f} s")
     name = signal.Signals(-ran.code).name
@@ -667,7 +702,7 @@ def _meaning(last: str) -> tuple[str, str]:
 def _without_kernel(bad: Step, ran: Ran) -> Step:
     """What torch says that was imported and did not compute: there is no card, or its kernel failed."""
     last = _last_line(ran)
-    if "c" not in ran.reached:
+    if not ran.has_card:
         return replace(bad, verdict="no card", said=f"finds no card: {last}", change="")
     return replace(bad, verdict="kernel error", said=f"does not compute on the card: {last}")
 
