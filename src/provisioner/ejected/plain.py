@@ -56,10 +56,13 @@ def reference(secret: Secret) -> str:
 
 
 def _marked(value: Any) -> Any:
+    """The value made of YAML's own types, and of templates where there are secrets."""
     if isinstance(value, Secret):
         return _Template(reference(value))
     if isinstance(value, Mapping):
         return {str(key): _marked(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_marked(inner) for inner in value]
-    return str(value) if isinstance(value, str) else value
+        return list(map(_marked, value))
+    if isinstance(value, str):
+        return str(value)
+    return value

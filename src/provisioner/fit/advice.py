@@ -39,10 +39,13 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
     """What to do about the engines of one card; nothing where its memory is not known."""
     if budget.usable is None:
         return ()
-    engines = [engine for engine in budget.engines for _ in engine.loads]
+    engines: list[EngineLoads] = []
+    for engine in budget.engines:
+        engines += [engine] * len(engine.loads)
+    has_several = len(engines) > 1
     advices: list[Advice] = []
     for engine, (name, load) in zip(engines, budget.named, strict=True):
-        prefix = f"{name}: " if len(engines) > 1 else ""
+        prefix = f"{name}: " if has_several else ""
         advices += [replace(advice, text=prefix + advice.text) for advice in _on(engine, load, budget)]
     return tuple(advices)
 
@@ -59,8 +62,12 @@ def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
 
 def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
     """All in the card's memory is the fastest place, and needs no option."""
-    if budget.missing or load.is_split or not load.weights:
-        return
+    if load.weights and not budget.missing and not load.is_split:
+        yield from _fitting(load, budget)
+
+
+def _fitting(load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to do about a model that fits, and is not split."""
     lies_there = load.cache_on_card and not load.placing.cpu_experts
     if load.adapts and not _is_enough(budget, budget.added.total + KEPT_FREE):
         text = f"left to itself the engine keeps {KEPT_FREE // MIB:,} MiB free, and would move layers to the CPU for it"

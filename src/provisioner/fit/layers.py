@@ -137,10 +137,8 @@ def _is_known(architecture: str) -> bool:
 
 def _each(value: Any, count: int) -> Sequence[int]:
     """A number for each layer, whether the file has one for all or a list; empty where it has neither."""
-    numbers = [value] * count if isinstance(value, int) else value
-    if not isinstance(numbers, list) or len(numbers) != count:
-        return []
-    if any(number < 0 for number in numbers):
+    numbers = _listed([value] * count if isinstance(value, int) else value, count)
+    if numbers is None or min(numbers, default=0) < 0:
         return []
     return numbers
 

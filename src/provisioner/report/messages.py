@@ -62,13 +62,13 @@ def finding_text(finding: Finding, style: Style = PLAIN) -> str:
 
 def findings_text(findings: Sequence[Finding], style: Style = PLAIN, not_asked: Collection[str] = ()) -> str:
     """All findings and how many there are; one good line when there are none, which names what was not asked."""
-    if not findings and not_asked:
-        named = ", ".join(safe_line(address) for address in sorted(not_asked))
-        return style.paint(f"Verified: what could be asked works as the file says. Not asked: {named}.", "yellow")
-    if not findings:
-        return style.paint("Verified: everything works as the file says.", "green")
-    texts = [finding_text(finding, style) for finding in findings]
-    return "\n".join([*texts, f"{count_text(len(findings), 'finding')}."])
+    if findings:
+        texts = [finding_text(finding, style) for finding in findings]
+        return "\n".join([*texts, f"{count_text(len(findings), 'finding')}."])
+    if not_asked:
+        names = ", ".join(map(safe_line, sorted(not_asked)))
+        return style.paint(f"Verified: what could be asked works as the file says. Not asked: {names}.", "yellow")
+    return style.paint("Verified: everything works as the file says.", "green")
 
 
 def check_text(check: Check, style: Style = PLAIN) -> str:

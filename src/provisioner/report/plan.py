@@ -155,13 +155,16 @@ def _services_text(instance: Instance) -> str:
 
 def _setting_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        pairs = [f"{safe_line(name)}={_setting_text(entry)}" for name, entry in value.items()]
-        return ", ".join(pairs) or "none"
+        return ", ".join(_pairs(value)) or "none"
     if isinstance(value, list | tuple):
         return "; ".join(map(_setting_text, value)) or "none"
     if isinstance(value, bool):
         return str(value).lower()
     return safe_line(value)
+
+
+def _pairs(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{safe_line(name)}={_setting_text(value)}" for name, value in settings.items()]
 
 
 def _device_text(device: Device) -> str:

@@ -34,13 +34,19 @@ def status_rows(containers: Sequence[ContainerStatus]) -> list[tuple[str, ...]]:
 
 def listed_below(containers: Sequence[ContainerStatus]) -> dict[str, list[str]]:
     """What does not fit into the table: lines by their titles."""
-    devices = []
+    devices: list[str] = []
     drift = []
     for container in containers:
-        explained = [service for service in container.services if service.why and service.processor != "CPU"]
-        devices += [f"{container.name}/{service.role}: {service.processor}: {service.why}" for service in explained]
+        devices += _device_lines(container)
         drift += [f"{container.name}: {difference}" for difference in container.drift]
     return {"Devices": devices, "Drift": drift}
+
+
+def _device_lines(container: ContainerStatus) -> Iterator[str]:
+    """Why we say that services compute with what they compute with, but for the CPU, which needs no proof."""
+    for service in container.services:
+        if service.why and service.processor != "CPU":
+            yield f"{container.name}/{service.role}: {service.processor}: {service.why}"
 
 
 def _rows(container: ContainerStatus) -> Iterator[tuple[str, ...]]:

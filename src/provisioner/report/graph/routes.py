@@ -68,6 +68,11 @@ class _Piece:
     back: bool = False
     track: int | None = None
 
+    @property
+    def turns(self) -> bool:
+        """Whether it is no straight line."""
+        return self.back or abs(self.begin - self.end) >= STRAIGHT
+
 
 def route(arrangement: Arrangement) -> Drawing:
     """Give everything its place from left to right, as far apart as the lines between need it."""
@@ -129,7 +134,7 @@ def _tracks(pieces: Iterable[_Piece]) -> dict[int, int]:
     """How many lines turn between a column and the next; each gets its track, so that few of them cross."""
     gutters: dict[int, list[_Piece]] = defaultdict(list)
     for piece in pieces:
-        if piece.back or abs(piece.begin - piece.end) >= STRAIGHT:
+        if piece.turns:
             gutters[piece.gutter].append(piece)
     for turning in gutters.values():
         for track, piece in enumerate(sorted(turning, key=_rank)):
