@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,7 +204,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         problem=devices["problem"],
         advice=devices["advice"],
         layers=layers_in(said),
-        fallback=next((line.strip() for line in said.splitlines() if FALLBACK.search(line)), ""),
+        fallback=fallback_in(said),
         cards=memory["cards"],
         weights=wanted_on_device(on_device(said), whole),
         whole=whole,
@@ -212,8 +212,8 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         grown=max(memory["grown"], grown_at_start) if memory["grown"] >= 0 else -1,
         unmeasured=memory["problem"],
         must_measure=bool(asked["card"]),
-        prompt=min((float(one.get("prompt_per_second") or 0) for one in asked["timings"]), default=0.0),
-        generated=min((float(one.get("predicted_per_second") or 0) for one in asked["timings"]), default=0.0),
+        prompt=slowest(asked["timings"], "prompt_per_second"),
+        generated=slowest(asked["timings"], "predicted_per_second"),
         cpu_prompt=speed.get("prompt", 0.0),
         cpu_generated=speed.get("generated", 0.0),
         gpu_info=speed.get("gpu_info", ""),
@@ -221,10 +221,26 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
     )
 
 
+def fallback_in(said: str) -> str:
+    """The line in which the server says that it computes with something else, empty without one."""
+    for line in said.splitlines():
+        if FALLBACK.search(line):
+            return line.strip()
+    return ""
+
+
+def slowest(timings: Iterable[Mapping[str, Any]], name: str) -> float:
+    """The least of the speeds of that name, 0 where one does not say it."""
+    return min((float(timing.get(name) or 0) for timing in timings), default=0.0)
+
+
 def layers_in(said: str) -> tuple[int, int]:
     """How many layers the device has, of how many, as the server said last; zeros when it did not."""
     found = LAYERS.findall(said)
-    return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+    if not found:
+        return 0, 0
+    on_device, of_all = found[-1]
+    return int(on_device), int(of_all)
 
 
 def wanted_on_device(told: int, whole: int) -> int:

@@ -138,11 +138,11 @@ def kernel_version(text: str) -> str:
 
 def other_versions(root: Path, wanted: str) -> Iterator[Path]:
     """The driver's libraries below the loader's folders that are of another version."""
-    for folder in FOLDERS:
-        for library in LIBRARIES:
-            for file in sorted(root.glob(f"{folder}/{library.removesuffix('1')}*")):
-                if not file.is_symlink() and version_of(file.name) not in {"", wanted}:
-                    yield file
+    for folder, library in product(FOLDERS, LIBRARIES):
+        for file in sorted(root.glob(f"{folder}/{library.removesuffix('1')}*")):
+            is_another = version_of(file.name) not in {"", wanted}
+            if is_another and not file.is_symlink():
+                yield file
 
 
 def driver_packages(listed: str) -> list[str]:

@@ -97,9 +97,9 @@ def text_of(file: Path) -> str:
 
 def judged(content: str, key: str, folder: str, spare_s: float = 0) -> str:
     """Until when the pair is valid. Raises ``ValueError`` that says what is wrong with it."""
-    for what, one in (("certificate", content), ("key", key)):
-        if "-----BEGIN" not in one:
-            raise ValueError(f"the {what} is no PEM text (-----BEGIN …)")
+    for name, text in (("certificate", content), ("key", key)):
+        if "-----BEGIN" not in text:
+            raise ValueError(f"the {name} is no PEM text (-----BEGIN …)")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         certificate, secret = Path(place, "certificate.pem"), Path(place, "key.pem")
         certificate.write_text(content + "\n", encoding="ascii")
@@ -108,7 +108,7 @@ def judged(content: str, key: str, folder: str, spare_s: float = 0) -> str:
         load_pair(certificate, secret)
         decode: Callable[[str], dict[str, Any]] = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]  # noqa: SLF001  # nothing public tells the dates of a certificate without a connection
         dates = decode(str(certificate))
-    begins, ends = (ssl.cert_time_to_seconds(dates[name]) for name in ("notBefore", "notAfter"))
+    begins, ends = ssl.cert_time_to_seconds(dates["notBefore"]), ssl.cert_time_to_seconds(dates["notAfter"])
     if ends < time.time() + spare_s:
         raise ValueError(f"the certificate expired on {dates['notAfter']}. Give one that is valid")
     if begins > time.time():
