@@ -66,6 +66,7 @@ CARD = Card(
     driver_version="580.95.05",
     runtime=True,
 )
+BIRD_KEY = "a-key-of-a-bird-a3c9"
 REASON = "its role does not say what it computes on"
 UNKNOWN_LOAD = "unknown: fast/falcon: nobody knows what Falcon takes of a card"
 
@@ -280,6 +281,37 @@ def test_clients_of_foreign_speech_alone_are_told_no_voice(world: World, lab: Pa
     told = world.command("show", "--client", "openai")
     assert "# speech: model heron\n" in told.out, told.err
     assert "AUDIO_TTS_VOICE" not in world.command("show", "--client", "openwebui").out
+
+
+@pytest.fixture
+def closed(roles: Path, lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab whose speech asks for a key."""
+    options = {"api_key": {"type": "str", "default": "", "no_log": True}}
+    write_role(roles, SPEECH, PAGES[SPEECH] | {"key_option": "api_key"}, options)
+    monkeypatch.setenv("PROVISION_SECRET_BIRD_KEY", BIRD_KEY)
+    lab.write_text(FILE.replace("heron: {}", "heron: { api_key: !secret bird_key }"), encoding="utf-8")
+    return lab
+
+
+def test_the_gateway_gets_the_key_of_what_speaks(world: World, closed: Path) -> None:
+    services = {one.role: one for each in open_lab(closed).fleet().instances for one in each.services}
+    without, with_key = services["litellm"].variables["litellm_speech"]
+    assert "api_key" not in without
+    assert isinstance(with_key["api_key"], Secret)
+    assert with_key["api_key"].reveal() == BIRD_KEY
+    assert world.command("up", "--yes").code == 0
+    for verb in (("show", "--expanded"), ("plan", "--json"), ("status",)):
+        answer = world.command(*verb)
+        assert answer.code == 0
+        assert BIRD_KEY not in answer.out + answer.err
+    assert all(BIRD_KEY not in inventory for inventory in world.inventories)
+
+
+def test_clients_of_speech_alone_are_told_the_name_of_its_key(world: World, closed: Path) -> None:
+    page = "containers: { bird: { services: { heron: { api_key: !secret bird_key } } } }\n"
+    closed.write_text(f"name: homelab\nhosts: {{ box: {{ incus: local }} }}\n{page}", encoding="utf-8")
+    assert world.command("up", "--yes").code == 0
+    assert 'OPENAI_API_KEY="$PROVISION_SECRET_BIRD_KEY"' in world.command("show", "--client", "openai").out
 
 
 OWN = """\

@@ -107,13 +107,8 @@ def _own_entry(place: Place, name: str, engine: Engine) -> dict[str, Any]:
         "api_base": f"{place.lab.base_url(service, place.service.container)}/v1",
         "local": True,
     }
-    key = _key_of(service)
+    key = service.key
     return {**entry, "api_key": key} if key is not None else entry
-
-
-def _key_of(service: ResolvedService) -> Any:
-    """The key that a service asks for (``Secret``); None where it asks for none."""
-    return service.said.get(service.page.key_option or "")
 
 
 def _service(place: Place, option: str) -> Filled:
@@ -121,9 +116,9 @@ def _service(place: Place, option: str) -> Filled:
     address = Address(place.service.written[option])
     other = place.lab.services[address]
     filled: dict[str, Any] = {option: place.lab.base_url(other, place.service.container)}
-    key_to, key = place.service.page.references[option].key_to, _key_of(other)
-    if key_to and key is not None:
-        filled[key_to] = key
+    key_to = place.service.page.references[option].key_to
+    if key_to and other.key is not None:
+        filled[key_to] = other.key
     return filled, {address}
 
 

@@ -24,8 +24,10 @@ class Speaker:
     voice: str
 
     def entry(self) -> dict[str, Any]:
-        """What the gateway's role is told of it."""
-        return {"name": self.name, "model": self.model, "api_base": self.api_base, "voice": self.voice}
+        """What the gateway's role is told of it; the key, which it may ask for, as a ``Secret``."""
+        told = {"name": self.name, "model": self.model, "api_base": self.api_base, "voice": self.voice}
+        key = self.service.key
+        return {**told, "api_key": key} if key is not None else told
 
 
 def speakers_for(lab: ResolvedLab, gateway: ResolvedService) -> tuple[Speaker, ...]:

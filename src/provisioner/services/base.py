@@ -112,6 +112,11 @@ class ResolvedService:
         return listed or self.model_names[:1]
 
     @property
+    def key(self) -> Any:
+        """The key that it asks for (``Secret``); None where it asks for none."""
+        return self.said.get(self.page.key_option or "")
+
+    @property
     def aliases(self) -> Mapping[str, Any]:
         """The names under which it offers engines, each with what the file says of it; empty for what is no gateway."""
         found: dict[str, Any] = {}

@@ -91,6 +91,8 @@ def test_keys_are_in_the_file_of_keys_alone(written: Path) -> None:
     for name in with_key:
         assert KEY not in (written / f"{name}.config").read_text(encoding="utf-8")
         lines = (written / f"{name}.env").read_text(encoding="utf-8").splitlines()
-        keys = [line for line in lines if line.startswith("ENGINE_")]
-        assert len(keys) == len([one for one in _case(name)["options"]["engines"] if "api_key" in one])
+        keys = [line for line in lines if line.startswith(("ENGINE_", "SPEECH_"))]
+        options = _case(name)["options"]
+        told = [*options.get("engines", ()), *options.get("speech", ())]
+        assert len(keys) == len([one for one in told if "api_key" in one])
         assert all(KEY in line for line in keys)
