@@ -314,6 +314,20 @@ def test_clients_of_speech_alone_are_told_the_name_of_its_key(world: World, clos
     assert 'OPENAI_API_KEY="$PROVISION_SECRET_BIRD_KEY"' in world.command("show", "--client", "openai").out
 
 
+def test_a_screen_that_is_a_role_alone_can_be_opened(world: World, roles: Path, lab: Path) -> None:
+    write_role(roles, APPLICATION, {"title": "Magpie", "stage": "app", "protocol": "rdp"}, {})
+    page = "containers: { page: { services: { magpie: {} } } }\n"
+    lab.write_text(f"name: homelab\nhosts: {{ box: {{ incus: local }} }}\n{page}", encoding="utf-8")
+    assert world.command("up", "--yes").code == 0
+    opened = world.command("open", "-o", "page.rdp")
+    assert opened.code == 0, opened.err
+    lines = (lab.parent / "page.rdp").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith(("full address", "username", "redirectclipboard"))] == [
+        "full address:s:192.0.2.2:7003",
+        "redirectclipboard:i:0",
+    ]
+
+
 OWN = """\
 name: homelab
 hosts: { box: { incus: local } }

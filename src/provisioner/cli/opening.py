@@ -17,10 +17,10 @@ from provisioner.cli.session import Session
 from provisioner.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.opened_lab import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
+from provisioner.services import knowledge_of
 
 PROTOCOL = "rdp"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")
-CERTIFICATE = "/etc/xrdp/tls/{}.crt"
 FINGERPRINT = re.compile(r"(?:[0-9A-F]{2}:)+[0-9A-F]{2}")
 STDERR = 2
 FREERDP_FAILED = 128
@@ -51,7 +51,7 @@ def open(session: Session, words: Words, *, output: Path | None) -> int:  # noqa
         said = f"Wrote {file}: open it with an RDP client ({where})."
         session.console.result(said, **content, file=str(file))
         return ExitCode.DONE
-    if found.on_terminal:
+    if found.on_terminal and desktop.certificate:
         found = replace(found, command=(*found.command, certificate_word(_fingerprint(session, lab, desktop))))
     did = _started(found)
     session.console.result(f"{did} {Path(found.command[0]).name} for {where}.", **content, command=list(found.command))
@@ -67,7 +67,7 @@ def _fingerprint(session: Session, lab: Lab, desktop: Desktop) -> str:
     """What the client knows the server by, as the container itself tells it: nobody between them can."""
     from provisioner.cli.containers import Containers
 
-    ask = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", CERTIFICATE.format(desktop.certificate)]
+    ask = ["openssl", "x509", "-noout", "-fingerprint", "-sha256", "-in", desktop.certificate]
     told = Containers(session, lab).running(desktop.name).execute(desktop.name, ask)
     if told.returncode:
         raise PreflightError(
@@ -121,10 +121,16 @@ def _desktop(session: Session, lab: Lab, words: Words) -> Desktop:
         )
     ((name, service),) = found.items()
     address = address_of(session, lab, name, is_on_lan=service.is_on_lan)
-    options = service.options()
-    shows = "given" if options["certificate"] else "own"
-    shared = {option: bool(options[option]) for option in ("clipboard", "drives")}
-    return Desktop(name, address, service.port or 0, options["user"], certificate=shows, **shared)
+    screen = knowledge_of(service.role).screen(service)
+    return Desktop(
+        name,
+        address,
+        service.port or 0,
+        screen.user,
+        clipboard=screen.clipboard,
+        drives=screen.drives,
+        certificate=screen.certificate,
+    )
 
 
 def _write(file: Path, text: str) -> None:

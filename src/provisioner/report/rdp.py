@@ -22,15 +22,15 @@ class Desktop:
     user: str
     clipboard: bool = False
     drives: bool = False
-    certificate: str = "own"
-    """Which of the certificates in its container it shows."""
+    certificate: str = ""
+    """The file in its container that holds the certificate it shows; empty where nobody knows it."""
 
 
 def rdp_text(desktop: Desktop) -> str:
     """The file, with CRLF line endings."""
     lines = (
         f"full address:s:{desktop.address}:{desktop.port}",
-        f"username:s:{desktop.user}",
+        *([f"username:s:{desktop.user}"] if desktop.user else []),
         "screen mode id:i:2",
         "use multimon:i:0",
         "session bpp:i:24",
@@ -69,7 +69,10 @@ def _words(desktop: Desktop, file: str, name: str) -> Sequence[str]:
         return ("-c", file)
     if "freerdp" not in name:
         return (file,)
-    words = [f"/v:{desktop.address}:{desktop.port}", f"/u:{desktop.user}", "/d:", "/sec:tls", "/dynamic-resolution"]
+    words = [f"/v:{desktop.address}:{desktop.port}"]
+    if desktop.user:
+        words.append(f"/u:{desktop.user}")
+    words += ["/d:", "/sec:tls", "/dynamic-resolution"]
     words.append("+clipboard" if desktop.clipboard else "-clipboard")
     if desktop.drives:
         words.append("+drives")

@@ -159,6 +159,18 @@ class Speech:
 
 
 @dataclass(frozen=True, slots=True)
+class Screen:
+    """How clients of RDP log in to a service, what they share with it, and which certificate it shows."""
+
+    user: str = ""
+    """The account; empty where nobody knows one."""
+    clipboard: bool = False
+    drives: bool = False
+    certificate: str = ""
+    """The file in its container; empty where nobody knows it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CudaBuild:
     """A program that is compiled with CUDA: its version, and the architectures of the cards it is compiled for."""
 
@@ -252,3 +264,7 @@ class Knowledge:
         """How it is asked to speak; of services with protocol ``speech`` only."""
         voice = service.option("default_voice") or ""
         return Speech(f"openai/{service.role}", str(voice))
+
+    def screen(self, service: ResolvedService) -> Screen:
+        """How one logs in to it; of services with protocol ``rdp`` only."""
+        return Screen(str(service.option("user") or ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
-from provisioner.services.base import Path, Processor, ResolvedService
+from provisioner.services.base import Path, Processor, ResolvedService, Screen
 from provisioner.sizes import size_text
 from provisioner.state import Problem
 
@@ -26,6 +26,8 @@ CHROME_REFUSED = (
     "with and without nesting; but it does not start where the host forbids user namespaces, unless its sandbox is "
     "switched off"
 )
+CERTIFICATE = "/etc/xrdp/tls/{}.crt"
+"""Where the role puts the certificate that the server shows: the ``given`` one, or its ``own``."""
 SOUND_IMAGE = "debian/13"
 
 
@@ -60,6 +62,12 @@ class Knowledge(base.Knowledge):
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """The CPU."""
         return Processor(is_device=False, why="no device was asked for")
+
+    def screen(self, service: ResolvedService) -> Screen:
+        """The file's account, what it lets clients share, and the certificate that is given, or the server's own."""
+        options = service.options()
+        shown = CERTIFICATE.format("given" if options["certificate"] else "own")
+        return Screen(options["user"], bool(options["clipboard"]), bool(options["drives"]), shown)
 
 
 def _memory(service: ResolvedService, options: Mapping[str, Any]) -> Iterator[Problem]:
