@@ -11,6 +11,10 @@ from provisioner.spec import ProxmoxContainer, ProxmoxHost
 
 PCT = "pct"
 """The transport that needs nothing in a container."""
+PLAIN = ("unprivileged", "onboot", "pool", "tags", "description", "protection")
+"""What a file writes as the host says it."""
+DEVICE_DEFAULTS: Mapping[str, Any] = {"mode": "0660", "uid": 0, "gid": 0}
+MOUNT_DEFAULTS: Mapping[str, Any] = {"backup": False}
 NESTING = "nesting"
 """Every container has this feature: systemd of Debian 12 and later wants it."""
 
@@ -66,20 +70,22 @@ def written_form(settings: Mapping[str, Any], host: ProxmoxHost) -> dict[str, An
     """
     default = settings_of(host, None)
     seen = {**default, **settings}
-    plain = ("unprivileged", "onboot", "pool", "tags", "description", "protection")
-    block: dict[str, Any] = {name: seen[name] for name in plain if seen[name] != default[name]}
-    parts = {
-        "vmid": settings.get("vmid"),
-        "storage": None if seen.get("storage") == default.get("storage") else seen["storage"],
-        "swap": None if seen["swap"] == default["swap"] else _swap(seen["swap"]),
-        "order": seen["order"] or None,
-        "network": {key: one for key, one in seen["network"].items() if default["network"].get(key) != one},
-        "features": [one for one in seen["features"] if one != NESTING],
-        "devices": [_without(one, mode="0660", uid=0, gid=0) for one in seen["devices"]],
-        "mounts": [_mount(one) for one in seen["mounts"]],
-    }
-    block |= {name: one for name, one in parts.items() if one not in (None, [], {})}
-    return {name: list(one) if isinstance(one, tuple) else one for name, one in block.items()}
+    block: dict[str, Any] = {}
+    for name in PLAIN:
+        if seen[name] != default[name]:
+            block[name] = list(seen[name]) if name == "tags" else seen[name]
+    block["vmid"] = settings.get("vmid")
+    if seen.get("storage") != default.get("storage"):
+        block["storage"] = seen["storage"]
+    if seen["order"]:
+        block["order"] = seen["order"]
+    block["network"] = _differing(seen["network"], default["network"])
+    block["features"] = [feature for feature in seen["features"] if feature != NESTING]
+    block["devices"] = [_differing(device, DEVICE_DEFAULTS) for device in seen["devices"]]
+    block["mounts"] = [_mount(mount) for mount in seen["mounts"]]
+    said = {name: value for name, value in block.items() if value not in (None, [], {})}
+    # 0 is a wish of its own: no swap
+    return said if seen["swap"] == default["swap"] else {**said, "swap": _swap(seen["swap"])}
 
 
 def _swap(size: int) -> str | int:
@@ -87,9 +93,12 @@ def _swap(size: int) -> str | int:
 
 
 def _mount(options: Mapping[str, Any]) -> dict[str, Any]:
-    written = _without(options, backup=False)
-    return {name: written_size(one) if name == "size" else one for name, one in written.items()}
+    written = _differing(options, MOUNT_DEFAULTS)
+    if "size" in written:
+        written["size"] = written_size(written["size"])
+    return written
 
 
-def _without(options: Mapping[str, Any], **default: Any) -> dict[str, Any]:
-    return {name: one for name, one in options.items() if name not in default or one != default[name]}
+def _differing(options: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not said by default."""
+    return {name: value for name, value in options.items() if name not in default or default[name] != value}

@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.catalog import beyond_limit
 from provisioner.lab.alias_rules import alias_names
-from provisioner.lab.hosts import is_elsewhere
+from provisioner.lab.hosts import fixed_address, is_elsewhere
 from provisioner.lab.model_sources import model_formats, model_sources
 from provisioner.lab.proxmox import direct_ways
 from provisioner.lab.resolved import ResolvedLab
@@ -104,16 +104,21 @@ def cards_elsewhere(lab: ResolvedLab) -> Iterator[Problem]:
 
 def host_numbers(lab: ResolvedLab) -> Iterator[Problem]:
     """No two containers ask for one number, nor for one address."""
-    taken: dict[tuple[str | None, str, str], str] = {}
+    taken: dict[tuple[str | None, str], str] = {}
     for name, container in lab.containers.items():
         options = container.written.proxmox
-        address = options.network.ip.partition("/")[0] if options and options.network.ip[0].isdigit() else None
-        for word, value in (("vmid", options.vmid if options else None), ("network", address)):
-            place = (container.host if word == "vmid" else None, word, str(value))
-            if value is not None and place in taken:
-                path = ("containers", name, "proxmox", word)
-                yield Problem(path, f"{value} is container {taken[place]}'s", "Give one of them another.")
-            taken.setdefault(place, name)
+        if options is None:
+            continue
+        numbers: list[tuple[str, str | None, str]] = []
+        if options.vmid is not None:
+            numbers.append(("vmid", container.host, str(options.vmid)))
+        if fixed_address(container.written):
+            numbers.append(("network", None, fixed_address(container.written)))
+        for option, host, number in numbers:
+            holder = taken.setdefault((host, number), name)
+            if holder != name:
+                path = ("containers", name, "proxmox", option)
+                yield Problem(path, f"{number} is container {holder}'s", "Give one of them another.")
 
 
 def model_references(lab: ResolvedLab) -> Iterator[Problem]:
@@ -216,11 +221,12 @@ def key_forms(lab: ResolvedLab) -> Iterator[Problem]:
             secret = service.written.get(option)
             if secret is None or not secret.is_known:
                 continue
-            path, value = (*service.path, option), secret.reveal()
-            if form.pattern and not re.fullmatch(form.pattern, value, re.ASCII):
-                yield Problem(path, f"the value must {form.says}", "Change the secret's value; it is not shown.")
+            value = secret.reveal()
+            if not re.fullmatch(form.pattern or ".*", value, re.ASCII | re.DOTALL):
+                hint = "Change the secret's value; it is not shown."
+                yield service.problem(option, f"the value must {form.says}", hint)
             elif value in seen:
-                yield Problem(path, "the value is that of another key of this service", "Change one of them.")
+                yield service.problem(option, "the value is that of another key of this service", "Change one of them.")
             seen.add(value)
 
 

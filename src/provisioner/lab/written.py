@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.sizes import written_size
 from provisioner.spec import Container, IncusHost, ProxmoxHost
-from provisioner.state import Instance
+from provisioner.state import Device, Instance
 
 _DEEP = "proxmox"
 _NOT_FOR_MAKING = ("transport", "ssh_key")
@@ -27,17 +27,18 @@ def written_container(there: Instance, lab: ResolvedLab, *, adopt: bool) -> dict
 
     What no file can say is left out: ``wanted_of`` tells what ``up`` would make of it.
     """
-    host = lab.hosts[there.host]
-    written: dict[str, Any] = {
-        "host": there.host,
-        "image": there.image or None,
-        "cpu": there.cpu,
-        "memory": None if there.memory is None else written_size(there.memory),
-        "disk": None if there.disk is None else written_size(there.disk),
-        _DEEP: written_form(there.settings, host) if isinstance(host, ProxmoxHost) else None,
-        "adopt": adopt or None,
-    }
-    return _valid({name: value for name, value in written.items() if value not in (None, {})})
+    written: dict[str, Any] = {"host": there.host}
+    if there.image:
+        written["image"] = there.image
+    if there.cpu is not None:
+        written["cpu"] = there.cpu
+    written |= _written_sizes(there)
+    block = _block(there, lab)
+    if block:
+        written[_DEEP] = block
+    if adopt:
+        written["adopt"] = True
+    return _valid(written)
 
 
 def wanted_of(name: str, written: Mapping[str, Any], lab: ResolvedLab) -> Instance:
@@ -46,38 +47,56 @@ def wanted_of(name: str, written: Mapping[str, Any], lab: ResolvedLab) -> Instan
     return desired_fleet(resolve(alone, lab.catalog), {}).instances[0]
 
 
-def role_variables(one: Instance, lab: ResolvedLab) -> dict[str, Any]:
+def role_variables(instance: Instance, lab: ResolvedLab) -> dict[str, Any]:
     """The variables by which role ``container`` makes this container."""
-    written = lab.containers[one.name].written.proxmox
-    found: dict[str, Any] = {
-        "lab": one.lab,
-        "image": one.image,
-        "cpu": one.cpu,
-        "memory": None if one.memory is None else written_size(one.memory),
-        "disk": None if one.disk is None else written_size(one.disk),
-        "nesting": one.nesting or None,
-        "devices": [{"name": each.name, "kind": each.kind, **each.properties} for each in one.devices] or None,
-        _DEEP: _block(one, lab) if written is not None or one.settings.get("devices") else None,
-    }
-    return {f"container_{name}": value for name, value in found.items() if value is not None}
+    variables: dict[str, Any] = {"lab": instance.lab, "image": instance.image}
+    if instance.cpu is not None:
+        variables["cpu"] = instance.cpu
+    variables |= _written_sizes(instance)
+    if instance.nesting:
+        variables["nesting"] = True
+    if instance.devices:
+        variables["devices"] = [_written_device(device) for device in instance.devices]
+    has_block = lab.containers[instance.name].written.proxmox is not None
+    if has_block or instance.settings.get("devices"):
+        variables[_DEEP] = _block(instance, lab)
+    return {f"container_{name}": value for name, value in variables.items()}
 
 
 def host_variables(host: HostPage) -> dict[str, Any]:
     """The variables by which role ``container`` reaches a host; secrets are in it as ``Secret``."""
     if isinstance(host, IncusHost) and host.incus == LOCAL_INCUS:
         return {}
-    return {"container_host": {name: one for name, one in _dumped(host).items() if name not in _NOT_FOR_MAKING}}
+    page = _dumped(host)
+    for name in _NOT_FOR_MAKING:
+        page.pop(name, None)
+    return {"container_host": page}
 
 
-def _block(one: Instance, lab: ResolvedLab) -> dict[str, Any]:
-    host = lab.hosts[one.host]
-    return written_form(one.settings, host) if isinstance(host, ProxmoxHost) else {}
+def _written_sizes(instance: Instance) -> dict[str, str]:
+    """Memory and disk as a file writes them; what is not known is left out."""
+    sizes = {"memory": instance.memory, "disk": instance.disk}
+    return {name: written_size(size) for name, size in sizes.items() if size is not None}
+
+
+def _written_device(device: Device) -> dict[str, str]:
+    return {"name": device.name, "kind": device.kind, **device.properties}
+
+
+def _block(instance: Instance, lab: ResolvedLab) -> dict[str, Any]:
+    """What only Proxmox knows of it, as a file writes it; empty on other hosts."""
+    host = lab.hosts[instance.host]
+    return written_form(instance.settings, host) if isinstance(host, ProxmoxHost) else {}
 
 
 def _dumped(part: Any) -> dict[str, Any]:
     """What was set of a part of the file; a secret stays a ``Secret``."""
-    found = {name: getattr(part, name) for name in type(part).model_fields if name in part.model_fields_set}
-    return {name: _dumped(one) if hasattr(one, "model_fields_set") else one for name, one in found.items()}
+    dumped = {}
+    for name in type(part).model_fields:
+        if name in part.model_fields_set:
+            value = getattr(part, name)
+            dumped[name] = _dumped(value) if hasattr(value, "model_fields_set") else value
+    return dumped
 
 
 def _valid(written: dict[str, Any]) -> dict[str, Any]:
@@ -85,17 +104,28 @@ def _valid(written: dict[str, Any]) -> dict[str, Any]:
     try:
         Container.model_validate(written)
     except ValidationError as error:
-        refused = {one["loc"][: _DEPTH if one["loc"][0] == _DEEP else 1] for one in error.errors()}
+        refused = {_refused_place(problem["loc"]) for problem in error.errors()}
         return _valid(_without(written, refused))
     return written
 
 
+def _refused_place(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """What is left out because of a problem there: of the Proxmox block one item, else the whole key."""
+    return place[:_DEPTH] if place[0] == _DEEP else place[:1]
+
+
 def _without(value: Any, refused: set[tuple[int | str, ...]]) -> Any:
     """``value`` without what lies at these places; what becomes empty goes, too."""
-    whole = {place[0] for place in refused if len(place) == 1}
-    inner = {key: {place[1:] for place in refused if place[0] == key and len(place) > 1} for key, *_ in refused}
-    pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-    kept = {key: _without(one, inner[key]) if inner.get(key) else one for key, one in pairs if key not in whole}
     if isinstance(value, Mapping):
-        return {key: one for key, one in kept.items() if one not in ({}, [])}
-    return list(kept.values())
+        kept = dict(_kept(value.items(), refused))
+        return {key: inner for key, inner in kept.items() if inner not in ({}, [])}
+    return [inner for _, inner in _kept(enumerate(value), refused)]
+
+
+def _kept(pairs: Iterable[tuple[Any, Any]], refused: set[tuple[int | str, ...]]) -> Iterator[tuple[Any, Any]]:
+    """The keys that stay, with what stays of their values."""
+    for key, inner in pairs:
+        if (key,) in refused:
+            continue
+        below = {place[1:] for place in refused if place[0] == key}
+        yield key, _without(inner, below) if below else inner

@@ -63,16 +63,21 @@ class SpeechEndpoint:
 
 def speech_endpoint_of(lab: ResolvedLab, entrance: Entrance | None) -> SpeechEndpoint | None:
     """Who speaks for clients that talk to ``entrance``: that one where it offers speech, else the first that speaks."""
-    if entrance is not None:
-        for gateway in lab.containers[entrance.container].services:
-            if SPEECH_OPTION not in gateway.page.options:
-                continue
-            for speaker in speakers_for(lab, gateway):
-                return SpeechEndpoint(entrance, speaker.name, speaker.voice)
-    for service in lab.speakers:
-        own = Entrance(service.container, service.port or 0, service.expose == LAN, _key_variable(service), {})
-        speech = knowledge_of(service.role).speech(service)
-        return SpeechEndpoint(own, speech.model.removeprefix(f"{PROTOCOL}/"), speech.voice)
+    through = _speech_through(lab, entrance) if entrance is not None else None
+    if through is not None or not lab.speakers:
+        return through
+    service = lab.speakers[0]
+    own = Entrance(service.container, service.port or 0, service.expose == LAN, _key_variable(service), {})
+    speech = knowledge_of(service.role).speech(service)
+    return SpeechEndpoint(own, speech.model.removeprefix(f"{PROTOCOL}/"), speech.voice)
+
+
+def _speech_through(lab: ResolvedLab, entrance: Entrance) -> SpeechEndpoint | None:
+    """Speech as the gateway at ``entrance`` offers it; None where it offers none."""
+    for gateway in lab.containers[entrance.container].services:
+        speakers = speakers_for(lab, gateway) if SPEECH_OPTION in gateway.page.options else ()
+        for speaker in speakers:
+            return SpeechEndpoint(entrance, speaker.name, speaker.voice)
     return None
 
 
@@ -94,9 +99,12 @@ def _models(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
 def _alias(lab: ResolvedLab, aliases: Aliases, alias: str) -> Served:
     """What its engines hold, or those that are named for what is too long for them where they hold more."""
     usual, rare = _behind(lab, flatten(aliases, alias)), for_too_long(aliases, alias)
-    most = _behind(lab, rare).context if rare else usual.context
-    is_more = usual.context is not None and (most is None or most > usual.context)
-    return Served(most, usual.vision) if is_more else usual
+    if usual.context is None or not rare:
+        return usual
+    most = _behind(lab, rare).context
+    if most is None or most > usual.context:
+        return Served(most, usual.vision)
+    return usual
 
 
 def _behind(lab: ResolvedLab, names: Iterable[str]) -> Served:

@@ -51,22 +51,30 @@ def check_fit(
 
     ``cards``: by container; with ``targets`` only the cards of those count, with everything that lies there.
     """
-    found = [one for one in budgets_of(lab, cards) if one.card and _is_meant(one, targets)] if cards else []
+    if not cards:
+        return
+    found = [budget for budget in budgets_of(lab, cards) if budget.card and _is_meant(budget, targets)]
     for budget in found:
-        if budget.usable is None and budget.card:
-            message = f"Whether {budget.title} fits is not known: nobody tells how much memory the card has"
-            emit(Diagnostic("warning", message))
-        elif budget.is_undecided:
-            reasons = "; ".join(f"{engine.address}: {engine.unknown}" for engine in budget.unknown)
-            emit(Diagnostic("warning", f"Whether {budget.title} fits is not known: {reasons}"))
+        _warn_of_unknown(budget, emit)
     refused = refusals(found)
     if lab.spec.fit_check == "warn":
-        for why in refused:
-            emit(Diagnostic("warning", why.message, details=why.details, resolution=why.resolution))
+        for refusal in refused:
+            emit(Diagnostic("warning", refusal.message, details=refusal.details, resolution=refusal.resolution))
     elif refused:
         first, *rest = refused
-        details = [first.details, *(f"{one.message}: {one.details}" for one in rest)]
+        details = [first.details, *(f"{refusal.message}: {refusal.details}" for refusal in rest)]
         raise PreflightError(first.message, details="\n".join(details), resolution=first.resolution)
+
+
+def _warn_of_unknown(budget: Budget, emit: Callable[[Event], None]) -> None:
+    """Say why nobody can tell whether the engines of a card fit, where that is so."""
+    if budget.usable is None:
+        reasons = "nobody tells how much memory the card has"
+    elif budget.is_undecided:
+        reasons = "; ".join(f"{engine.address}: {engine.unknown}" for engine in budget.unknown)
+    else:
+        return
+    emit(Diagnostic("warning", f"Whether {budget.title} fits is not known: {reasons}"))
 
 
 def remember_use(

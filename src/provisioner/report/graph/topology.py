@@ -113,7 +113,9 @@ def _box(container: ResolvedContainer) -> Box:
 
 
 def _service(service: ResolvedService) -> Service:
-    aliases = [name for option in _options(service.page, "aliases") for name in service.written.get(option) or ()]
+    aliases: list[str] = []
+    for option in _options(service.page, "aliases"):
+        aliases += service.written.get(option) or ()
     return Service(
         service.address,
         service.role,

@@ -32,21 +32,22 @@ def _source(service: ResolvedService) -> Iterator[Problem]:
     source = service.said.get("source")
     if source is None:
         return
+    has_checksum = _SHA256.fullmatch(str(service.said.get("source_sha256", "")))
     if not _SOURCE.fullmatch(source):
         hint = 'Write "git+https://HOST/PATH@COMMIT" (40 digits), "https://….tar.gz" or "pypi:NAME==VERSION".'
         yield service.problem("source", "not a source of llama.cpp", hint)
-    elif not source.startswith("git+") and not _SHA256.fullmatch(str(service.said.get("source_sha256", ""))):
+    elif not source.startswith("git+") and not has_checksum:
         hint = "Write `source_sha256`, 64 digits: sha256sum FILE"
         yield service.problem("source", "what is downloaded needs its sha256", hint)
 
 
 def _layers(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
     layers, device = service.option("gpu_layers"), service.option("device")
-    is_count = isinstance(layers, int) and not isinstance(layers, bool) and layers >= 0
+    is_for_cpu = service.option("backend") == CPU and not is_open
     asks_for_device = device or layers not in (None, *WITHOUT_DEVICE)
-    if layers is not None and not is_count and layers not in ("auto", "all"):
+    if not _is_layers(layers):
         yield service.problem("gpu_layers", f"{layers!r} is no number of layers", "Write auto, all or a number.")
-    elif asks_for_device and not is_open and service.option("backend") == CPU:
+    elif asks_for_device and is_for_cpu:
         option = "device" if device else "gpu_layers"
         hint = "Write backend: cuda, or backend: vulkan."
         yield service.problem(option, "the program is built for the CPU alone", hint)
@@ -55,11 +56,19 @@ def _layers(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
         yield service.problem("device", f"{device!r} names no devices", hint)
 
 
+def _is_layers(value: object) -> bool:
+    """Whether a value of ``gpu_layers`` says how many: a word, a number, or nothing."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int):
+        return value >= 0
+    return value in (None, "auto", "all")
+
+
 def _cuda(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
-    version = service.option("cuda_version")
+    version, architectures = service.option("cuda_version"), service.option("cuda_architectures") or []
     if version is None or service.option("backend") != CUDA:
         return
-    architectures = service.option("cuda_architectures") or []
     if not architectures and not is_open:
         hint = f"Write cuda_architectures: [N], N one of {EXAMPLES}."
         yield service.problem("backend", "a build for CUDA has to know its cards", hint)

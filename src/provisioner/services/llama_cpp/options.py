@@ -16,8 +16,8 @@ BLURRED_KEYS = "q4_0"
 
 def number_problems(service: ResolvedService) -> Iterator[Problem]:
     """Numbers that no server takes beside each other."""
-    batch, ubatch = service.option("batch"), service.option("ubatch")
-    if batch and ubatch and ubatch > batch:
+    batch, ubatch = service.option("batch") or 0, service.option("ubatch") or 0
+    if 0 < batch < ubatch:
         yield service.problem("ubatch", f"{ubatch} is larger than batch, {batch}", f"Write {batch} or less.")
     if service.option("cpu_moe") and service.option("n_cpu_moe"):
         message = "cpu_moe keeps the experts of every layer already"
@@ -36,21 +36,32 @@ def option_warnings(service: ResolvedService) -> Iterator[Problem]:
         message = f"models lose track of code with keys of {BLURRED_KEYS}: long prompts are remembered too vaguely"
         yield service.problem("kv_cache.k", message, 'Write "q8_0"; values may be smaller.')
     yield from _too_much_context(service)
+    yield from _idle_experts(service)
+
+
+def _idle_experts(service: ResolvedService) -> Iterator[Problem]:
+    """Options for experts of models that have none, as far as their files are known."""
     headers = [service.headers.get(use.name) for use in _served(service)]
-    are_dense = all(header and not header.experts for header in headers)
-    if are_dense and (service.option("cpu_moe") or service.option("n_cpu_moe")):
-        name = "cpu_moe" if service.option("cpu_moe") else "n_cpu_moe"
-        yield service.problem(name, "the model has no experts, so that this does nothing", "Leave it out.")
+    if not all(header and not header.experts for header in headers):
+        return
+    for name in ("cpu_moe", "n_cpu_moe"):
+        if service.option(name):
+            yield service.problem(name, "the model has no experts, so that this does nothing", "Leave it out.")
+            return
 
 
 def asked_context(service: ResolvedService, name: str) -> int | None:
-    """Tokens that are asked for a model, for all slots together: of one model the server's number counts first,
-    of the models of a list their own; None where nothing is said.
+    """Tokens that are asked for a model, for all slots together; None where nothing is said.
+
+    Of one model the server's number counts first, of the models of a list their own.
     """
-    model, of_server = service.models.get(name), service.written.get("context")
+    of_server: int | None = service.written.get("context")
+    model = service.models.get(name)
     of_model = model.context if model else None
-    is_of_a_list = any(use.place is not None for use in service.uses)
-    first, second = (of_model, of_server) if is_of_a_list else (of_server, of_model)
+    numbers = [of_server, of_model]
+    if any(use.place is not None for use in service.uses):
+        numbers.reverse()
+    first, second = numbers
     return second if first is None else first
 
 
@@ -59,10 +70,12 @@ def request_context(service: ResolvedService, name: str, header: Header | None =
     trained = header.context if header else 0
     asked = asked_context(service, name)
     if asked is None:
-        asked = service.option("context") or 0
-    parallel = max(1, service.option("parallel") or 1)
-    share = (asked or trained) // parallel
-    return (min(share, trained) if trained else share) or None
+        asked = service.option("context")
+    slots = max(1, service.option("parallel") or 1)
+    share = (asked or trained) // slots
+    if trained:
+        share = min(share, trained)
+    return share or None
 
 
 def cache_type(service: ResolvedService, part: str) -> str:
@@ -83,11 +96,12 @@ def _place(use: ModelUse) -> str:
 def _too_much_context(service: ResolvedService) -> Iterator[Problem]:
     for use in _served(service):
         header = service.headers.get(use.name)
-        asked = request_context(service, use.name)
-        if not header or not header.context or not asked or asked <= header.context:
+        trained = header.context if header else 0
+        asked = request_context(service, use.name) or 0
+        if not 0 < trained < asked:
             continue
-        message = f"a request gets {asked} tokens, the model was trained with {header.context}, and gets no more"
-        most = header.context * service.option("parallel")
+        message = f"a request gets {asked} tokens, the model was trained with {trained}, and gets no more"
+        most = trained * service.option("parallel")
         if use.place is None:
             yield service.problem("context", message, f"Write {most} or less.")
         else:
@@ -101,17 +115,23 @@ def _cache_problems(service: ResolvedService) -> Iterator[Problem]:
         yield service.problem("kv_cache.v", message, "Leave flash_attention at auto, or write f16.")
     for use in _served(service):
         header = service.headers.get(use.name)
-        if header is None:
-            continue
-        whose = "the model's heads" if use.place is None else f"the heads of {use.name}"
-        for part, size in (("k", header.key_size), ("v", header.value_size)):
-            type_of_part = cache_type(service, part)
-            if type_of_part not in PLAIN_TYPES and size % BLOCK:
-                message = f"{type_of_part} packs {BLOCK} numbers together, {whose} have {size}"
-                yield service.problem(f"kv_cache.{part}", message, "Write f16 or bf16.")
+        if header is not None:
+            yield from _unpackable(service, use, "k", header.key_size)
+            yield from _unpackable(service, use, "v", header.value_size)
+
+
+def _unpackable(service: ResolvedService, use: ModelUse, part: str, size: int) -> Iterator[Problem]:
+    """A type that packs more numbers together than go into the model's heads; ``size``: numbers of one head."""
+    type_of_part = cache_type(service, part)
+    if type_of_part in PLAIN_TYPES or size % BLOCK == 0:
+        return
+    whose = "the model's heads" if use.place is None else f"the heads of {use.name}"
+    message = f"{type_of_part} packs {BLOCK} numbers together, {whose} have {size}"
+    yield service.problem(f"kv_cache.{part}", message, "Write f16 or bf16.")
 
 
 def _file_problems(service: ResolvedService) -> Iterator[Problem]:
+    """A projector in a model's place, a model in a projector's, and a projector that no server could load."""
     for use in _served(service):
         header = service.headers.get(use.name)
         if header and header.is_projector:
@@ -121,9 +141,11 @@ def _file_problems(service: ResolvedService) -> Iterator[Problem]:
         hint = "Give the model that looks at images a container of its own, with model and mmproj."
         yield service.problem("mmproj", "a projector belongs to one model, and this server has several", hint)
     projector = service.headers.get(str(service.written.get("mmproj", "")))
-    if projector and not projector.is_projector:
+    if projector is None:
+        return
+    if not projector.is_projector:
         message = f"it is a model ({projector.architecture}), not the projector of one"
         yield service.problem("mmproj", message, "Name the file that its makers call mmproj-….gguf.")
-    if projector and projector.parts > 1:
+    if projector.parts > 1:
         hint = "Join them with: llama-gguf-split --merge FIRST.gguf WHOLE.gguf"
         yield service.problem("mmproj", f"its file is one of {projector.parts} parts", hint)
