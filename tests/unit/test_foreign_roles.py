@@ -328,6 +328,25 @@ def test_a_screen_that_is_a_role_alone_can_be_opened(world: World, roles: Path, 
     ]
 
 
+def test_an_engine_is_asked_for_the_name_that_the_file_gives_its_model(world: World, roles: Path, lab: Path) -> None:
+    references = {"model": {"kind": "model", "formats": ["gguf"], "name_to": "served_as"}}
+    options = OPTIONS[ENGINE] | {"served_as": {"type": "str", "default": ""}}
+    write_role(roles, ENGINE, PAGES[ENGINE] | {"references": references}, options)
+    names = {"model: tiny": "openai/tiny", "model: tiny, served_as: swift": "openai/swift"}
+    for written, model in names.items():
+        lab.write_text(FILE.replace("model: tiny", written), encoding="utf-8")
+        services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
+        assert [one["model"] for one in services["litellm"].variables["litellm_engines"]] == [model]
+    assert world.command("validate").code == 0
+
+
+def test_an_application_with_a_card_is_unknown_as_well(world: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("page: {", "page: { gpu: any,"), encoding="utf-8")
+    answer = world.command("fit")
+    assert answer.code == ExitCode.VERIFICATION_FAILED, answer.err
+    assert "unknown: page/magpie: nobody knows what Magpie takes of a card" in answer.out
+
+
 OWN = """\
 name: homelab
 hosts: { box: { incus: local } }

@@ -44,7 +44,7 @@ def _model(place: Place, option: str) -> Filled:
     filled: dict[str, Any] = {option: _model_file(place, model)}
     if name_to is None:  # it helps the one that gives its name
         return filled, set()
-    filled[name_to] = service.said.get(name_to, model)
+    filled[name_to] = service.name_of(model)
     window = place.lab.models[model].context
     if window is not None and CONTEXT_OPTION in page.options:
         filled[CONTEXT_OPTION] = service.said.get(CONTEXT_OPTION, window)
@@ -100,7 +100,7 @@ def _upstream_entry(name: str, upstream: Upstream) -> dict[str, Any]:
 
 def _own_entry(place: Place, name: str, engine: Engine) -> dict[str, Any]:
     service = engine.service
-    served = service.said.get("alias") or engine.model_for(name) or service.role
+    served = service.name_of(engine.model_for(name)) or service.role
     entry: dict[str, Any] = {
         "name": name,
         "model": f"openai/{served}",

@@ -92,7 +92,7 @@ def _key_variable(service: ResolvedService) -> str:
 
 def _models(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
     if service.served_models:
-        return {str(service.written.get("alias") or name): _limits(service, name) for name in service.served_models}
+        return {service.name_of(name): _limits(service, name) for name in service.served_models}
     return {alias: _alias(lab, service.aliases, alias) for alias in service.aliases}
 
 

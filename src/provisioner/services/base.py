@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from provisioner.stacks.known import Stack
 
 LAN = "lan"
-ENGINE = "engine"
+COMPUTING_STAGES = ("engine", "app")
+"""Services of other stages hand requests on, or prepare a container: they take nothing of its card."""
 
 Path = tuple[str | int, ...]
 """Where something stands in the file: keys and list indexes from its top."""
@@ -124,6 +125,13 @@ class ResolvedService:
             if reference.kind == "aliases":
                 found |= self.written.get(option) or {}
         return found
+
+    def name_of(self, model: str) -> str:
+        """The name by which its clients ask for a model: the one that the file says, else the model's own."""
+        for reference in self.page.references.values():
+            if reference.name_to and self.said.get(reference.name_to):
+                return str(self.said[reference.name_to])
+        return model
 
     @property
     def path(self) -> Path:
@@ -244,7 +252,7 @@ class Knowledge:
 
         None where it computes nothing there.
         """
-        if not service.wants_card or service.page.stage != ENGINE:
+        if not service.wants_card or service.page.stage not in COMPUTING_STAGES:
             return None
         from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
 
