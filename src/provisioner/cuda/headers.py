@@ -108,16 +108,21 @@ def is_mended(headers: Headers) -> bool:
 
 
 def _mended(original: Headers, places: tuple[Place, ...]) -> Headers:
-    without_specifier = [place for place in places if place.origin == "none"]
-    bare = {place.function for place in without_specifier if place.kind == "extern"}
-    if not bare:
+    chosen = _bare(places)
+    if not chosen:
         return original
-    chosen = [place for place in without_specifier if place.function in bare]
     declarations = _with_specifiers(original.declarations, chosen, DECLARATIONS)
     definitions = _with_specifiers(original.definitions, chosen, DEFINITIONS)
     anchor = ANCHOR.search(declarations)
     start = anchor.start() if anchor else 0  # places_of has seen it
     return Headers(declarations[:start] + _block(original) + declarations[start:], definitions)
+
+
+def _bare(places: tuple[Place, ...]) -> list[Place]:
+    """The places without a specifier, of the functions whose extern declaration has none."""
+    without = [place for place in places if place.origin == "none"]
+    functions = {place.function for place in without if place.kind == "extern"}
+    return [place for place in without if place.function in functions]
 
 
 def _with_specifiers(text: str, places: list[Place], file: str) -> str:

@@ -85,12 +85,16 @@ def _openai(gateway: Gateway) -> str:
     """Two variables, and as comments what answers there."""
     lines = []
     if gateway.models or not gateway.speech:
-        lines.append(f"# models: {', '.join(gateway.models) or 'ask /v1/models'}")
-        lines += [f"# {name}: {_in_words(served)}" for name, served in gateway.models.items()]
+        lines += _model_comments(gateway.models)
     if gateway.speech:
         lines.append(_speech_comment(gateway.speech, gateway.url))
     key = f'"${gateway.key_variable}"' if gateway.key_variable else "none"
     return "\n".join([*lines, f"export OPENAI_BASE_URL={gateway.url}", f"export OPENAI_API_KEY={key}"])
+
+
+def _model_comments(models: Mapping[str, Served]) -> list[str]:
+    lines = [f"# models: {', '.join(models) or 'ask /v1/models'}"]
+    return lines + [f"# {name}: {_in_words(served)}" for name, served in models.items()]
 
 
 def _speech_comment(speech: Speech, url: str) -> str:

@@ -24,10 +24,17 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     lines += _sum_lines(budget, width, style)
     lines += [style.paint(f"  unknown: {safe_line(one.address)}: {one.unknown}", "yellow") for one in budget.unknown]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
-    for engine in budget.engines:
-        lines += [style.paint(f"  guessed: {safe_line(word)}", "yellow") for word in engine.unread]
+    lines += _guesses(budget, style)
     lines += [f"  advice: {_advice(advice)}" for advice in advice_on(budget)]
     return "\n".join(lines)
+
+
+def _guesses(budget: Budget, style: Style) -> list[str]:
+    """What the files of the engines' models do not tell."""
+    lines: list[str] = []
+    for engine in budget.engines:
+        lines += [style.paint(f"  guessed: {safe_line(word)}", "yellow") for word in engine.unread]
+    return lines
 
 
 def fit_content(budget: Budget, known: Mapping[str, Measured]) -> dict[str, Any]:
