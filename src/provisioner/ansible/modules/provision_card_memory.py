@@ -185,10 +185,14 @@ def of_clients(clients: Sequence[Client], pci: str, listed_mib: int, devices: Pa
     if not ours:
         there = ", ".join(_cards_of(clients)) or "none"
         return Measured(problem=f"the kernel says that the server has opened these cards: {there}; not {pci or 'any'}")
-    grown = sum(held_by(client, devices, listed_mib) for client in ours)
     cards = _cards_of(ours)
-    used = sum(_number(devices / card / "mem_info_vram_used") for card in cards)
-    return Measured(cards, max(grown, used), grown)
+    grown = sum(held_by(client, devices, listed_mib) for client in ours)
+    return Measured(cards, max(grown, _used_on(cards, devices)), grown)
+
+
+def _used_on(cards: Iterable[str], devices: Path) -> int:
+    """What all processes together use of the cards, as AMD's driver says it; 0 of other cards."""
+    return sum(_number(devices / card / "mem_info_vram_used") for card in cards)
 
 
 def held_by(client: Client, devices: Path, listed_mib: int) -> int:

@@ -316,7 +316,8 @@ def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ..
     if state == "started":
         return changes
     changes = tuple(change for change in changes if change.action != "start")
-    if state == "stopped" and (there is None or there.status is not Status.STOPPED):
+    is_stopped = there is not None and there.status is Status.STOPPED
+    if state == "stopped" and not is_stopped:
         return (*changes, Change("stop", wanted.name, there or wanted, wanted, "it shall not run"))
     return changes
 

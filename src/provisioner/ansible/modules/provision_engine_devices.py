@@ -112,6 +112,16 @@ class Seen:
         """The devices that the program lists."""
         return devices_in(self.said)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of these devices."""
+        return [device.name for device in self.devices]
+
+    @property
+    def missing(self) -> list[str]:
+        """The libraries that are not there."""
+        return sorted(name for name, is_there in self.libraries.items() if not is_there)
+
 
 def main() -> None:
     """Look and answer."""
@@ -149,11 +159,9 @@ def judge(seen: Seen, backend: str, devices: Sequence[str], cuda_version: str) -
             f"the program is built for the CPU only, there is no {backend} in it",
             'Set `backend` and run "provision up", which builds it; look at `build_options`, too.',
         )
-    missing = sorted(name for name, is_there in seen.libraries.items() if not is_there)
-    if missing:
-        return _missing_libraries(missing)
-    listed = {device.name for device in seen.devices}
-    absent = [name for name in devices if name not in listed]
+    if seen.missing:
+        return _missing_libraries(seen.missing)
+    absent = [name for name in devices if name not in seen.names]
     if absent:
         return _driver_problem(seen, backend, cuda_version) or _absent(seen, absent, backend)
     return _played(seen, devices)
@@ -263,7 +271,7 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
 
 
 def _absent(seen: Seen, absent: Sequence[str], backend: str) -> tuple[str, str]:
-    there = ", ".join(device.name for device in seen.devices) or "none"
+    there = ", ".join(seen.names) or "none"
     problem = f"there is no {' and no '.join(absent)}, it finds {there}"
     if backend == "vulkan" and all(map(is_played, seen.devices)):
         return problem, _missing_card(seen)

@@ -55,10 +55,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     cards, driver = cards_in(_said(module, ABOUT_CARDS)), driver_in(_said(module, ABOUT_DRIVERS))
     usable = [card for card in cards if card.driver in DRIVERS[card.vendor]]
-    used_drivers = {card.driver for card in usable}
     module.exit_json(
         changed=False,
-        cards=[_described(card) for card in cards],
+        cards=list(map(_described, cards)),
         obstacles=_obstacles(cards),
         missing=sorted(set(chain.from_iterable(card.missing for card in usable))),
         makers=list(driver.makers),
@@ -66,8 +65,14 @@ def main() -> None:
         has_persistence_unit=any((folder / PERSISTENCE).is_file() for folder in UNITS),
         has_tools=module.get_bin_path("nvidia-container-cli") is not None,
         has_incus=any(path.exists() for path in INCUS),
-        without_firmware=sorted(name for name in used_drivers if not _has_firmware(name)),
+        without_firmware=_without_firmware(usable),
     )
+
+
+def _without_firmware(cards: Iterable[Card]) -> list[str]:
+    """The drivers of the cards of which there is no firmware, each once."""
+    drivers = {card.driver for card in cards}
+    return sorted(name for name in drivers if not _has_firmware(name))
 
 
 def _described(card: Card) -> dict[str, str]:

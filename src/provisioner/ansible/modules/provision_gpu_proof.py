@@ -208,8 +208,12 @@ def judge_vulkan(summary: str, vendor: str) -> Verdict:
     of_vendor = tuple(card.name for card in cards if card.vendor_id == VENDOR_IDS[vendor])
     if of_vendor:
         return Verdict(found=of_vendor)
-    names = [device.name for device in devices]
-    if names and not cards:
+    return _without_vulkan_card([device.name for device in devices], vendor, summary, has_cards=bool(cards))
+
+
+def _without_vulkan_card(names: Sequence[str], vendor: str, summary: str, *, has_cards: bool) -> Verdict:
+    """What Vulkan finds instead: only a processor that plays a card, cards of others, or nothing."""
+    if names and not has_cards:
         return Verdict(
             f"Vulkan finds only {' and '.join(names)}, which is the processor that plays a card",
             "Give the container its GPU; where it has it, its Mesa does not know the card: take a newer `image`.",

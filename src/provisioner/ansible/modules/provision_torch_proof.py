@@ -636,15 +636,20 @@ def _cached_libraries() -> set[str]:
 
 
 def _loaded(python: Interpreter, modules: Mapping[str, Sequence[str]], device: str) -> Iterator[Step]:
-    pairs = []
-    for package, package_modules in modules.items():
-        pairs += [(package, module) for module in package_modules]
-    for package, module in pairs or [("torch", "torch")]:
+    for package, module in _pairs(modules):
         step = Step("kernel" if device else "import", package, module)
         judged = judge(step, python.load(module, device=device), python.timeout_s)
         yield judged
         if judged.package != package:  # it was torch, and the next child says the same
             return
+
+
+def _pairs(modules: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Package and module of each that is imported; torch itself where there is none."""
+    pairs = []
+    for package, package_modules in modules.items():
+        pairs += [(package, module) for module in package_modules]
+    return pairs or [("torch", "torch")]
 
 
 def judge(step: Step, ran: Ran, timeout_s: float) -> Step:
