@@ -71,9 +71,9 @@ class _Keys:
         """What the file says under that name, ``default`` where it says nothing."""
         return self.values.get(f"{self.architecture}.{name}", default)
 
-    def number(self, name: str) -> int:
-        """The number under that name, 0 where there is none or a negative one."""
-        value = self.value(name, 0)
+    def number(self, name: str, default: int = 0) -> int:
+        """The number under that name, ``default`` without one, 0 for anything else and for a negative one."""
+        value = self.value(name, default)
         return max(value, 0) if isinstance(value, int) else 0
 
 
@@ -151,8 +151,9 @@ def _recurrent(keys: _Keys, key_heads: Sequence[int]) -> Sequence[bool]:
         return list(map(bool, listed))
     if keys.architecture in ZERO_IS_RECURRENT:
         return [number == 0 for number in key_heads]
-    every = keys.value("full_attention_interval", RECURRENT_BUT_EVERY.get(keys.architecture, 0))
-    if not isinstance(every, int) or every <= 0:
+    usual = RECURRENT_BUT_EVERY.get(keys.architecture, 0)
+    every = keys.number("full_attention_interval", usual)
+    if every == 0:
         return [False] * count
     return [(place + 1) % every != 0 for place in range(count)]
 

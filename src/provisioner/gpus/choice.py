@@ -90,10 +90,12 @@ def _can_share(wish: Wish, wishes: Mapping[str, Wish], user: str | None) -> bool
 
 
 def _fits(wish: Wish, card: Card) -> bool:
-    is_meant = wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci} and wish.uuid in {None, card.uuid}
-    if not is_meant or wish.vram is None:
-        return is_meant
-    return max(card.memory, card.shared_memory) >= wish.vram
+    """Whether the card is one that the wish describes, and has the memory that it asks for."""
+    for wanted, own in ((wish.vendor, card.vendor), (wish.pci, card.pci), (wish.uuid, card.uuid)):
+        if wanted not in {None, own}:
+            return False
+    needed = wish.vram or 0
+    return max(card.memory, card.shared_memory) >= needed
 
 
 def _titles(cards: Sequence[Card]) -> str:

@@ -103,11 +103,16 @@ def _lines(chosen: Mapping[str, Wheel], wish: Wish) -> Iterator[str]:
     for name, wheel in chosen.items():
         if wish.source or wheel.is_on_index:
             yield f"{name}=={wheel.build.version}"
-        elif wheel.sha256 == UNVERIFIED:
-            yield f"{name} @ {wheel.url}"
         else:
-            yield f"{name} @ {wheel.url}#sha256={wheel.sha256}"
+            yield f"{name} @ {_address(wheel)}"
     yield from wish.extra
+
+
+def _address(wheel: Wheel) -> str:
+    """Where the wheel is, with its hash where that is known."""
+    if wheel.sha256 == UNVERIFIED:
+        return wheel.url
+    return f"{wheel.url}#sha256={wheel.sha256}"
 
 
 def _resolved(stack: Stack, chosen: Mapping[str, Wheel], wish: Wish) -> list[dict[str, Any]]:

@@ -69,11 +69,10 @@ def leaking(lines: Iterable[str], secrets: Sequence[str]) -> int:
 
 def said(lines: Iterable[str], phrases: Sequence[str]) -> list[str]:
     """Those of the phrases that a line holds, in their own order."""
-    held = dict.fromkeys(phrases, False)
+    held: set[str] = set()
     for line in lines:
-        for phrase in phrases:
-            held[phrase] = held[phrase] or phrase in line
-    return [phrase for phrase in phrases if held[phrase]]
+        held.update(phrase for phrase in phrases if phrase in line)
+    return [phrase for phrase in phrases if phrase in held]
 
 
 def lines_of(*matches: str) -> Iterator[str]:

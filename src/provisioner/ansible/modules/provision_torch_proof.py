@@ -456,14 +456,19 @@ def _installed_symbols(stack: Stack, environment: Mapping[str, str]) -> Iterator
 
 def symbols(package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[str]) -> list[Step]:
     """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed."""
+    steps = _damaged(package, elves)
     exports = torch.exports.union(*(elf.exports for elf in elves))
     libraries = torch.libraries.union(Path(elf.name).name for elf in elves)
-    damaged = [elf for elf in elves if elf.damage]
-    steps = [Step("symbols", package, elf.name, "damaged", elf.damage, package) for elf in damaged]
     for elf in elves:
         for verdict, said in _misfits(_lacking(elf, libraries, exports), torch, frozenset(system)):
             steps.append(Step("symbols", package, elf.name, verdict, said, _blamed(verdict, package)))
     return steps or [Step("symbols", package, said=f"{len(elves)} compiled files fit")]
+
+
+def _damaged(package: str, elves: Iterable[Elf]) -> list[Step]:
+    """A step for each file that cannot be read."""
+    damaged = [elf for elf in elves if elf.damage]
+    return [Step("symbols", package, elf.name, "damaged", elf.damage, package) for elf in damaged]
 
 
 def _blamed(verdict: str, package: str) -> str:

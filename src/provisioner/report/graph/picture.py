@@ -65,17 +65,22 @@ def _content(graph: Graph, drawing: Drawing) -> Iterator[str]:
 
 
 def _size(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> tuple[float, float]:
+    bottoms = [bottom for _, bottom in arrangement.bands[:-1]]
+    bottoms += [place.bottom for place in drawing.places.values()]
+    below = LEGEND if _has_fallbacks(graph) else 2 * FRAME_PADDING
+    return _width(graph, drawing) + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
+
+
+def _width(graph: Graph, drawing: Drawing) -> float:
+    """Where the rightmost thing ends: a host's title, an item or a line."""
     width: float = SMALLEST
     for host in graph.hosts:
         width = max(width, text_width(f"{host.name}  {host.words}") + 100)
-    bottoms = [bottom for _, bottom in arrangement.bands[:-1]]
     for place in drawing.places.values():
         width = max(width, place.right)
-        bottoms.append(place.bottom)
     for _, points in drawing.lines:
         width = max(width, *(x for x, _ in points))
-    below = LEGEND if _has_fallbacks(graph) else 2 * FRAME_PADDING
-    return width + RIGHT, max(bottoms, default=100) + FRAME_PADDING + below
+    return width
 
 
 def _frames(graph: Graph, arrangement: Arrangement, drawing: Drawing) -> Iterator[str]:
