@@ -129,6 +129,11 @@ def of_nvidia(said: str, before: str | None, card: Mapping[str, Any], names: Ite
     if before is None:
         problem = "nobody measured the card before the server started: systemctl restart it"
         return Measured(titles, used, problem=problem)
+    return _grown(titles, now, used, before)
+
+
+def _grown(titles: Sequence[str], now: Iterable[Use], used: int, before: str) -> Measured:
+    """By how much the use has grown since that answer of nvidia-smi; not known where a card is not in it."""
     used_then = _used_before(now, before)
     if used_then is None:
         return Measured(titles, used, problem=f"before the server started nvidia-smi said: {before.strip()}")

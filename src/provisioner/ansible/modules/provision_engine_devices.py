@@ -257,17 +257,26 @@ def _driver_problem(seen: Seen, backend: str, cuda_version: str) -> tuple[str, s
         return f"the driver cannot be loaded: {seen.driver['error']}", GIVE
     built_major = int(cuda_version.partition(".")[0] or 0)
     if version and version // 1000 < built_major:
-        known = f"{version // 1000}.{version % 1000 // 10}"
-        return (
-            f"the host's driver knows CUDA {known}, the program is built with {cuda_version}",
-            "Install a newer driver on the host, or set `cuda_version` to one that the driver knows.",
-        )
+        return _old_driver(version, cuda_version)
     if not code:
         return None
-    closed = seen.nodes.get(UVM, "it is missing")
-    if code not in ANSWERS and CONTROL in seen.nodes and closed:
+    return ANSWERS.get(code) or _unknown_error(code, seen.nodes)
+
+
+def _old_driver(version: int, cuda_version: str) -> tuple[str, str]:
+    known = f"{version // 1000}.{version % 1000 // 10}"
+    return (
+        f"the host's driver knows CUDA {known}, the program is built with {cuda_version}",
+        "Install a newer driver on the host, or set `cuda_version` to one that the driver knows.",
+    )
+
+
+def _unknown_error(code: int, nodes: Mapping[str, str]) -> tuple[str, str]:
+    """What an error may mean that is not among ``ANSWERS``: often the node for unified memory."""
+    closed = nodes.get(UVM, "it is missing")
+    if CONTROL in nodes and closed:
         return f"the driver answers error {code}: nvidia-smi may work, but CUDA needs {UVM} ({closed})", MAKE_NODES
-    return ANSWERS.get(code, (f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."))
+    return f"the driver answers error {code} (cuda.h)", "See nvidia-smi on the host."
 
 
 def _absent(seen: Seen, absent: Sequence[str], backend: str) -> tuple[str, str]:
