@@ -9,25 +9,13 @@ import pytest
 from tests.lint.density import LARGE, Density, densities_below, density_of, together
 
 PRODUCT = Path(__file__).resolve().parents[2] / "src/provisioner"
-MOST_BRANCHES = 31.2
+MOST_BRANCHES = 30.8
 """Per 100 lines of functions, over the whole product; lower it when the product is looser than that."""
-MOST_COMPREHENSIONS = 4.5
+MOST_COMPREHENSIONS = 4.4
 """Per 100 statements, over the whole product; ditto."""
 DENSE = 50.0
 """Branches per 100 lines that no module with ``LARGE`` lines of functions or more may have, but for these."""
-DENSE_MODULES: frozenset[str] = frozenset(
-    {
-        "lab/alias_rules.py",
-        "lab/proxmox.py",
-        "lab/rules.py",
-        "lab/written.py",
-        "report/gateway.py",
-        "report/graph/topology.py",
-        "services/llama_cpp/builds.py",
-        "services/llama_cpp/options.py",
-        "workflow/fitting.py",
-    }
-)
+DENSE_MODULES: frozenset[str] = frozenset()
 """Strike a module when it is loose; add none."""
 
 
