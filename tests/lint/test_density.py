@@ -9,9 +9,9 @@ import pytest
 from tests.lint.density import LARGE, Density, densities_below, density_of, together
 
 PRODUCT = Path(__file__).resolve().parents[2] / "src/provisioner"
-MOST_BRANCHES = 30.8
+MOST_BRANCHES = 30.7
 """Per 100 lines of functions, over the whole product; lower it when the product is looser than that."""
-MOST_COMPREHENSIONS = 4.4
+MOST_COMPREHENSIONS = 4.3
 """Per 100 statements, over the whole product; ditto."""
 DENSE = 50.0
 """Branches per 100 lines that no module with ``LARGE`` lines of functions or more may have, but for these."""
