@@ -14,9 +14,9 @@ MOST_BRANCHES = 30.7
 MOST_COMPREHENSIONS = 4.3
 """Per 100 statements, over the whole product; ditto."""
 DENSE = 50.0
-"""Branches per 100 lines that no module with ``LARGE`` lines of functions or more may have, but for these."""
+"""Branches per 100 lines; no module with ``LARGE`` lines of functions or more may have more, but for these."""
 DENSE_MODULES: frozenset[str] = frozenset()
-"""Strike a module when it is loose; add none."""
+"""None is left: add none."""
 
 
 @pytest.fixture(scope="module")
