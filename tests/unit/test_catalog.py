@@ -54,7 +54,7 @@ def test_a_service_is_what_its_pages_say() -> None:
 def test_what_a_page_leaves_out_has_a_default() -> None:
     services = load_catalog(PAGES).services
     assert services["litellm"].defaults == Defaults(memory=3 * 2**29)
-    assert services["litellm"].internal == {"listen", "engines"}, "what aliases are flattened into is filled in, too"
+    assert services["litellm"].internal == {"listen", "routes"}, "what aliases are joined to is filled in, too"
     assert services["litellm"].artifact is not None
     assert services["litellm"].artifact.options == ()
     assert (services["litellm"].stampable, services["litellm"].unstampable_reason) == (

@@ -134,9 +134,10 @@ def test_the_gateway_offers_what_they_speak_and_compute(world: World) -> None:
         ("tts", "openai/kokoro", "http://voice.incus:8880/v1", "af_heart"),
         ("tts-bird", "openai/heron", "http://bird.incus:7001/v1", ""),
     ]
-    assert [(one["name"], one["api_base"]) for one in told["litellm_engines"]] == [
-        ("tiny", "http://fast.incus:7002/v1")
-    ]
+    deployments = told["litellm_routes"]["deployments"]
+    assert {(one["model_name"], one["api_base"]) for one in deployments} == {
+        (name, "http://fast.incus:7002/v1") for name in ("quick", "tiny")
+    }
     assert set(services["litellm"]["needs"]) == {"voice/kokoro", "bird/heron", "fast/falcon"}
 
 
@@ -336,7 +337,8 @@ def test_an_engine_is_asked_for_the_name_that_the_file_gives_its_model(world: Wo
     for written, model in names.items():
         lab.write_text(FILE.replace("model: tiny", written), encoding="utf-8")
         services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
-        assert [one["model"] for one in services["litellm"].variables["litellm_engines"]] == [model]
+            deployments = services["litellm"].variables["litellm_routes"]["deployments"]
+            assert {one["model"] for one in deployments} == {model}
     assert world.command("validate").code == 0
 
 

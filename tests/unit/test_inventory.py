@@ -62,12 +62,12 @@ def test_one_group_a_service(tmp_path: Path) -> None:
 
 def test_a_secret_is_a_lookup_of_its_name_at_any_depth(tmp_path: Path) -> None:
     secret = Secret("it's", "CANARY-VALUE")
-    text = _lab(_service({"litellm_engines": [{"api_key": secret}], "litellm_master_key": secret}))
+    text = _lab(_service({"litellm_routes": {"engines": [{"api_key": secret}]}, "litellm_master_key": secret}))
     assert "CANARY-VALUE" not in text
     variables = _read_by_ansible(text, tmp_path)["_meta"]["hostvars"]["gateway"]
     lookup = "{{ lookup('provision_secret', 'it%27s') }}"
     assert variables["litellm_master_key"] == lookup
-    assert variables["litellm_engines"] == [{"api_key": lookup}]
+    assert variables["litellm_routes"] == {"engines": [{"api_key": lookup}]}
     assert secrets_of({"a": [{"b": (secret,)}]}) == {"it's": secret}
 
 

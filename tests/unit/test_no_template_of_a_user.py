@@ -336,23 +336,27 @@ def _sown(value: Any, known: dict[str, int]) -> Any:
     return [_sown(inner, known) for inner in value]
 
 
-KEYS_OF_OURS = {"litellm_engines", "litellm_speech", "litellm_alias_settings", "desktop_users"}
+KEYS_OF_OURS = {"litellm_routes", "litellm_speech", "desktop_users"}
 
 
 def _sown_instance(instance: Instance, known: dict[str, int]) -> Instance:
     services: list[Service] = []
     for service in instance.services:
         variables = {
-            name: _sown_items(value, known) if name in KEYS_OF_OURS else _sown(value, known)
+            name: _sown_values(value, known) if name in KEYS_OF_OURS else _sown(value, known)
             for name, value in service.variables.items()
         }
         services.append(replace(service, variables=variables))
     return replace(instance, services=tuple(services))
 
 
-def _sown_items(items: list[dict[str, Any]], known: dict[str, int]) -> list[dict[str, Any]]:
-    """Mappings whose keys are of our own make: without their names no role could read them."""
-    return [{key: _sown(value, known) for key, value in item.items()} for item in items]
+def _sown_values(value: Any, known: dict[str, int]) -> Any:
+    """A value whose keys are of our own make, at any depth: without their names no role could read it."""
+    if isinstance(value, Mapping):
+        return {key: _sown_values(inner, known) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_sown_values(inner, known) for inner in value]
+    return _sown(value, known)
 
 
 def _run(text: str, folder: Path) -> list[str]:
@@ -382,7 +386,7 @@ def _run(text: str, folder: Path) -> list[str]:
 TWICE = ("several",)
 """Containers whose services another one has as well: a run takes seconds for each."""
 GATEWAY = ("gateway",)
-MADE = ("made_config_yaml", "__litellm_asked")
+MADE = ("made_config_yaml", "__litellm_deployed_names")
 SECRETS = ("master", "llama", "tabby", "tabby_admin", "cloud", "house", "penny", "guest", "certificate")
 
 

@@ -43,9 +43,14 @@ MANAGED_KINDS = tuple(field.name for field in fields(Managed))
 WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
 UNLIMITED = {
-    "litellm.alias_settings.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
-    "litellm.alias_settings.stream_timeout": "ditto",
-    "litellm.alias_settings.retries": "ditto",
+    "litellm.routes.deployments.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
+    "litellm.routes.deployments.stream_timeout": "ditto",
+    "litellm.routes.deployments.num_retries": "ditto",
+    "litellm.routes.deployments.order": "filled in; counted",
+    "litellm.routes.deployments.cooldown_time": "ditto",
+    "litellm.routes.context_window_fallbacks.timeout": "filled in; an alias' own",
+    "litellm.routes.context_window_fallbacks.stream_timeout": "ditto",
+    "litellm.routes.max_fallbacks": "filled in; counted",
     "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
 }
 """Numbers without a limit on their role's page, each with the reason."""

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from testinfra.host import Host
 
+from provisioner.lab.aliases import engines_in
 from provisioner.spec.upstreams import PROVIDERS
 
 SCENARIO = Path(__file__).resolve().parents[1]
@@ -34,10 +35,12 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
 VARS: dict[str, Any] = yaml.load((SCENARIO / "vars.yml").read_text(encoding="utf-8"), _Loader)  # noqa: S506  # safe
 KEY: str = VARS["litellm_master_key"]
-ENGINES: dict[str, Any] = {engine["name"]: engine for engine in VARS["litellm_engines"]}
+ENGINES: dict[str, Any] = {engine["name"]: engine for engine in VARS["litellm_routes"]["engines"]}
 SECRETS = [KEY, *(engine["api_key"] for engine in ENGINES.values() if "api_key" in engine)]
 PORTS = {"first": 9001, "second": 9002, "paid": 9003, "third": 9004}
-LIMITS: dict[str, dict[str, Any]] = {one["alias"]: one for one in VARS["litellm_alias_settings"]}
+LIMITS: dict[str, dict[str, Any]] = {
+    alias: written for alias, written in VARS["litellm_aliases"].items() if isinstance(written, dict)
+}
 QUICK_S: float = LIMITS["quick"]["timeout"]
 COOLDOWN_S: int = VARS["litellm_cooldown_time"]
 
@@ -238,10 +241,11 @@ def test_nobody_gets_in_without_the_key(lab: Lab, key: str | None) -> None:
 
 
 def test_an_alias_asks_its_primary(lab: Lab) -> None:
-    for alias, engines in VARS["litellm_aliases"].items():
+    for alias in VARS["litellm_aliases"]:
+        primary = engines_in(VARS["litellm_aliases"], alias)[0]
         answer = lab.ask(alias)
-        assert (answer.status, answer.said, answer.fallbacks) == (200, f"port {PORTS[engines[0]]}", 0)
-        assert answer.engine == f"1.1/{engines[0]}"
+        assert (answer.status, answer.said, answer.fallbacks) == (200, f"port {PORTS[primary]}", 0)
+        assert answer.engine == f"1.1/{primary}"
 
 
 @pytest.mark.parametrize(
@@ -441,8 +445,9 @@ def test_what_speaks_is_heard_through_the_gateway_with_the_key(lab: Lab) -> None
 def test_verify_fails_when_nothing_is_heard_through_the_gateway(healthy: Lab, mode: str, complaint: str) -> None:
     healthy.tell("third", mode)
     # Nobody else is to fail: of this engine, which answers questions as well, that alone is asked.
-    values = {"litellm_aliases": {}, "litellm_engines": [], "litellm_alias_settings": []}
-    proof = playbook("verify_alone.yml", *variables(**values))
+    lists = ("aliases", "engines", "deployments", "context_window_fallbacks", "asked")
+    nobody = {**{name: [] for name in lists}, "max_fallbacks": 5}
+    proof = playbook("verify_alone.yml", *variables(litellm_routes=nobody))
     assert proof.returncode != 0
     words = " ".join(proof.stdout.split())
     assert "Unable to verify litellm: what speaks in this lab is not heard through the gateway." in words

@@ -78,7 +78,7 @@ def _service(
 ) -> ServiceType:
     page = pages["service"]
     references = {name: _reference(one) for name, one in (page.get("references") or {}).items()}
-    filled = {name for one in references.values() for name in (one.engines_to, one.settings_to, one.key_to) if name}
+    filled = {name for one in references.values() for name in (one.routes_to, one.key_to) if name}
     service = ServiceType(
         role=role,
         title=page["title"],
@@ -110,7 +110,7 @@ def _check_names(service: ServiceType) -> None:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
     artifact_options = service.artifact.options if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
-    words = (("instead_of", "folder_to", "packages_to", "settings_to", "key_to"), service.references.values())
+    words = (("instead_of", "folder_to", "packages_to", "routes_to", "key_to"), service.references.values())
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
     for name in (*service.references, *other, *service.internal, *service.secrets, *artifact_options, *key):
         if name not in service.options:
@@ -138,7 +138,7 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 def _reference(page: Mapping[str, Any]) -> Reference:
     if page["kind"] not in ("model", "models", "aliases", "service", "stack"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
-    words = ("name_to", "engines_to", "instead_of", "folder_to", "packages_to", "settings_to", "key_to")
+    words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to")
     return Reference(page["kind"], tuple(page.get("formats", ())), *(page.get(word) for word in words))
 
 

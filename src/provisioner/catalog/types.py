@@ -44,18 +44,17 @@ class Reference:
     """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces.
 
     ``folder_to``: the option that gets the folder of all models, which the service finds by their names; a ``stack`` is
-    one of wheels, and ``packages_to`` the option that gets them. ``engines_to`` gets the engines that aliases name, and
-    ``settings_to`` what is said of aliases beside them. ``key_to`` gets the key that the named service asks for.
+    one of wheels, and ``packages_to`` the option that gets them. ``routes_to`` gets the aliases joined with the engines
+    that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
     """
 
     kind: Literal["model", "models", "aliases", "service", "stack"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
-    engines_to: str | None = None
     instead_of: str | None = None
     folder_to: str | None = None
     packages_to: str | None = None
-    settings_to: str | None = None
+    routes_to: str | None = None
     key_to: str | None = None
 
 

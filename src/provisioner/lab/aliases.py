@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from provisioner.services.base import RoutedAlias
+
 Aliases = Mapping[str, Any]
 """What the file says of each: a list of names, or a mapping of ``engines`` and how they are asked."""
 
@@ -63,15 +65,15 @@ def for_too_long(aliases: Aliases, alias: str) -> tuple[str, ...]:
     return _flat(aliases, (written.get(TOO_LONG) or ()) if isinstance(written, Mapping) else ())
 
 
-def alias_settings(aliases: Aliases) -> list[dict[str, Any]]:
-    """What is said of aliases beside their engines: ``alias`` and the words that were written; nothing of others."""
-    settings = []
-    for alias, written in aliases.items():
-        said = {word: written.get(word) for word in LIMITS} if isinstance(written, Mapping) else {}
-        said[TOO_LONG] = list(for_too_long(aliases, alias)) or None
-        if said := {word: value for word, value in said.items() if value is not None}:
-            settings.append({"alias": alias, **said})
-    return settings
+def routed_aliases(aliases: Aliases) -> list[RoutedAlias]:
+    """Every alias with its engines, sorted by name: an alias keeps its place when lines of the file change theirs."""
+    return [_routed(aliases, alias) for alias in sorted(aliases)]
+
+
+def _routed(aliases: Aliases, alias: str) -> RoutedAlias:
+    written = aliases[alias]
+    limits = {word: written.get(word) for word in LIMITS} if isinstance(written, Mapping) else {}
+    return RoutedAlias(alias, flatten(aliases, alias), **limits, context_window_fallbacks=for_too_long(aliases, alias))
 
 
 def _flat(aliases: Aliases, listed: Any) -> tuple[str, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.lab.aliases import alias_settings, flatten, for_too_long
+from provisioner.lab.aliases import Aliases, flatten, for_too_long, routed_aliases
 from provisioner.lab.artifacts import MODELS_PATH, ModelFile, given_path
 from provisioner.lab.engines import Engine, find_engines
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.services.base import ResolvedService
+from provisioner.services import knowledge_of
+from provisioner.services.base import ResolvedService, RoutedEngine
 from provisioner.spec import Upstream
 from provisioner.values.address import Address
 
@@ -68,47 +69,40 @@ def _model_file(place: Place, model: str) -> str:
 
 
 def _aliases(place: Place, option: str) -> Filled:
-    aliases, reference = place.service.written[option], place.service.page.references[option]
-    flat = {alias: list(flatten(aliases, alias)) for alias in aliases}
-    usual = [name for names in flat.values() for name in names]
-    rare = [name for alias in aliases for name in for_too_long(aliases, alias)]
-    names = list(dict.fromkeys([*usual, *rare]))
-    filled: dict[str, Any] = {option: flat}
-    if reference.engines_to:
-        filled[reference.engines_to] = _engine_entries(place, names)
-    if reference.settings_to:
-        filled[reference.settings_to] = alias_settings(aliases)
+    written, reference = place.service.written[option], place.service.page.references[option]
+    names = _engine_names(written)
+    filled: dict[str, Any] = {}
+    if reference.routes_to:
+        engines = [engine for name in names for engine in _routed_engines(place, name)]
+        filled[reference.routes_to] = knowledge_of(place.service.role).routes(routed_aliases(written), engines)
     return filled, {engine.address for name in names for engine in find_engines(place.lab.engines, name)}
 
 
-def _engine_entries(place: Place, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a gateway must know of each engine: name, model, api_base, api_key (``Secret``), whether it is ours."""
-    entries: list[dict[str, Any]] = []
-    for name in names:
-        entries += [_own_entry(place, name, engine) for engine in find_engines(place.lab.engines, name)]
-        if name in place.lab.upstreams:
-            entries.append(_upstream_entry(name, place.lab.upstreams[name]))
-    return entries
+def _engine_names(aliases: Aliases) -> list[str]:
+    """The engines of all aliases in the order of the file, then those that are only asked what is too long."""
+    usual = [name for alias in aliases for name in flatten(aliases, alias)]
+    rare = [name for alias in aliases for name in for_too_long(aliases, alias)]
+    return list(dict.fromkeys([*usual, *rare]))
 
 
-def _upstream_entry(name: str, upstream: Upstream) -> dict[str, Any]:
-    # LiteLLM puts a path of its own behind the address.
-    address = upstream.base_url and upstream.base_url.rstrip("/")
-    entry = {"name": name, "model": upstream.model, "api_base": address, "api_key": upstream.api_key}
-    return {**{key: value for key, value in entry.items() if value is not None}, "local": False}
+def _routed_engines(place: Place, name: str) -> Iterator[RoutedEngine]:
+    """The engines of the lab that ``name`` means, and the upstream of that name."""
+    for engine in find_engines(place.lab.engines, name):
+        yield _own_engine(place, name, engine)
+    if name in place.lab.upstreams:
+        yield _upstream_engine(name, place.lab.upstreams[name])
 
 
-def _own_entry(place: Place, name: str, engine: Engine) -> dict[str, Any]:
+def _upstream_engine(name: str, upstream: Upstream) -> RoutedEngine:
+    address = (upstream.base_url or "").rstrip("/")  # a gateway puts a path of its own behind the address
+    return RoutedEngine(name, upstream.model, is_ours=False, api_base=address, api_key=upstream.api_key)
+
+
+def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
     service = engine.service
     served = service.name_of(engine.model_for(name)) or service.role
-    entry: dict[str, Any] = {
-        "name": name,
-        "model": f"openai/{served}",
-        "api_base": f"{place.lab.base_url(service, place.service.container)}/v1",
-        "local": True,
-    }
-    key = service.key
-    return {**entry, "api_key": key} if key is not None else entry
+    address = f"{place.lab.base_url(service, place.service.container)}/v1"
+    return RoutedEngine(name, f"openai/{served}", is_ours=True, api_base=address, api_key=service.key)
 
 
 def _service(place: Place, option: str) -> Filled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from provisioner.catalog import ServiceType
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.spec import Model
-from provisioner.state import Problem
+from provisioner.state import Problem, Secret
 from provisioner.values.address import Address
 
 if TYPE_CHECKING:
@@ -179,6 +179,37 @@ class Screen:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedEngine:
+    """A server that answers completions under ``name``, in this lab or elsewhere; several may have one name."""
+
+    name: str
+    model: str
+    """Provider and model, such as ``openai/qwen``."""
+    is_ours: bool
+    """Whether it belongs to this lab, so that asking it costs nothing."""
+    api_base: str = ""
+    """Its base URL; empty for the provider's own."""
+    api_key: Secret | None = None
+    """The key that it wants; None where it wants none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedAlias:
+    """An alias of a gateway with the names of its engines, the primary first; what is None is as for the gateway."""
+
+    name: str
+    engines: tuple[str, ...]
+    timeout: float | None = None
+    """Seconds that each engine has for a whole answer."""
+    stream_timeout: float | None = None
+    """Seconds that each engine has for each part of a streamed answer."""
+    retries: int | None = None
+    """How often each engine is asked again before the next one."""
+    context_window_fallbacks: tuple[str, ...] = ()
+    """The engines for what is too long for the alias' own; empty where the file names none."""
+
+
+@dataclass(frozen=True, slots=True)
 class CudaBuild:
     """A program that is compiled with CUDA: its version, and the architectures of the cards it is compiled for."""
 
@@ -232,6 +263,14 @@ class Knowledge:
 
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the container's image."""
+        return {}
+
+    def routes(
+        self,
+        aliases: Sequence[RoutedAlias],  # noqa: ARG002
+        engines: Sequence[RoutedEngine],  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """What a gateway's role prints: aliases joined with their engines. Keys stay ``Secret`` in it."""
         return {}
 
     def needs_vulkan(self, service: ResolvedService) -> bool:  # noqa: ARG002

@@ -11,7 +11,11 @@ import pytest
 import yaml
 
 from provisioner.guard import Limits
+from provisioner.lab.aliases import routed_aliases
+from provisioner.services import knowledge_of
+from provisioner.state import Secret
 from tests.ansible_environment import run_tasks
+from tests.routed_engines import routed_engine
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = {"config.yaml": "config", "secrets.env": "env", "guard.json": "guard"}
@@ -36,8 +40,7 @@ def _tasks() -> Any:
     inner = yaml.safe_load((role / "vars" / "main.yml").read_text(encoding="utf-8"))
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text(encoding="utf-8"))
     for name in CASES:
-        options = _case(name)["options"]
-        given = {"litellm_master_key": f"sk-{KEY}", **{f"litellm_{key}": one for key, one in options.items()}}
+        given = {"litellm_master_key": f"sk-{KEY}", **_options(_case(name))}
         variables = {**inner, **defaults, **given}
         said = {"content": f"{{{{ {SAID} }}}}", "dest": f"{{{{ folder }}}}/{name}.said", "mode": "0600"}
         preflight = {"include_role": {"name": "litellm", "tasks_from": "preflight"}, "vars": variables}
@@ -50,6 +53,24 @@ def _tasks() -> Any:
             }
             if end in _case(name) or (end == "env" and "config" in _case(name)):
                 yield {"template": source, "vars": variables, "no_log": True}
+
+
+def _options(case: Any) -> dict[str, Any]:
+    """The role's variables: engines and aliases joined to routes, of which the case may replace parts."""
+    options = dict(case["options"])
+    engines = [routed_engine(engine) for engine in options.pop("engines")]
+    routes = {**knowledge_of("litellm").routes(routed_aliases(options["aliases"]), engines), **case.get("routes", {})}
+    written = {**options, "routes": _with_values(routes)}
+    return {f"litellm_{name}": value for name, value in written.items()}
+
+
+def _with_values(value: Any) -> Any:
+    """The value with the secrets in clear, as Ansible has it once it has looked them up."""
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, dict):
+        return {key: _with_values(inner) for key, inner in value.items()}
+    return [_with_values(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _case(name: str) -> Any:

@@ -21,6 +21,7 @@ from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.runner import ansible_environment
 from provisioner.spec import parse_spec
 from provisioner.state import Instance, Secret, secrets_of
+from tests.case_files import read_case
 
 ROLE = paths.roles() / "litellm"
 FOLDER = Path(__file__).resolve().parents[2] / "cases" / "gateway"
@@ -28,20 +29,9 @@ CASES = {file.stem: file for file in sorted(FOLDER.glob("*.yml"))}
 TEMPLATES = {"config": "config.yaml.j2", "secrets": "secrets.env.j2"}
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads ``!secret [NAME, VALUE]``."""
-
-
-_Loader.add_constructor("!secret", lambda loader, node: Secret(*loader.construct_sequence(node)))
-
-
-def _case(name: str) -> Any:
-    return yaml.load(CASES[name].read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
-
-
 def _gateway(name: str) -> Instance:
     """The container of the case's gateway, named for the case, with nothing in it but the gateway."""
-    parsed = parse_spec({"name": "lab", **_case(name)["file"]}, load_catalog())
+    parsed = parse_spec({"name": "lab", **read_case(CASES[name])["file"]}, load_catalog())
     assert parsed.spec is not None, parsed.problems
     lab = resolve(parsed.spec, load_catalog())
     assert problems(lab) == []
@@ -68,7 +58,7 @@ def _play(folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which ansible-playbook wrote both files of each case, from the inventory that a run would give it."""
+    """The folder in which ansible-playbook wrote both files of each case, from the inventory that a run gives it."""
     folder = tmp_path_factory.mktemp("labs")
     gateways = [_gateway(name) for name in CASES]
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
@@ -100,4 +90,4 @@ def _values(gateways: list[Instance]) -> Mapping[str, str]:
 @pytest.mark.parametrize("end", TEMPLATES)
 @pytest.mark.parametrize("name", CASES)
 def test_the_file_is_the_same_as_ever(written: Path, name: str, end: str) -> None:
-    assert (written / f"{name}.{end}").read_text(encoding="utf-8") == _case(name)[end]
+    assert (written / f"{name}.{end}").read_text(encoding="utf-8") == read_case(CASES[name])[end]

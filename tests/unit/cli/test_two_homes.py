@@ -52,7 +52,7 @@ def bases(world: World) -> dict[str, str]:
     Loader.add_constructor("!unsafe", lambda _loader, node: str(node.value))
     last = next(one for one in reversed(world.inventories) if "service_litellm" in one)
     (host,) = yaml.load(last, Loader)["all"]["children"]["service_litellm"]["hosts"].values()  # noqa: S506
-    return {one["name"]: one["api_base"] for one in host["litellm_engines"]}
+    return {one["model_name"]: one["api_base"] for one in host["litellm_routes"]["deployments"] if "order" not in one}
 
 
 def planned(world: World, *arguments: str) -> dict[str, str]:
@@ -132,7 +132,7 @@ def test_an_engine_that_got_another_address_is_told_to_the_gateway(world: World,
     up(world)
     box = pve1.containers["llama"]
     box.instance = dataclasses.replace(box.instance, address="192.0.2.77")
-    assert planned(world) == {"configure gateway/litellm": "engines changed in the file"}
+    assert planned(world) == {"configure gateway/litellm": "routes changed in the file"}
     up(world)
     assert bases(world)["far"] == "http://192.0.2.77:8080/v1"
 
@@ -168,14 +168,14 @@ def test_who_has_never_seen_it_run_says_why_the_gateway_is_not_as_it_was(world: 
     pve1.containers["llama"].instance = dataclasses.replace(
         pve1.containers["llama"].instance, status=Status.STOPPED, address=None
     )
-    assert planned(world)["configure gateway/litellm"].startswith("engines changed")
+    assert planned(world)["configure gateway/litellm"].startswith("routes changed")
 
 
 def test_an_engine_made_anew_has_its_gateway_configured_in_the_same_run(world: World, pve1: FakeProvider) -> None:
     up(world)
     del pve1.containers["llama"]
     reason = planned(world)["configure gateway/litellm"]
-    assert reason.startswith("engines changed")
+    assert reason.startswith("routes changed")
     assert "the address of llama is known once it runs" in reason
 
 

@@ -8,35 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
 from provisioner.state import Artifact, Fleet, Secret
+from tests.case_files import read_case
 
 CASES = Path(__file__).parents[2] / "cases" / "resolve"
 PROBLEMS = sorted((CASES / "problems").glob("*.yml"))
 FLEETS = sorted((CASES / "fleets").glob("*.yml"))
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads ``!secret [NAME, VALUE]`` (a value may be left out)."""
-
-
-def _secret(loader: yaml.SafeLoader, node: yaml.Node) -> Secret:
-    assert isinstance(node, yaml.SequenceNode)
-    name, *value = loader.construct_sequence(node)
-    return Secret(name, value[0] if value else None)
-
-
-_Loader.add_constructor("!secret", _secret)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    case: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # a SafeLoader
-    return case
 
 
 def _spec(written: Mapping[str, Any]) -> Spec:
@@ -53,7 +35,7 @@ def _fleet(spec: Spec, **architectures: str) -> Fleet:
 
 @pytest.mark.parametrize("file", PROBLEMS, ids=lambda file: file.stem)
 def test_problems(file: Path) -> None:
-    case = _read(file)
+    case = read_case(file)
     found = problems(resolve(_spec(case["file"]), load_catalog()))
     assert [".".join(map(str, one.path)) for one in found] == [one["path"] for one in case["problems"]]
     for one, expected in zip(found, case["problems"], strict=True):
@@ -62,7 +44,7 @@ def test_problems(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FLEETS, ids=lambda file: file.stem)
 def test_fleet(file: Path) -> None:
-    case = _read(file)
+    case = read_case(file)
     spec = _spec(case["file"])
     assert problems(resolve(spec, load_catalog())) == []
     fleet = asdict(_fleet(spec))
@@ -159,7 +141,7 @@ def test_what_only_one_backend_needs_is_managed_with_it_alone(backend: str, pack
 
 
 def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
-    file = yaml.load((CASES / "fleets/several-models-on-one-server.yml").read_text(), _Loader)["file"]  # noqa: S506
+    file = read_case(CASES / "fleets/several-models-on-one-server.yml")["file"]
     paths = {one.name: one.services[0].managed.paths for one in _fleet(_spec(file)).instances}
     both = {"/opt/llama_cpp/MANIFEST.sha256", "/etc/llama-server.api-key", "/var/lib/llama-server"}
     both |= {"/etc/systemd/system/llama-server.service"}
@@ -169,7 +151,7 @@ def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -
 
 
 def test_each_of_several_models_is_mounted_and_made_once() -> None:
-    file = yaml.load((CASES / "fleets/several-models-on-one-server.yml").read_text(), _Loader)["file"]  # noqa: S506
+    file = read_case(CASES / "fleets/several-models-on-one-server.yml")["file"]
     fleet = _fleet(_spec(file))
     mounts = {one.name: {each.name: each.properties.get("path") for each in one.devices} for one in fleet.instances}
     assert mounts["a"] == {
