@@ -337,8 +337,8 @@ def test_an_engine_is_asked_for_the_name_that_the_file_gives_its_model(world: Wo
     for written, model in names.items():
         lab.write_text(FILE.replace("model: tiny", written), encoding="utf-8")
         services = {one.role: one for each in open_lab(lab).fleet().instances for one in each.services}
-            deployments = services["litellm"].variables["litellm_routes"]["deployments"]
-            assert {one["model"] for one in deployments} == {model}
+        deployments = services["litellm"].variables["litellm_routes"]["deployments"]
+        assert {one["model"] for one in deployments} == {model}
     assert world.command("validate").code == 0
 
 
