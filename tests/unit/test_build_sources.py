@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +15,13 @@ from provisioner.catalog.pages import read_pages
 from provisioner.errors import ProvisionError
 
 ROLES = sorted(page.parents[1] for page in paths.roles().glob("*/vars/build.yml"))
+
+
+def pages_of(role: Path) -> dict[str, Any]:
+    """The pages of a role that is a service."""
+    pages = read_pages(role)
+    assert pages is not None
+    return pages
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -46,10 +54,10 @@ def copied(folder: Path) -> Path:
 )
 def test_what_a_build_uses_changes_its_digest_and_nothing_else_does(tmp_path: Path, file: str, counts: bool) -> None:
     role = copied(tmp_path)
-    before = read_pages(role)["source_digest"]
+    before = pages_of(role)["source_digest"]
     with (role / file).open("a", encoding="utf-8") as page:
         page.write("# changed\n")
-    assert (read_pages(role)["source_digest"] != before) is counts
+    assert (pages_of(role)["source_digest"] != before) is counts
 
 
 @pytest.mark.parametrize(("backend", "counts"), [("cpu", False), ("vulkan", False), ("cuda", True)])
@@ -57,7 +65,7 @@ def test_a_role_that_the_build_includes_counts_where_it_is_included(tmp_path: Pa
     role = copied(tmp_path)
 
     def included() -> str | None:
-        pages = read_pages(role)
+        pages = pages_of(role)
         name = pages["service"]["artifact"]["includes"]["backend"].get(backend)
         digest: str | None = pages["included_digests"].get(name)
         return digest

@@ -60,7 +60,8 @@ def compile_catalog(roles_dir: Path | None = None) -> dict[str, Any]:
     roles = roles_dir or paths.roles()
     folders = sorted(page.parents[1] for page in roles.glob("*/meta/service.yml"))
     plugins = digest_of(sorted((paths.plugins() / "modules").glob("*.py")), paths.plugins())
-    compiled: dict[str, Any] = {"roles": {folder.name: read_pages(folder, plugins) for folder in folders}}
+    pages = {folder.name: read_pages(folder, plugins) for folder in folders}
+    compiled: dict[str, Any] = {"roles": {role: page for role, page in pages.items() if page is not None}}
     base = roles / BASE
     return compiled | ({"base": read_upkeep(base, plugins)} if base.is_dir() else {})
 
