@@ -43,8 +43,9 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
     """``service``, ``options``, ``upkeep`` and, where the role makes an artifact, its sources' digests; all JSON.
 
     Files that were only reworded build what those before them built: ``built_the_same`` of the page maps their digest
-    to the one under which artifacts lie on hosts, so that nothing is built again. None for a role that is no service and
-    makes no artifact: its page only has limits for its own preflight.
+    to the one under which artifacts lie on hosts, so that nothing is built again.
+
+    None for a role that is no service and makes no artifact: its page only has limits for its own preflight.
     """
     service = _read_yaml(role / "meta" / "service.yml")
     if "stage" not in service and "artifact" not in service:
