@@ -315,3 +315,20 @@ class Knowledge:
     def screen(self, service: ResolvedService) -> Screen:
         """How one logs in to it; of services with protocol ``rdp`` only."""
         return Screen(str(service.option("user") or ""))
+
+
+class OnCpu(Knowledge):
+    """Knowledge of a service that computes on the CPU, whatever its container has."""
+
+    def loads(
+        self,
+        service: ResolvedService,  # noqa: ARG002
+        sizes: Mapping[str, int],  # noqa: ARG002
+        memory: int,  # noqa: ARG002
+    ) -> EngineLoads | None:
+        """None: nothing of it lies on a card."""
+        return None
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """The CPU."""
+        return Processor(is_device=False, why="no device was asked for")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provisioner.services import base
-from provisioner.services.base import Path, Processor, ResolvedService, Screen
+from provisioner.services.base import Path, ResolvedService, Screen
 from provisioner.sizes import size_text
 from provisioner.state import Problem
-
-if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}", re.ASCII)
 MIB = 2**20
@@ -31,7 +28,7 @@ CERTIFICATE = "/etc/xrdp/tls/{}.crt"
 SOUND_IMAGE = "debian/13"
 
 
-class Knowledge(base.Knowledge):
+class Knowledge(base.OnCpu):
     """Knowledge of desktops."""
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
@@ -49,19 +46,6 @@ class Knowledge(base.Knowledge):
     def options_of_image(self, image: str) -> Mapping[str, Any]:
         """The image, which decides which packages there are."""
         return {"image": image}
-
-    def loads(
-        self,
-        service: ResolvedService,  # noqa: ARG002
-        sizes: Mapping[str, int],  # noqa: ARG002
-        memory: int,  # noqa: ARG002
-    ) -> EngineLoads | None:
-        """None: its screen is drawn in the host's memory."""
-        return None
-
-    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
-        """The CPU."""
-        return Processor(is_device=False, why="no device was asked for")
 
     def screen(self, service: ResolvedService) -> Screen:
         """The file's account, what it lets clients share, and the certificate that is given, or the server's own."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provisioner.services import base
-from provisioner.services.base import Path, Processor, ResolvedService, RoutedAlias, RoutedEngine
+from provisioner.services.base import Path, RoutedAlias, RoutedEngine
 from provisioner.state import Problem, Secret
-
-if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
 
 VARIABLE_MARK = "os.environ/"
 """LiteLLM puts the value of the variable, such as its own key, in the place of os.environ/NAME."""
@@ -25,7 +22,7 @@ Deployment = dict[str, Any]
 """What an entry of LiteLLM's ``model_list`` says, in one mapping; the role's page describes each word."""
 
 
-class Knowledge(base.Knowledge):
+class Knowledge(base.OnCpu):
     """Knowledge of LiteLLM."""
 
     def reading_problems(self, told: Mapping[Path, Any]) -> Iterator[Problem]:
@@ -56,19 +53,6 @@ class Knowledge(base.Knowledge):
             "max_fallbacks": max([USUAL_FALLBACKS, *(len(alias.engines) + len(_longer(alias)) for alias in aliases)]),
             "asked": list(_asked(aliases, engines)),
         }
-
-    def loads(
-        self,
-        service: ResolvedService,  # noqa: ARG002
-        sizes: Mapping[str, int],  # noqa: ARG002
-        memory: int,  # noqa: ARG002
-    ) -> EngineLoads | None:
-        """None: it only hands requests on."""
-        return None
-
-    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
-        """The CPU."""
-        return Processor(is_device=False, why="no device was asked for")
 
 
 def _own_deployments(engines: Sequence[RoutedEngine]) -> list[Deployment]:
