@@ -265,18 +265,6 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """One thing that ``doctor`` looked at on a host: its name, such as "storage", and what was seen.
-
-    What is found out about containers has a dataclass for each kind, in ``values.facts``.
-    """
-
-    subject: str
-    name: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is not as it should be, worded for the user, with what would mend it."""
 

@@ -1,20 +1,4 @@
-"""``diagnoses``: what was seen of the lab's hosts, and what is wrong with it. Pure.
-
-Facts of a host, by their names; ``problem`` is empty when all is well, ``hint`` says what to do:
-
-``answers``      ``{problem, details, hint}``
-``version``      ``{program, version}``
-``node``         ``{problem, hint}``: whether it is one of its cluster, up, and may be written to
-``members``      ``{off, is_quorate, check}``: which nodes of its cluster are not there, and what tells why
-``storage``      ``{name, use, free, total, problem}``; ``use`` is "disks" or "templates"
-``image``        ``{name, state, hint}``; ``state`` is "there", "downloadable" or "missing"
-``bridge``       ``{name, problem, hint}``
-``rights``       ``{holder, lacking, hint}``
-``tags``         ``{problem, hint}``: whether the tags by which containers are found may be set
-``ssh``          ``{to, problem, details, hint}``
-``clock``        the seconds that it is ahead of ours, as far as that is certain
-``certificate``  ``{file, days}``: for how long it is still good
-"""
+"""``diagnoses``: what was seen of the lab's hosts, and what is wrong with it. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +6,21 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
-from provisioner.state import Fact
+from provisioner.values.host_facts import (
+    ApiRights,
+    BridgeState,
+    CertificateAge,
+    ClockSkew,
+    ClusterMembers,
+    HostAnswers,
+    HostFact,
+    HostVersion,
+    ImageState,
+    NodeState,
+    SshState,
+    StorageRoom,
+    TagRules,
+)
 
 GIB = 2**30
 OLDEST: Mapping[str, tuple[int, ...]] = {"Proxmox VE": (8, 2)}
@@ -34,22 +32,21 @@ CERTIFICATE_DAYS = 7.0
 """Proxmox renews its own two weeks before its end."""
 
 
-def diagnoses(facts: Iterable[Fact]) -> tuple[Diagnosis, ...]:
+def diagnoses(facts: Iterable[HostFact]) -> tuple[Diagnosis, ...]:
     """One for each fact, in the same order."""
-    return tuple(diagnosed(fact.subject, fact.name, _JUDGES[fact.name](fact.value)) for fact in facts)
+    found = []
+    for fact in facts:
+        verdict = _JUDGES[type(fact)](fact)
+        found.append(diagnosed(fact.host, fact.check_name, verdict))
+    return tuple(found)
 
 
-def _stated(seen: str) -> Callable[[Mapping[str, Any]], Verdict]:
-    """The judge of what says itself whether it is well."""
-
-    def judge(value: Mapping[str, Any]) -> Verdict:
-        return Verdict(seen.format(**value), value["problem"], value.get("hint", ""), value.get("details", ""))
-
-    return judge
+def _answers(fact: HostAnswers) -> Verdict:
+    return Verdict("it answers", fact.problem, fact.hint, fact.details)
 
 
-def _version(value: Mapping[str, Any]) -> Verdict:
-    program, version = value["program"], value["version"]
+def _version(fact: HostVersion) -> Verdict:
+    program, version = fact.program, fact.version
     oldest = OLDEST.get(program, ())
     numbers = tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdecimal())
     if numbers >= oldest:
@@ -63,52 +60,63 @@ def _version(value: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _members(value: Mapping[str, Any]) -> Verdict:
-    off, check = ", ".join(value["off"]), value["check"]
-    if value["is_quorate"]:
-        return Verdict(f"its cluster is quorate without {off}; before you power that on: {check}")
-    return Verdict("", f"its cluster is not quorate without {off}", f"What is wrong there: {check}")
+def _node(fact: NodeState) -> Verdict:
+    return Verdict(f"{fact.name} is up and can be written to", fact.problem, fact.hint)
 
 
-def _storage(value: Mapping[str, Any]) -> Verdict:
-    name, use, free, total = (value[key] for key in ("name", "use", "free", "total"))
-    if value["problem"]:
-        return Verdict("", value["problem"], value.get("hint", ""))
-    seen = f"{name} for {use}: {free / GIB:.1f} of {total / GIB:.1f} GiB free"
-    if free >= max(LEAST_ROOM[use], LOW_SHARE * total):
+def _members(fact: ClusterMembers) -> Verdict:
+    off = ", ".join(fact.off)
+    if fact.is_quorate:
+        return Verdict(f"its cluster is quorate without {off}; before you power that on: {fact.command}")
+    return Verdict("", f"its cluster is not quorate without {off}", f"What is wrong there: {fact.command}")
+
+
+def _storage(fact: StorageRoom) -> Verdict:
+    if fact.problem:
+        return Verdict("", fact.problem, fact.hint)
+    seen = f"{fact.name} for {fact.use}: {fact.free / GIB:.1f} of {fact.total / GIB:.1f} GiB free"
+    if fact.free >= max(LEAST_ROOM[fact.use], LOW_SHARE * fact.total):
         return Verdict(seen)
     return Verdict("", f"{seen}: that is little", "Delete what is not needed (old snapshots, backups), or enlarge it.")
 
 
-def _image(value: Mapping[str, Any]) -> Verdict:
-    seen = {"there": "is there", "downloadable": "is downloaded by the first container that needs it"}
-    name, state = value["name"], value["state"]
-    if state in seen:
-        return Verdict(f"{name} {seen[state]}")
-    return Verdict("", f"there is no image {name}", value.get("hint", ""))
+def _image(fact: ImageState) -> Verdict:
+    if fact.state == "missing":
+        return Verdict("", f"there is no image {fact.name}", fact.hint)
+    if fact.state == "downloadable":
+        return Verdict(f"{fact.name} is downloaded by the first container that needs it")
+    return Verdict(f"{fact.name} is there")
 
 
-def _rights(value: Mapping[str, Any]) -> Verdict:
-    holder, lacking = value["holder"], value["lacking"]
-    if not lacking:
-        return Verdict(f"{holder} has all that is needed")
-    return Verdict("", f"{holder} lacks {'; '.join(lacking)}", value.get("hint", ""))
+def _bridge(fact: BridgeState) -> Verdict:
+    return Verdict(f"{fact.name} is there", fact.problem, fact.hint)
 
 
-def _ssh(value: Mapping[str, Any]) -> Verdict:
-    seen = f"{value['to']} lets us in, and pct is there" if value["to"] else "not given, and not needed"
-    return Verdict(seen, value["problem"], value.get("hint", ""), value.get("details", ""))
+def _rights(fact: ApiRights) -> Verdict:
+    if not fact.lacking:
+        return Verdict(f"{fact.holder} has all that is needed")
+    return Verdict("", f"{fact.holder} lacks {'; '.join(fact.lacking)}", fact.hint)
 
 
-def _clock(ahead_s: float) -> Verdict:
+def _tags(fact: TagRules) -> Verdict:
+    return Verdict("our tags may be set", fact.problem, fact.hint)
+
+
+def _ssh(fact: SshState) -> Verdict:
+    seen = f"{fact.destination} lets us in, and pct is there" if fact.destination else "not given, and not needed"
+    return Verdict(seen, fact.problem, fact.hint, fact.details)
+
+
+def _clock(fact: ClockSkew) -> Verdict:
+    ahead_s = fact.ahead_s
     if abs(ahead_s) <= CLOCK_S:
         return Verdict("agrees with ours")
     problem = f"its clock is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} ours"
     return Verdict("", problem, "See on both which one is wrong: timedatectl; on a node: systemctl restart chrony")
 
 
-def _certificate(value: Mapping[str, Any]) -> Verdict:
-    days, file = value["days"], value["file"]
+def _certificate(fact: CertificateAge) -> Verdict:
+    days, file = fact.days_left, fact.file
     if days > CERTIFICATE_DAYS:
         return Verdict(f"{file} is good for {days:.0f} days")
     problem = f"certificate {file} " + ("has expired" if days <= 0 else f"expires in {days:.1f} days")
@@ -117,17 +125,17 @@ def _certificate(value: Mapping[str, Any]) -> Verdict:
     )
 
 
-_JUDGES: Mapping[str, Callable[[Any], Verdict]] = {
-    "answers": _stated("it answers"),
-    "version": _version,
-    "node": _stated("{name} is up and can be written to"),
-    "members": _members,
-    "storage": _storage,
-    "image": _image,
-    "bridge": _stated("{name} is there"),
-    "rights": _rights,
-    "tags": _stated("our tags may be set"),
-    "ssh": _ssh,
-    "clock": _clock,
-    "certificate": _certificate,
+_JUDGES: Mapping[type[HostFact], Callable[[Any], Verdict]] = {
+    HostAnswers: _answers,
+    HostVersion: _version,
+    NodeState: _node,
+    ClusterMembers: _members,
+    StorageRoom: _storage,
+    ImageState: _image,
+    BridgeState: _bridge,
+    ApiRights: _rights,
+    TagRules: _tags,
+    SshState: _ssh,
+    ClockSkew: _clock,
+    CertificateAge: _certificate,
 }

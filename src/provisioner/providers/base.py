@@ -18,10 +18,11 @@ from provisioner import limits
 from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
-from provisioner.state import Execution, Fact, Fleet, Instance, Snapshot
+from provisioner.state import Execution, Fleet, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
+    from provisioner.values.host_facts import HostFact
 
 READY_TIMEOUT_S = 120.0
 LOOKS = 20
@@ -98,7 +99,7 @@ class Provider(ABC):
         """
         return ()
 
-    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:  # noqa: ARG002 - for drivers that know more
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - for drivers that know more
         """What was seen of the host itself, in the words of ``doctor``; ``images`` are those that the file needs there.
 
         Only looks. A host that does not answer is no error here: that it does not is what was seen.

@@ -1,6 +1,6 @@
 """What was found out about running containers and their services: one dataclass a kind, found by its address.
 
-``by_address`` gives the facts of one kind. Facts of hosts that ``doctor`` judges are ``state.Fact``.
+``by_address`` gives the facts of one kind. Facts of hosts are in ``host_facts``.
 """
 
 from __future__ import annotations
@@ -164,14 +164,15 @@ ContainerFact = (
     | Unstamped
     | Unmended
 )
-Kind = TypeVar("Kind", bound=ContainerFact)
+Kind = TypeVar("Kind")
+ContainerKind = TypeVar("ContainerKind", bound=ContainerFact)
 
 
-def of_kind(facts: Iterable[ContainerFact], kind: type[Kind]) -> list[Kind]:
-    """The facts of one kind, in their order."""
+def of_kind(facts: Iterable[object], kind: type[Kind]) -> list[Kind]:
+    """The facts of one kind, of containers or of hosts, in their order."""
     return [fact for fact in facts if isinstance(fact, kind)]
 
 
-def by_address(facts: Iterable[ContainerFact], kind: type[Kind]) -> dict[Address, Kind]:
+def by_address(facts: Iterable[ContainerFact], kind: type[ContainerKind]) -> dict[Address, ContainerKind]:
     """The facts of one kind, by whom they tell of; the last one counts."""
     return {fact.address: fact for fact in of_kind(facts, kind)}

@@ -19,7 +19,9 @@ from provisioner.lab.cards import given, lends, wanting
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
-from provisioner.state import Fact, Fleet, InstanceKind, Status
+from provisioner.state import Fleet, InstanceKind, Status
+from provisioner.values.facts import of_kind
+from provisioner.values.host_facts import HostAnswers, HostFact
 from provisioner.workflow.surveying import kept_images
 
 LOOK_TIMEOUT_S = 60.0
@@ -31,7 +33,7 @@ CARD = "card"
 class _Seen:
     """What was found out about one host."""
 
-    facts: tuple[Fact, ...]
+    facts: tuple[HostFact, ...]
     graphics: Graphics
     error: ProvisionError | None = None
     """What kept its cards, or a container that has one, from being looked at."""
@@ -64,7 +66,7 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
     made_of = lab.resolved.with_known(replace(lab.resolved.known, images=kept_images(lab, there)))
     facts = provider.examine(images_by_host(made_of).get(name, frozenset()))
     wishes = wanting(lab.resolved).get(name, {})
-    if any(fact.name == "answers" and fact.value["problem"] for fact in facts):
+    if any(answers.problem for answers in of_kind(facts, HostAnswers)):
         return _Seen(facts, Graphics(name))
     installed = tuple(_packages(there, provider))
     try:

@@ -13,6 +13,8 @@ from provisioner.opened_lab import Lab
 from provisioner.spec import ProxmoxHost
 from provisioner.starter import keep_secret
 from provisioner.state import Secret
+from provisioner.values.facts import of_kind
+from provisioner.values.host_facts import ApiRights
 
 if TYPE_CHECKING:  # the driver is imported when a node is touched
     from provisioner.providers.proxmox import ProxmoxProvider
@@ -167,7 +169,9 @@ def _download(way: Way, provider: ProxmoxProvider, say: Say) -> int:
 
 def _prove(way: Way, provider: ProxmoxProvider) -> None:
     """Raise ``PreflightError`` where something is lacking all the same."""
-    lacking = [str(one) for fact in provider.examine(()) if fact.name == "rights" for one in fact.value["lacking"]]
+    lacking: list[str] = []
+    for rights in of_kind(provider.examine(()), ApiRights):
+        lacking += rights.lacking
     if lacking:
         raise PreflightError(
             f"Unable to prepare host {way.name}: {way.page.user} lacks rights there",

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.cli.app import run
 from provisioner.providers.fake import FakeProvider
-from provisioner.state import Fact
+from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 from tests.lab.pve.world import PASSWORD
@@ -18,19 +18,19 @@ from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
 
 __all__ = ["pve"]
 
-WELL = Fact("box", "answers", {"problem": ""})
-FULL = Fact("box", "storage", {"name": "tank", "use": "disks", "free": 1, "total": 2**40, "problem": ""})
+WELL = HostAnswers("box")
+FULL = StorageRoom("box", "tank", "disks", free=1, total=2**40)
 
 
 class Looked(FakeProvider):
     """A host of which something is known."""
 
-    def __init__(self, *facts: Fact) -> None:
+    def __init__(self, *facts: HostFact) -> None:
         super().__init__("box")
         self.facts = facts
         self.asked: list[frozenset[str]] = []
 
-    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What is known."""
         self.asked.append(frozenset(images))
         return self.facts

@@ -13,7 +13,8 @@ from provisioner.errors import ProviderError, UnavailableError
 from provisioner.gpus.cards import Card, Link, Node
 from provisioner.gpus.health import HostDriver
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.state import Execution, Fact, Instance, Status
+from provisioner.state import Execution, Instance, Status
+from provisioner.values.host_facts import HostAnswers, HostFact
 from tests.unit.cli.conftest import FILE, World
 
 NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -44,10 +45,10 @@ class Box(FakeProvider):
         self.card, self.driver = card, driver
         self.mends: list[str] = []
         self.trouble: Exception | None = None
-        self.facts: tuple[Fact, ...] = ()
+        self.facts: tuple[HostFact, ...] = ()
         self.inside = ARRIVED
 
-    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:  # noqa: ARG002 - it is always well
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:  # noqa: ARG002 - it is always well
         """What was seen of the host itself."""
         return self.facts
 
@@ -182,7 +183,7 @@ def test_a_host_whose_cards_cannot_be_looked_at(wanting: World, lab: Path) -> No
 
 
 def test_a_host_that_does_not_answer_is_not_asked_for_its_cards(wanting: World) -> None:
-    box(wanting).facts = (Fact("box", "answers", {"problem": "Unable to reach it", "hint": ""}),)
+    box(wanting).facts = (HostAnswers("box", problem="Unable to reach it"),)
     box(wanting).trouble = UnavailableError("must not be asked")
     assert bad(wanting) == [("box", "answers")]
 

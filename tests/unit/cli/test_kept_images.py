@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.state import Fact
+from provisioner.values.host_facts import HostAnswers, HostFact
 from tests.unit.cli.conftest import World
 
 FILE = """\
@@ -85,9 +85,9 @@ def test_a_mark_without_an_image_is_no_reason_to_keep_any(made_before: World) ->
 def test_doctor_asks_for_the_image_that_is_kept(made_before: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[frozenset[str]] = []
 
-    def examine(images: frozenset[str]) -> tuple[Fact, ...]:
+    def examine(images: frozenset[str]) -> tuple[HostFact, ...]:
         asked.append(images)
-        return (Fact("box", "answers", {"problem": ""}),)
+        return (HostAnswers("box"),)
 
     monkeypatch.setattr(made_before.host, "examine", examine)
     assert made_before.command("doctor").code == 0

@@ -30,10 +30,11 @@ from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Fact, Fleet, HostState, Instance, Snapshot
+from provisioner.state import Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
+    from provisioner.values.host_facts import HostFact
 
 _PARALLEL = 10
 
@@ -98,7 +99,7 @@ class IncusProvider(Inside, Provider):
             change(self._client, instance.name, lambda body: adoption.marked(body, instance), self._root_disk)
             return self._read(instance.name)
 
-    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of this host."""
         from provisioner.providers.incus import health  # nothing that a run needs
 

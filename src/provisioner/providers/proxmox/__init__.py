@@ -17,10 +17,11 @@ from provisioner.providers.proxmox import adoption, change, failures, inside, ma
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import worded
 from provisioner.providers.proxmox.keeping import ProxmoxKeeping
-from provisioner.state import Execution, Fact, Fleet, Instance, Status
+from provisioner.state import Execution, Fleet, Instance, Status
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver
+    from provisioner.values.host_facts import HostFact
 
 
 class ProxmoxProvider(ProxmoxKeeping):
@@ -63,7 +64,7 @@ class ProxmoxProvider(ProxmoxKeeping):
         with failures.reachable(f"Unable to review the plan for host {self.host}"):
             return review(self.client, self.access, self.shell, changes)
 
-    def examine(self, images: Collection[str]) -> tuple[Fact, ...]:
+    def examine(self, images: Collection[str]) -> tuple[HostFact, ...]:
         """What was seen of the node and of what we may do there."""
         from provisioner.providers.proxmox import health  # nothing that a run needs
 

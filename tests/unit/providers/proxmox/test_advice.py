@@ -17,6 +17,8 @@ from provisioner.providers.proxmox.granting import Need, Node
 from provisioner.providers.proxmox.health import examine
 from provisioner.providers.proxmox.review import review
 from provisioner.state import Execution, Secret
+from provisioner.values.facts import of_kind
+from provisioner.values.host_facts import ApiRights
 from tests.lab.pve import Double, pvesh
 from tests.lab.pve.client import root
 from tests.lab.pve.programs import Asked
@@ -95,8 +97,8 @@ def test_of_doctor(pve: Double, access: Access, separate: bool) -> None:
     client = Client(chosen)
 
     def lacking() -> tuple[str, str]:
-        facts = {one.name: one.value for one in examine("pve", client, chosen, None, ())}
-        return "\n".join(f"lacks {one}" for one in facts["rights"]["lacking"]), facts["rights"]["hint"]
+        (seen,) = of_kind(examine("pve", client, chosen, None, ()), ApiRights)
+        return "\n".join(f"lacks {right}" for right in seen.lacking), seen.hint
 
     for name in ("Datastore.AllocateTemplate", "Datastore.Audit", "Pool.Allocate", "Sys.Audit", "VM.Clone"):
         give(pve, separate=separate, without=name)
@@ -156,8 +158,8 @@ def test_of_host_prepare(pve: Double, access: Access, separate: bool) -> None:
     for one in steps:
         node.make(one)
     assert node.lacking(need) == []
-    facts = {one.name: one.value for one in examine("pve", Client(chosen), chosen, None, ())}
-    assert facts["rights"]["lacking"] == []
+    (seen,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), ApiRights)
+    assert seen.lacking == ()
 
 
 def test_of_root_whose_token_is_separate_names_the_token_alone(pve: Double, access: Access) -> None:

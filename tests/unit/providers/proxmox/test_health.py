@@ -88,7 +88,7 @@ def test_a_healthy_node(access: Access) -> None:
 
 def test_it_is_a_verb_of_the_provider(access: Access) -> None:
     facts = ProxmoxProvider("pve", access=access).examine(())
-    assert [fact.name for fact in facts] == [name for name in CHECKS if name != "image"]
+    assert [fact.check_name for fact in facts] == [name for name in CHECKS if name != "image"]
     assert not wrong(diagnoses(facts))
 
 

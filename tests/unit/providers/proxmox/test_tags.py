@@ -16,6 +16,8 @@ from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.health import examine
 from provisioner.providers.proxmox.review import review
 from provisioner.state import Instance
+from provisioner.values.facts import of_kind
+from provisioner.values.host_facts import TagRules
 from tests.lab.pve import Double
 from tests.lab.pve.client import root
 from tests.unit.providers.proxmox.plans import creation, limited, step, there, update, wanted
@@ -105,12 +107,12 @@ def test_only_tags_that_come_or_go_count() -> None:
 def test_doctor_says_it_too(pve: Double, access: Access, options: dict[str, Any]) -> None:
     chosen = limited(pve, access)
     pve.world.datacenter = {**options}
-    said = {one.name: one.value for one in examine("pve", Client(chosen), chosen, None, ())}["tags"]
-    assert bool(said["problem"]) is (options in CLOSED)
-    if said["problem"]:
-        follow(pve, said["hint"].replace("provisioner-LAB", "provisioner-homelab"))
-        said = {one.name: one.value for one in examine("pve", Client(chosen), chosen, None, ())}["tags"]
-        assert said["problem"] == ""
+    (said,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), TagRules)
+    assert bool(said.problem) is (options in CLOSED)
+    if said.problem:
+        follow(pve, said.hint.replace("provisioner-LAB", "provisioner-homelab"))
+        (said,) = of_kind(examine("pve", Client(chosen), chosen, None, ()), TagRules)
+        assert said.problem == ""
 
 
 def test_property_strings_are_read_as_well() -> None:
