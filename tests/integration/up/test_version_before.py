@@ -1,0 +1,102 @@
+"""A lab that an earlier version made goes on running when this one takes it over: Ansible may run, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tests.integration.up.quickstart_lab import Lab, Ran
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[3]
+BEFORE = os.environ.get("PROVISION_BEFORE", "d564a5fba82445712a6ba0c6441040e87756eabd")
+"""The commit of the earlier version: the first edition, before a lab was resolved once."""
+PARTS = ("pyproject.toml", "src", "roles", "playbooks", "inventory")
+UNITS = {"old-llama": "llama-server.service", "old-gate": "litellm.service"}
+FILE = """\
+name: old
+models: { tiny: { source: "builtin:tiny", context: 512 } }
+containers:
+  old-llama: { services: { llama_cpp: { model: tiny, api_key: !secret engine_key } } }
+  old-gate: { services: { litellm: { master_key: !secret master_key, aliases: { fast: [tiny] } } } }
+"""
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The earlier version's checkout."""
+    command = ["git", "archive", "--format=tar", BEFORE, *PARTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"commit {BEFORE} is not in this clone: {done.stderr.decode().strip()}")
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory, earlier: Path) -> Iterator[Lab]:
+    """The lab as the earlier version made it."""
+    lab = Lab(tmp_path_factory.mktemp("old"), incus_lab.environment, "debian/12", "debian/12", name="old")
+    lab.write(FILE)
+    lab.provision("destroy", "--prune", "--yes", "--lab", "old")  # what an interrupted run of this test left
+    made = provision_of(earlier, lab, "up", "--yes")
+    assert made.code == 0, made.out[-4000:] + made.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", "old")
+    assert ended.code == 0, ended.out + ended.err
+
+
+def provision_of(version: Path, lab: Lab, *arguments: str) -> Ran:
+    """Run the command of another version."""
+    done = subprocess.run(
+        [sys.executable, "-m", "provisioner", *arguments],
+        cwd=lab.folder,
+        env={**os.environ, **lab.environment, "PYTHONPATH": str(version / "src")},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=1800,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def running(lab: Lab) -> dict[str, tuple[str, ...]]:
+    """Of each container what shows that nothing was made anew: its identity, its devices and its service's process."""
+    found: dict[str, tuple[str, ...]] = {}
+    for container in lab.made():
+        name = container["name"]
+        shown = ["systemctl", "show", "--property=MainPID,InvocationID", UNITS[name]]
+        process = lab.incus("exec", name, "--", *shown)
+        identity = (container["created_at"], container["config"]["volatile.uuid"], container["last_used_at"])
+        found[name] = (*identity, json.dumps(container["devices"], sort_keys=True), process)
+    return found
+
+
+def test_the_plan_replaces_and_restarts_nothing(lab: Lab) -> None:
+    planned = lab.provision("plan", "--json")
+    assert planned.code == 0, planned.err
+    actions = [line["action"] for line in planned.lines if line["type"] == "planned_change"]
+    assert actions
+    assert set(actions) == {"configure"}
+
+
+def test_an_up_leaves_containers_and_processes_as_they_are(lab: Lab) -> None:
+    before = running(lab)
+    assert before.keys() == UNITS.keys()
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    assert running(lab) == before
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
