@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
 
 Serve = Callable[..., Path]
+STAYS_S, ENDS_WITHIN_S = 2.0, 30.0
+"""How long the daemon waits for a client that stays, and a test for the end of the daemon."""
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """Start a daemon that gives each connection one of its answers, the last one to all further, and then closes it."""
-    opened: list[socket.socket] = []
+    opened: list[tuple[socket.socket, threading.Thread]] = []
 
     def start(*answers: bytes) -> Path:
         left = list(answers)
@@ -28,7 +31,6 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(path))
         listener.listen()
-        opened.append(listener)
 
         def loop() -> None:
             while True:
@@ -36,18 +38,25 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
                     connection, _ = listener.accept()
                 except OSError:
                     return
-                with connection:
+                with connection, suppress(OSError):  # a client may go away at any time, or stay
+                    connection.settimeout(STAYS_S)
                     connection.recv(1 << 16)
                     connection.sendall(left.pop(0) if len(left) > 1 else left[0])
                     connection.shutdown(socket.SHUT_WR)
                     connection.recv(1 << 16)
 
-        threading.Thread(target=loop, daemon=True).start()
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        opened.append((listener, thread))
         return path
 
     yield start
-    for one in opened:
-        one.close()
+    for listener, thread in opened:
+        # Closing alone wakes nobody: the thread would go on with whatever gets the same number next.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(ENDS_WITHIN_S)
+        assert not thread.is_alive()
+        listener.close()
 
 
 def http(body: bytes, status: str = "200 OK", *, size: int | None = None) -> bytes:

@@ -21,6 +21,8 @@ from tests.lab.pve.world import PASSWORD, World
 Made = Callable[..., Client]
 OTHER = "ab" * 32
 
+ENDS_WITHIN_S = 30.0
+
 
 @pytest.fixture
 def calls(pve: Double, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -168,11 +170,16 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
                 for source, target in ((taken, there), (there, taken)):
                     threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
 
-        threading.Thread(target=serve, daemon=True).start()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.getsockname()[1]}")
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
         yield asked
+        # Closing alone wakes nobody: the thread would go on with whatever gets the same number next.
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(ENDS_WITHIN_S)
+        assert not thread.is_alive()
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:
