@@ -390,3 +390,15 @@ def test_fit_does_not_know_what_kokoro_and_tabbyapi_take(world: World, own: Path
     assert "unknown: voice/kokoro: what Kokoro takes of a card was not measured" in answer.out
     assert "unknown: tabby/tabbyapi: what models of EXL2, EXL3 and GPTQ take of a card is not added up" in answer.out
     assert "it fits" not in answer.out.replace("whether it fits is not known", "")
+
+
+def test_beside_an_unknown_load_nothing_is_said_of_what_is_left(world: World, lab: Path) -> None:
+    text = FILE.replace("fast: {", "llama: { gpu: any, services: { llama_cpp: { model: tiny } } }\n  fast: {")
+    lab.write_text(text, encoding="utf-8")
+    answer = world.command("fit", "--memory", "8GiB")
+    assert "whether it fits is not known" in answer.out
+    assert "weights" in answer.out
+    assert "largest context" not in answer.out
+    assert "leave it there" not in answer.out
+    (card,) = world.command("fit", "--memory", "8GiB", "--json").of("result")[0]["cards"]
+    assert (card["contexts"], card["advice"]) == ([], [])

@@ -61,8 +61,8 @@ def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
 
 
 def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
-    """All in the card's memory is the fastest place, and needs no option."""
-    if load.weights and not budget.missing and not load.is_split:
+    """All in the card's memory is the fastest place, and needs no option; nobody knows it beside unknown loads."""
+    if load.weights and not budget.missing and not budget.unknown and not load.is_split:
         yield from _fitting(load, budget)
 
 

@@ -90,7 +90,9 @@ def _verdict(budget: Budget, style: Style) -> str:
 
 
 def _known_contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
-    return contexts(budget) if budget.usable is not None else iter(())
+    """The contexts that fit; none where nobody knows how much of the card is left for them."""
+    is_known = budget.usable is not None and not budget.unknown
+    return contexts(budget) if is_known else iter(())
 
 
 def _contexts(budget: Budget) -> Iterator[str]:
