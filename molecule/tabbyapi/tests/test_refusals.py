@@ -32,7 +32,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "chunk 300": ({"chunk_size": 300}, "`chunk_size` (300) has to be a multiple of 256"),
     "split below 0": ({"gpu_split": [-1]}, "`gpu_split` (-1) must be 0 or more"),
     "no draft model": ({"draft_mode": "model"}, "needs the folder of a draft model"),
-    "draft model without its mode": ({"draft_model": "tiny-exl3"}, "`draft_mode` disabled, `draft_model` tiny-exl3"),
+    "draft model without its mode": ({"draft_model": "tiny-exl3"}, "`draft_mode` disabled and `draft_model` tiny-exl3"),
     "ngrams of exllamav2": ({"draft_mode": "ngram", "backend": "exllamav2", "cache_mode": "Q8"}, "need exllamav3"),
     "folder with a GGUF": ({"model": "a-gguf"}, GGUF),
     "GGUF file": ({"model": "a-gguf/model.gguf"}, GGUF),
