@@ -20,8 +20,11 @@ MOST_ALIASES = 1000
 def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
     """A gateway offers something; an alias names engines, upstreams or other aliases, and never runs in a circle."""
     known = set(lab.upstreams)
+    several: dict[str, tuple[str, ...]] = {}
     for engine in lab.engines:
         known |= {engine.address, *engine.models}
+        if len(engine.models) > 1:
+            several[engine.address] = engine.models
     for gateway, path, aliases in _alias_tables(lab):
         if not aliases and not speakers_for(lab, gateway):
             yield Problem(path, "there is nothing to offer", "Write at least one alias, such as fast: [NAME].")
@@ -30,19 +33,13 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
             continue
         for alias in aliases:
             yield from _own_name(aliases, alias, known, (*path, alias))
-            yield from _engine_names(lab, aliases, alias, known, path)
-
-
-def _engine_names(lab: ResolvedLab, aliases: Aliases, alias: str, known: set[str], path: Path) -> Iterator[Problem]:
-    """Names that mean nothing, and addresses that stand for several models; ``path`` is that of all aliases."""
-    several = {str(engine.address): engine.models for engine in lab.engines if len(engine.models) > 1}
-    for place, name in written_names(aliases, alias):
-        where = (*path, alias, *place)
-        if name in several:
-            hint = f"Write one of them: {', '.join(several[name])}"
-            yield Problem(where, f"{name} serves several models", hint)
-        elif name not in known and name not in aliases:
-            yield _unknown(lab, name, known | set(aliases), where)
+            for place, name in written_names(aliases, alias):
+                where = (*path, alias, *place)
+                if name in several:
+                    hint = f"Write one of them: {', '.join(several[name])}"
+                    yield Problem(where, f"{name} serves several models", hint)
+                elif name not in known and name not in aliases:
+                    yield _unknown(lab, name, known | set(aliases), where)
 
 
 def _alias_tables(lab: ResolvedLab) -> Iterator[tuple[ResolvedService, Path, Mapping[str, Any]]]:
