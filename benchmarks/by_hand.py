@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
-from provisioner import paths
 from provisioner.inventory import render_inventory
 from provisioner.runner import ansible_environment
-from provisioner.state import Instance, secrets_of
+from provisioner.values import paths
+from provisioner.values.state import Instance, secrets_of
 
 UNCHANGED = "changed=0 "
 RECAP = "PLAY RECAP"

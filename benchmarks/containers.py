@@ -9,7 +9,7 @@ from time import monotonic
 from benchmarks.measuring import Row
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 RUNS = 5
 COUNT = 10

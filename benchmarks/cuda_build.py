@@ -14,11 +14,11 @@ import yaml
 
 from benchmarks.labs import cpu_s_of
 from benchmarks.measuring import BIN, HEADER, Cost, cost, cost_row, say
-from provisioner import paths
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.runner import ansible_environment
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.state import Instance
 
 NAME = "benchmark-cuda-build"
 IMAGES = ("debian/12", "debian/13")

@@ -15,7 +15,7 @@ from time import monotonic
 from benchmarks.labs import PROVISION, Labs
 from benchmarks.measuring import Row, say
 from provisioner.providers import provider_for
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.desktop_lab import DesktopLab
 
 IMAGE = "debian/12"

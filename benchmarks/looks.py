@@ -19,7 +19,7 @@ from provisioner.probe import COMMAND, agent_text
 from provisioner.providers.base import LOOKS, Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider, looking
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.lab.incus import LAB
 from tests.lab.pve.fixture import PveHost, real_host
 

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from provisioner import paths
+from provisioner.values import paths
 
 PYINFRA = "pyinfra==3.10.0"
 MITOGEN = "mitogen==0.3.54"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 
 class _Loader(yaml.SafeLoader):

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 
 ROLE = paths.roles() / "llama_cpp"
 CHOICES = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.gpus.cards import Card, Node
 from provisioner.report.lines import plain_value
-from provisioner.state import Artifact, Instance, Secret
+from provisioner.values.state import Artifact, Instance, Secret
 
 CARD = Card(
     "0000:01:00.0",

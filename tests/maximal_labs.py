@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 Place = tuple[str | int, ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.services.base import RoutedEngine
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 
 def routed_engine(written: Mapping[str, Any]) -> RoutedEngine:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 
 
 def linked_roles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

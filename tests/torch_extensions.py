@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 
 TORCH = "2.13.0"
 TIMEOUT_S = 900

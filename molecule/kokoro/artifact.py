@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 
 HERE = Path(__file__).resolve().parent
 ROLE = HERE.parents[1] / "roles/kokoro"

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import monotonic
 
-from provisioner.errors import ProviderError, ProvisionError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.plan import Change, differences, needs_restart
 from provisioner.providers.base import Provider
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError, ProvisionError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
+from provisioner.values.state import Instance, Status
 
 Emit = Callable[[Event], None]
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 
-from provisioner import paths
 from provisioner.artifacts import Emit, RunPlaybook
-from provisioner.errors import PlaybookError, ProviderError, ProvisionError, VerificationError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.inventory import render_inventory
 from provisioner.providers.base import Provider
 from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
-from provisioner.state import Instance, Status, secrets_of
 from provisioner.unit_journals import last_words
+from provisioner.values import paths
 from provisioner.values.address import Address
+from provisioner.values.errors import PlaybookError, ProviderError, ProvisionError, VerificationError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.values.facts import DeviceMemory, Proof
+from provisioner.values.state import Instance, Status, secrets_of
 
 PROOF = re.compile(r"verify(_[a-z]+)* \| ")
 """How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""

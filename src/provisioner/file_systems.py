@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from provisioner.errors import ProviderError, UnavailableError
-from provisioner.sizes import size_text
-from provisioner.state import Execution
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.sizes import size_text
+from provisioner.values.state import Execution
 
 KIB, MIB = 2**10, 2**20
 TIMEOUT_S = 30.0

@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import STAGES, ServiceType, load_catalog
-from provisioner.errors import InputError
+from provisioner.values import paths
+from provisioner.values.errors import InputError
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
 END = "<!-- /options -->"

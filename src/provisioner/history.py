@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
-from provisioner.state import Instance, Snapshot
+from provisioner.values.state import Instance, Snapshot
 
 Kind = Literal["", "unproved", "failed", "replaced"]
 _OURS = re.compile(r"provision-(\d+)(?:-([a-z]+))?")

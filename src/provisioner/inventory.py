@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.state import Artifact, Instance, Secret
+from provisioner.values.state import Artifact, Instance, Secret
 
 CONTAINER_PYTHON = "/usr/bin/python3"
 

@@ -15,8 +15,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic, Event
-from provisioner.plain_data import json_value
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic, Event
+from provisioner.values.plain_data import json_value
 
 FOLDER = "journal"
 KEPT = 20

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import InputError, ProvisionError, with_hint
-from provisioner.plain_data import yaml_value
-from provisioner.regular_files import text_of
 from provisioner.spec.folders import FolderError, is_method, selected
 from provisioner.spec.sources import ModelPart, is_folder, is_inside, is_plain_filename, part_count, part_names
+from provisioner.values.errors import InputError, ProvisionError, with_hint
+from provisioner.values.plain_data import yaml_value
+from provisioner.values.regular_files import text_of
 
 VERSION = 1
 MAX_BYTES = 2_000_000

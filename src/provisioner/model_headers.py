@@ -9,7 +9,7 @@ from pathlib import Path
 from provisioner.gguf import GgufError, Header, read_header
 from provisioner.spec import Model
 from provisioner.spec.sources import part_count, part_names
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 BUILTIN_TINY = "builtin:tiny"
 PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."

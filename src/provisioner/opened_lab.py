@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError, PreflightError
-from provisioner.events import Diagnostic
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.lab import desired_fleet, problems, resolve
@@ -22,7 +19,10 @@ from provisioner.model_files import Found, find_models, missing_files
 from provisioner.model_headers import read_headers
 from provisioner.remote_headers import cached_headers, fetch_headers
 from provisioner.spec import Model, Spec
-from provisioner.state import Fleet, Problem
+from provisioner.values import paths
+from provisioner.values.errors import InputError, PreflightError
+from provisioner.values.events import Diagnostic
+from provisioner.values.state import Fleet, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from provisioner.errors import PreflightError, joined
-from provisioner.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 from provisioner.values.address import Address
+from provisioner.values.errors import PreflightError, joined
+from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
 Thing = Instance | Artifact | Service

@@ -13,12 +13,10 @@ from typing import Any
 
 from provisioner import agent
 from provisioner.agent_answers import DamagedAnswerError, look_answer, stamp_answer
-from provisioner.errors import ProviderError
-from provisioner.plain_data import answer_value
 from provisioner.providers.base import Looked, Provider
 from provisioner.stamp import change_text, owner, stamp_for
-from provisioner.state import Execution, Instance
 from provisioner.values.address import Address
+from provisioner.values.errors import ProviderError
 from provisioner.values.facts import (
     ContainerFact,
     DamagedArtifacts,
@@ -34,6 +32,8 @@ from provisioner.values.facts import (
     Verdict,
     of_kind,
 )
+from provisioner.values.plain_data import answer_value
+from provisioner.values.state import Execution, Instance
 
 TIMEOUT_S = 30.0
 FULL_TIMEOUT_S = 3600.0

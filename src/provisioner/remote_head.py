@@ -7,7 +7,7 @@ import urllib.request
 
 from provisioner.gguf import Header, read_head
 from provisioner.hub import HubError, Redirects
-from provisioner.time_limits import within
+from provisioner.values.time_limits import within
 
 LIMIT = 24 << 20
 """The vocabularies of today's models take 5 to 10 MB of a head; what is longer is not read."""

@@ -14,14 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
 from provisioner.gguf import GgufError, Header
 from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
-from provisioner.plain_data import json_value
-from provisioner.regular_files import text_of
 from provisioner.spec import Model
 from provisioner.spec.sources import is_folder
+from provisioner.values import paths
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
 
 
 def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, Header]:

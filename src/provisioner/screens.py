@@ -8,11 +8,11 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from provisioner.errors import ProviderError
-from provisioner.events import Diagnostic, Event
-from provisioner.plain_data import json_value
 from provisioner.providers.base import Provider
-from provisioner.state import Instance, Screen, Service
+from provisioner.values.errors import ProviderError
+from provisioner.values.events import Diagnostic, Event
+from provisioner.values.plain_data import json_value
+from provisioner.values.state import Instance, Screen, Service
 
 FOLDER = "screens"
 ANSWER = "proof.json"

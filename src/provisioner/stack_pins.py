@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import PreflightError
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, wheel_options
 from provisioner.lockfile import read_stacks, write_stacks
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked
 from provisioner.values.address import Address
+from provisioner.values.errors import PreflightError
 
 Find = Callable[[Use, Stack], tuple[Locked, ...]]
 

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
-from provisioner.state import Instance, Secret, Service, secrets_of
 from provisioner.values.address import Address
 from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, Silent, UnitState, by_address
+from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""

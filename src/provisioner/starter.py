@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner import paths
 from provisioner.catalog import Catalog
-from provisioner.errors import InputError
 from provisioner.loader import SecretUse, missing_secrets, secrets_file
 from provisioner.loader.secret_values import from_file, without_secret
-from provisioner.regular_files import text_of
 from provisioner.schema import file_schema
+from provisioner.values import paths
+from provisioner.values.errors import InputError
+from provisioner.values.regular_files import text_of
 
 SCHEMA_FILE = "homelab.schema.json"
 SECRET_BYTES = 24  # in hexadecimal digits: no program, shell or keyboard has trouble with those

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 
 ASK_S = 10
 """How long one command in the container watches its system."""

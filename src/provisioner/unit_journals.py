@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from provisioner.errors import ProviderError
-from provisioner.masking import masked
 from provisioner.providers.base import Provider
-from provisioner.state import Finding, Instance, Service, secrets_of
+from provisioner.values.errors import ProviderError
 from provisioner.values.facts import ACTIVE, ContainerFact, UnitState, by_address
+from provisioner.values.masking import masked
+from provisioner.values.state import Finding, Instance, Service, secrets_of
 
 LINES = 20
 LINE_CHARACTERS = 240

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provisioner.services.base import Processor
-from provisioner.state import Finding, Fleet, Instance, Service, Status
 from provisioner.values.address import Address
 from provisioner.values.facts import ContainerFact, Health, Proof, UnitState, Verdict, by_address
+from provisioner.values.state import Finding, Fleet, Instance, Service, Status
 
 UNSEEN = "not known: nobody looked"
 """What was not looked at is never fine."""

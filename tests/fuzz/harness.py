@@ -14,7 +14,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 
 BUDGET_S = 4.0
 """CPU seconds of one input; almost all need thousandths of one."""

@@ -36,7 +36,7 @@ from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.reading import read_node
 from provisioner.spec import parse_spec
 from provisioner.stamp import reasons_to_run
-from provisioner.state import Execution, Fleet, Instance, Secret, Service, Status
+from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge
 from tests.corosync_captures import KINDS, NODES, look_answer
 from tests.folder_files import folder_files, sibling_of

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.lab.pve.fixture import pve_host
 
 __all__ = ["pve_host"]  # a fixture for everybody here

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance
 from tests.lab.far import WAYS, provider_by
 from tests.waiting import wait_until
 

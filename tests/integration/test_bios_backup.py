@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.lab.corosync.incus_cli import query
 from tests.lab.incus import Lab
 

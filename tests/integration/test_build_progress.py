@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.artifacts import ensure_artifacts
-from provisioner.events import ApplyProgress, Diagnostic, Event
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.runner import run_playbook
-from provisioner.state import Artifact
+from provisioner.values import paths
+from provisioner.values.events import ApplyProgress, Diagnostic, Event
+from provisioner.values.state import Artifact
 
 TOTAL = 180
 ENOUGH = 3

@@ -9,8 +9,8 @@ import pytest
 from provisioner.probe import probe
 from provisioner.providers.incus import IncusProvider
 from provisioner.stamp import reasons_to_run
-from provisioner.state import Fleet, Instance, Service, Status
 from provisioner.values.facts import BUSY, ContainerFact, Health, of_kind
+from provisioner.values.state import Fleet, Instance, Service, Status
 from provisioner.verify import judge
 from tests.waiting import wait_until
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.gpus.cards import VENDORS
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.state import Device, Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Instance
 from tests.lab.pve.fixture import PveHost
 
 pytestmark = pytest.mark.incus

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.state import Instance
 from tests.integration.role_box import TIMEOUT_S
 from tests.integration.toolkit_box import MAKE_REPOSITORY, UNCHANGED, Box, running
 from tests.lab.incus import Lab

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.lab.incus import Lab as Incus
 from tests.lab.pve.certificate import issue

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.lab import remains
 from tests.lab.incus import RUN, Lab, prepare, take_down, turn
 

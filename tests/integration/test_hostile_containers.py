@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner import limits, probe
-from provisioner.errors import ProviderError
+from provisioner import probe
 from provisioner.providers.incus import IncusProvider, files
 from provisioner.providers.proxmox import ProxmoxProvider, inside
-from provisioner.state import Instance
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
 from provisioner.values.facts import DamagedArtifacts, Leftovers, NoAgent, Silent, of_kind
+from provisioner.values.state import Instance
 from tests.lab.pve.fixture import PveHost
 
 MIB = 2**20

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError, ReadyTimeoutError
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Device, Instance
+from provisioner.values.errors import ProviderError, ReadyTimeoutError
+from provisioner.values.state import Device, Instance
 
 pytestmark = pytest.mark.incus
 
@@ -363,7 +363,7 @@ def as_nobody(*groups: int) -> str:
     """What ``check_available`` says to a user who is in these groups only: an error's text, or nothing."""
     code = f"""
 import os
-from provisioner.errors import UnavailableError
+from provisioner.values.errors import UnavailableError
 from provisioner.providers import provider_for
 provider = provider_for("box", "incus")
 provider.check_available()  # what it imports may lie where only root can read

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Device, Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Instance, Status
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus

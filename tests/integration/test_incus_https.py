@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.providers.incus import IncusProvider, tls
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.trust import make_pair
+from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.lab.far import FarIncus
 
 pytestmark = [pytest.mark.incus]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from provisioner import paths
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]

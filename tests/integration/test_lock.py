@@ -13,9 +13,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from provisioner.errors import LockedError, PreflightError
 from provisioner.lock import held
 from provisioner.providers.incus import IncusProvider
+from provisioner.values.errors import LockedError, PreflightError
 
 pytestmark = pytest.mark.incus
 
@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 CONTENDER = """
 import sys
-from provisioner.errors import LockedError
+from provisioner.values.errors import LockedError
 from provisioner.lock import held
 from provisioner.providers import provider_for
 

@@ -17,16 +17,16 @@ import pytest
 import yaml
 
 from provisioner.artifacts import ensure_artifacts
-from provisioner.errors import PlaybookError
-from provisioner.events import ApplyProgress, Event
 from provisioner.inventory import render_builders
 from provisioner.lab.artifacts import given_path, stored
 from provisioner.model_files.folders import folder_file
-from provisioner.paths import inventory_templates
 from provisioner.providers.incus import IncusProvider
 from provisioner.runner import run_playbook
 from provisioner.spec import Model
-from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, Status
+from provisioner.values.errors import PlaybookError
+from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.paths import inventory_templates
+from provisioner.values.state import Artifact, Device, Instance, InstanceKind, Secret, Status
 from tests.file_server import FileServer, Page, Seen, serving
 from tests.folder_files import CONFIG, config, taken, write_folder
 from tests.lab.incus import Lab

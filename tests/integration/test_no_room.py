@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.cli.app import VERBS
 from provisioner.runner import run_playbook
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.unit.cli.conftest import World, lab, world
 from tests.unit.test_runner import INVENTORY
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 from tests.integration.test_provider_contract import IMAGE, Host, host
 
 __all__ = ["host"]  # the fixture: every driver of the registry, with a lab of its own

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers import REGISTRY, provider_for
 from provisioner.providers.base import Provider
-from provisioner.state import Device, Instance, InstanceKind, Status
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Device, Instance, InstanceKind, Status
 
 IMAGE = "debian/12"
 REAL = {

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.errors import ProviderError
-from provisioner.state import Device, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Status
 from tests.integration.test_provider_contract import IMAGE, Host, host, mount
 
 __all__ = ["host"]  # a fixture

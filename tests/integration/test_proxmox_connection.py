@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.test_connection import Play, succeeded
 from tests.lab.pve.fixture import PveHost
 

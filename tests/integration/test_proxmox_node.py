@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox import ProxmoxProvider, inside, volumes
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.state import Device, Instance
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Device, Instance
 from tests.integration.test_attach import Terminal
 from tests.lab.pve.fixture import PveHost
 from tests.lab.pve.incus_containers import MAKER, IncusContainers

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 
 pytestmark = [pytest.mark.incus, pytest.mark.network]

@@ -14,7 +14,7 @@ import pytest
 
 from provisioner.providers.incus import IncusProvider
 from provisioner.stacks.builds import build_of
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.torch_extensions import PIP, TORCH, extensions, torch_site
 from tests.wheel_files import sha256_of, write_wheel

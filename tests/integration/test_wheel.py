@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner import paths
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 
 HEADERS = ("math_functions.h", "math_functions.hpp")

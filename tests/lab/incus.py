@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 from tests.lab import remains
 

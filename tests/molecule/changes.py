@@ -16,7 +16,7 @@ import yaml
 
 from provisioner.catalog import Upkeep
 from provisioner.lab.upkeep import managed_by
-from provisioner.state import Managed
+from provisioner.values.state import Managed
 
 CHANGED_KINDS = ("paths", "packages", "units", "users")
 PLAYBOOK = "converge.yml"

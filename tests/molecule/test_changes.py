@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 from tests.molecule.changes import changes_of, declared_by, scenario_variables, undeclared
 

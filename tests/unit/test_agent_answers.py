@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.plain_data import answer_value
 from provisioner.probe import probe, write_stamps
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.services.base import Processor
 from provisioner.stamp import reasons_to_run
-from provisioner.state import Execution, Fleet, Instance, Service, Status
 from provisioner.values.address import Address
 from provisioner.values.facts import (
     ContainerFact,
@@ -28,6 +26,8 @@ from provisioner.values.facts import (
     by_address,
     of_kind,
 )
+from provisioner.values.plain_data import answer_value
+from provisioner.values.state import Execution, Fleet, Instance, Service, Status
 from provisioner.verify import judge, processor
 
 SEED = 19

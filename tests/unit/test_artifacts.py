@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from provisioner.artifacts import ensure_artifacts
-from provisioner.errors import PlaybookError, ProviderError
-from provisioner.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.providers.fake import FakeProvider, Volume
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Artifact, Execution, Instance, Secret, Status
+from provisioner.values.errors import PlaybookError, ProviderError
+from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
+from provisioner.values.state import Artifact, Execution, Instance, Secret, Status
 
 BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12")
 SAME_MODEL = Artifact("model-spare", "box", "b" * 64, "model_store", "/srv/models/spare", "debian/12", cacheable=False)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog.pages import read_pages
-from provisioner.errors import ProvisionError
+from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
 
 ROLES = sorted(page.parents[1] for page in paths.roles().glob("*/vars/build.yml"))
 

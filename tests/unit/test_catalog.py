@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from provisioner import catalog as catalog_module
-from provisioner import paths
 from provisioner.catalog import (
     STAGES,
     ArtifactType,
@@ -25,7 +24,8 @@ from provisioner.catalog import (
     compile_catalog,
     load_catalog,
 )
-from provisioner.errors import ProvisionError
+from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
 
 PAGES = Path(__file__).parent / "fixtures" / "catalog"
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from provisioner.configure import Configured, configure
-from provisioner.errors import PlaybookError, VerificationError
-from provisioner.events import ApplyComplete, ApplyErrored, Event
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import HIDDEN, PlaybookResult, TaskEvent, run_playbook
-from provisioner.state import Execution, Instance, Service, Status
+from provisioner.values.errors import PlaybookError, VerificationError
+from provisioner.values.events import ApplyComplete, ApplyErrored, Event
+from provisioner.values.state import Execution, Instance, Service, Status
 
 BASE = Service("base", "voice", "base", {})
 VOICE = Instance("voice", "box", "lab", "debian/12", services=(Service("kokoro", "voice", "engine", {}),))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths, services
+from provisioner import services
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import resolve
@@ -19,7 +19,8 @@ from provisioner.lab.stacks import Pinned, stack_uses, wheel_options
 from provisioner.services import base, knowledge_of
 from provisioner.spec import parse_spec
 from provisioner.stacks.known import known_stacks
-from provisioner.state import Secret
+from provisioner.values import paths
+from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import World

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.plain import plain_yaml
 from provisioner.ejected.support import SUPPORT, packages_of, plugin_text
-from provisioner.state import Instance, Secret, Service
+from provisioner.values import paths
+from provisioner.values.state import Instance, Secret, Service
 
 TEMPLATE = "{{ lookup('pipe', 'touch /tmp/injected') }}"
 KEY = Secret("api-key", "canary-4711")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.file_systems import FileSystem, Growth, Look, look, stayed_small
-from provisioner.state import Execution
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Execution
 
 MIB, GIB = 2**20, 2**30
 HEAD = b"Filesystem Type 1024-blocks Used Available Capacity Mounted on\n"

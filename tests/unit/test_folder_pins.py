@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError
 from provisioner.opened_lab import Lab, open_lab
+from provisioner.values.errors import InputError
 from provisioner.workflow.fitting import budgets_of
 from tests.file_server import FileServer, serving
 from tests.folder_files import CONFIG, config, folder_files, taken, write_catalog

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.errors import ExitCode, ProvisionError
 from provisioner.gpus.cards import Card
 from provisioner.opened_lab import open_lab
-from provisioner.state import Secret
+from provisioner.values.errors import ExitCode, ProvisionError
+from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import GATEWAY_KEY, World

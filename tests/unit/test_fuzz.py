@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 from tests.fuzz.harness import Target, failures_of
 from tests.fuzz.mutations import changed_bytes, changed_text, changed_value
 from tests.fuzz.targets import TARGETS

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import generate, paths
+from provisioner import generate
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError
 from provisioner.generate import BEGIN, END, defaults_text, options_table, readme_text, stale_files
+from provisioner.values import paths
+from provisioner.values.errors import InputError
 
 OPTIONS: dict[str, Any] = {
     "engine_port": {"type": "int", "default": 8080, "description": "Port."},

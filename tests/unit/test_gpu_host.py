@@ -11,8 +11,8 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from provisioner import paths
 from provisioner.gpus.health import UNIT
+from provisioner.values import paths
 
 ROLE = paths.roles() / "gpu_host"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))

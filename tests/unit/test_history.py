@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
-from provisioner.state import Instance, Snapshot
+from provisioner.values.state import Instance, Snapshot
 
 
 def kept(*names: str) -> Instance:

@@ -26,7 +26,7 @@ from provisioner.hub import (
     proxies_of,
 )
 from provisioner.spec.sources import ModelPart
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.file_server import FileServer, Seen, dripping, serving
 
 TOKEN = "hf_CANARY77aa"

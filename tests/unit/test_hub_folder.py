@@ -14,7 +14,7 @@ from provisioner.hub import Hub, HubError, HubFile, UnreachableHubError
 from provisioner.hub.folder import find_folder
 from provisioner.spec import folders
 from provisioner.spec.sources import ModelPart
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.file_server import FileServer, Page, Seen, serving
 from tests.folder_files import CONFIG, INDEX, SHARDS, config, folder_files, index_of, sibling_of, taken
 

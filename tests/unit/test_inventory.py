@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
 from provisioner.inventory import render_builders, render_inventory
-from provisioner.state import Artifact, Instance, Secret, Service, secrets_of
+from provisioner.values import paths
+from provisioner.values.state import Artifact, Instance, Secret, Service, secrets_of
 
 NASTY = [
     *("on", "123", "1e3", "0x1f", "null", "~", "", "2026-01-01", "1:30", "0000:01:00.0", "<<", "=", "yes", ".inf"),

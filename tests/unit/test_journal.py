@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart, Event
 from provisioner.journal import KEPT, interrupted, recording
+from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart, Event
 
 
 def test_a_run_that_ended_is_not_told(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 
 ROLE = paths.roles() / "llama_cpp"
 METADATA = "Metadata-Version: 2.1\nName: llama_cpp_python\nVersion: 9.9\n\nName: not a header\n"

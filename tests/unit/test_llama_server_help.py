@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.artifacts.cache import cached_file, is_intact
 from provisioner.opened_lab import open_lab
+from provisioner.values import paths
 from tests.llama_server_help import ROLE, known_arguments, objections, values_of, variables, written_arguments
 
 LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"

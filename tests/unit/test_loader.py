@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.errors import ExitCode, InputError
 from provisioner.loader import Loaded, load
-from provisioner.state import Problem
+from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.state import Problem
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "loader").glob("*.yml"))
 FILE = Path("homelab.yml")

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ExitCode, LockedError, PreflightError, ProviderError
 from provisioner.lock import Holder, Lease, held, this_process
 from provisioner.lock.lease import Terms, uptime
 from provisioner.lock.taking import take
@@ -24,6 +23,7 @@ from provisioner.providers.base import Provider
 from provisioner.providers.fake import FakeProvider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
+from provisioner.values.errors import ExitCode, LockedError, PreflightError, ProviderError
 from tests.waiting import wait_until
 
 LAB = "homelab"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.errors import InputError, ProvisionError
 from provisioner.lockfile import Pin, lock_file, read_pins, write_pins
 from provisioner.spec.sources import ModelPart
+from provisioner.values.errors import InputError, ProvisionError
 
 PIN = Pin("hf:acme/Small-GGUF:Q4_K_M", "1e10" * 10, "Small-Q4_K_M.gguf", "1" * 64, 5)
 GOOD = f"""version: 1

@@ -14,7 +14,7 @@ from provisioner.lockfile import Pin
 from provisioner.model_files import find_models, missing_files
 from provisioner.spec import Model, parse_spec
 from provisioner.spec.sources import ModelPart, part_count, part_names
-from provisioner.state import Artifact
+from provisioner.values.state import Artifact
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from provisioner.remote_headers import cached_headers, fetch_headers
 from provisioner.spec import Model, Spec, parse_spec
 from provisioner.spec.folders import contradiction, format_by_name
 from provisioner.spec.sources import ModelPart
-from provisioner.state import Artifact, Problem
+from provisioner.values.state import Artifact, Problem
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
 
 SOURCE = "hf:acme/Small-exl3@4.00bpw"
@@ -62,7 +62,7 @@ containers:
 
 def refused(tmp_path: Path, catalog: Catalog, model: str, engine: str = "tabbyapi") -> list[str]:
     """What is said of such a file."""
-    from provisioner.errors import InputError
+    from provisioner.values.errors import InputError
 
     with pytest.raises(InputError) as caught:
         opened(tmp_path, catalog, model, engine)

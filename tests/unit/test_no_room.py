@@ -10,9 +10,9 @@ import pytest
 
 from provisioner.cli import faults
 from provisioner.cli.faults import WAYS_OUT, fault_of
-from provisioner.errors import ExitCode
-from provisioner.events import ApplyStart, Diagnostic, Event
 from provisioner.journal import interrupted, recording
+from provisioner.values.errors import ExitCode
+from provisioner.values.events import ApplyStart, Diagnostic, Event
 
 FULL = Path("/dev/full")
 

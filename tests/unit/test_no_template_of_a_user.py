@@ -17,7 +17,6 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from provisioner import paths
 from provisioner.catalog import ServiceType, load_catalog
 from provisioner.ejected import Box, Source, ejected_texts
 from provisioner.gpus.cards import Card
@@ -28,7 +27,8 @@ from provisioner.runner import ansible_environment
 from provisioner.schema import file_schema
 from provisioner.spec import Spec, parse_spec, parsing
 from provisioner.spec.options import options_model
-from provisioner.state import Fleet, Instance, Secret, Service
+from provisioner.values import paths
+from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 
 COMMAND = "lookup('pipe', 'touch @FILE@')"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError
 from provisioner.lab import problems, resolve
 from provisioner.loader import load
+from provisioner.values import paths
+from provisioner.values.errors import InputError
 from tests.ansible_environment import ansible_environment, run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]

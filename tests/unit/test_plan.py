@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.errors import PreflightError
 from provisioner.plan import Inside, Plan, Wishes, make_destroy_plan, make_plan, make_stop_plan
-from provisioner.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
 CASES = sorted((Path(__file__).parents[1] / "cases" / "plan").glob("*.yml"))
 IMAGES = frozenset({"debian/12", "debian/13"})

@@ -11,13 +11,13 @@ import pytest
 
 from provisioner.cli.options import container_names
 from provisioner.cuda.toolkit import read_toolkit
-from provisioner.errors import ProvisionError
 from provisioner.gguf import GgufError, read_header
 from provisioner.lockfile import read_pins, read_stacks
 from provisioner.opened_lab import open_lab
-from provisioner.regular_files import content_of, open_file
 from provisioner.stacks.given import parts_given
-from provisioner.time_limits import within
+from provisioner.values.errors import ProvisionError
+from provisioner.values.regular_files import content_of, open_file
+from provisioner.values.time_limits import within
 from tests.gguf_bytes import model_bytes
 
 LAB = """\

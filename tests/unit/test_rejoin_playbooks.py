@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 
 FOLDER = paths.playbooks() / "repair"
 NAMES = ("stale-corosync-behind", "stale-corosync-rejoin")

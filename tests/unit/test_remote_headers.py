@@ -16,7 +16,7 @@ from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
 from provisioner.remote_headers import cached_headers, fetch_headers
 from provisioner.spec import Model
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.file_server import FileServer, serving
 from tests.gguf_bytes import gguf_bytes, model_bytes
 

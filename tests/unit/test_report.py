@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from provisioner.errors import PreflightError
-from provisioner.events import ApplyProgress, Check, Diagnostic, PlannedChange, Summary
 from provisioner.plan import Change, Plan
 from provisioner.report.client import CLIENTS, Gateway, Served, client_text
 from provisioner.report.lines import event_line, json_line, plain_value, version_line
@@ -16,7 +14,10 @@ from provisioner.report.messages import check_text, error_text, findings_text, s
 from provisioner.report.plan import count_line, plan_text
 from provisioner.report.status import status_text
 from provisioner.report.style import Style, duration_text, limit_text, safe_text, table
-from provisioner.state import (
+from provisioner.values.address import Address
+from provisioner.values.errors import PreflightError
+from provisioner.values.events import ApplyProgress, Check, Diagnostic, PlannedChange, Summary
+from provisioner.values.state import (
     Artifact,
     ContainerStatus,
     Device,
@@ -27,7 +28,6 @@ from provisioner.state import (
     ServiceStatus,
     Status,
 )
-from provisioner.values.address import Address
 
 GIB = 1024**3
 CANARY = "canary-7f3a"

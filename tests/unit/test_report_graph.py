@@ -19,7 +19,7 @@ from provisioner.report.graph.routes import Rectangle, route
 from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
 from provisioner.report.graph.words import ASCII
 from provisioner.spec import Spec
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 CATALOG = load_catalog(Path(__file__).parent / "fixtures" / "catalog")
 SVG = "{http://www.w3.org/2000/svg}"

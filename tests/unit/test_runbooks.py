@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog.runbooks import Runbook, known_runbook, known_runbooks
-from provisioner.errors import InputError, ProvisionError
 from provisioner.repair.conditions import Condition
+from provisioner.values import paths
+from provisioner.values.errors import InputError, ProvisionError
 
 PLAYBOOKS = paths.playbooks() / "repair"
 READING = {"-p", "-c", "-r", "--flash-name"}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import PlaybookError
 from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
-from provisioner.state import Secret
+from provisioner.values.errors import PlaybookError
+from provisioner.values.state import Secret
 from tests.waiting import wait_until
 
 CANARY = "CANARY-7f3a-value"

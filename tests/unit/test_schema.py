@@ -15,7 +15,7 @@ from provisioner.loader.document import parse_document
 from provisioner.schema import file_schema
 from provisioner.spec import Spec, parse_spec
 from provisioner.starter import STARTER
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 CASES = Path(__file__).parents[1] / "cases" / "loader"
 

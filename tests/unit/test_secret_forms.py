@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
 from provisioner.spec import parse_spec
-from provisioner.state import Problem, Secret
+from provisioner.values import paths
+from provisioner.values.state import Problem, Secret
 from tests.maximal_labs import LABS, Place, at, steps, with_value
 
 SHAPES = (

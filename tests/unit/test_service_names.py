@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 
 NAMES = ("llama_cpp", "litellm", "kokoro", "tabbyapi", "desktop")
 NAME = re.compile(rf"(?<![a-z])({'|'.join(NAMES)})(?![a-z])", re.IGNORECASE)

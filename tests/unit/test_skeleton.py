@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import Upkeep
 from provisioner.generate import BEGIN, END
 from provisioner.lab.upkeep import managed_by
-from provisioner.state import Managed
+from provisioner.values import paths
+from provisioner.values.state import Managed
 from tests.checkout import tracked_files
 
 ROOT = Path(__file__).resolve().parents[2]

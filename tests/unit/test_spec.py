@@ -12,7 +12,7 @@ from provisioner.catalog import Catalog, Option, ServiceType, load_catalog
 from provisioner.spec import Spec, parse_spec, path_text
 from provisioner.spec.options import options_model
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.state import Problem, Secret
+from provisioner.values.state import Problem, Secret
 
 
 @pytest.fixture(scope="module")

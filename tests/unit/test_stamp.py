@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.stamp import has_same_wishes, reasons_to_run, stamp_for
-from provisioner.state import Instance, Managed, Secret, Service
 from provisioner.values.address import Address
 from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, UnitState
+from provisioner.values.state import Instance, Managed, Secret, Service
 
 SECRET = "canary-secret-71"
 SERVICE = Service(

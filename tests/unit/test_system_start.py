@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from provisioner import system_start
-from provisioner.state import Execution
 from provisioner.system_start import Start, start_of
+from provisioner.values.state import Execution
 
 HANGS_ONCE = """#!/bin/sh
 [ "$1" = is-system-running ] || exit 1

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.state import Execution, Finding, Instance, Secret, Service, Status
 from provisioner.unit_journals import MOST_CHARACTERS, explained, last_words
 from provisioner.values.address import Address
+from provisioner.values.errors import ProviderError
 from provisioner.values.facts import UnitState
+from provisioner.values.state import Execution, Finding, Instance, Secret, Service, Status
 
 KEY = 'canary-"key"-5d1c'
 SERVICE = Service("kokoro", "voice", "engine", {"kokoro_key": Secret("key", KEY)}, unit="kokoro.service")

@@ -11,9 +11,9 @@ from provisioner.configure import prove
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.services.base import Processor
-from provisioner.state import Fleet, Instance, Secret, Service, Status
 from provisioner.values.address import Address
 from provisioner.values.facts import BUSY, DeviceMemory, Health, Proof, UnitState, Verdict, of_kind
+from provisioner.values.state import Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge, processor
 
 ENGINE = Service("llama_cpp", "a", "engine", {}, port=8080, unit="llama-server.service", health="/health")

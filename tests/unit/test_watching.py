@@ -20,11 +20,11 @@ from provisioner.artifacts.watching import (
     last_count,
     pause_after,
 )
-from provisioner.errors import ProviderError, UnavailableError
-from provisioner.events import ApplyComplete, ApplyProgress, Diagnostic, Event
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Artifact, Execution, Instance
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.events import ApplyComplete, ApplyProgress, Diagnostic, Event
+from provisioner.values.state import Artifact, Execution, Instance
 from tests.waiting import wait_until
 
 LOG = "/var/log/build.log"

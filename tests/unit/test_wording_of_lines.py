@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError, with_hint
 from provisioner.loader import load
 from provisioner.loader.loaded import problem_line
 from provisioner.plan import Change, Plan
 from provisioner.report.plan import plan_text
-from provisioner.state import Instance
+from provisioner.values.errors import InputError, with_hint
+from provisioner.values.state import Instance
 
 HOST = '{ proxmox: "https://192.168.1.10:8006", user: root@pam, token: { id: provision, secret: !secret pve1_token } }'
 

@@ -11,8 +11,8 @@ import pytest
 
 from provisioner import runner
 from provisioner.providers.proxmox import ssh_socket
-from provisioner.state import Secret
-from provisioner.work_folders import by_age, own_folder, prune, sweep
+from provisioner.values.state import Secret
+from provisioner.values.work_folders import by_age, own_folder, prune, sweep
 from tests.unit.test_runner import INVENTORY
 
 GONE = 4194305

@@ -14,7 +14,7 @@ import pytest
 from testinfra.host import Host
 
 from provisioner.providers import provider_for
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 SCENARIO = Path(__file__).resolve().parents[1]
 LAB = "molecule-gpu_host"

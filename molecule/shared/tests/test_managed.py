@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from testinfra.host import Host
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.molecule.changes import Declared, changes_of, declared_by, scenario_variables, undeclared
 
 SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])

@@ -13,16 +13,16 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
-from provisioner import paths
 from provisioner.artifacts import resuming
 from provisioner.artifacts.cache import intact_copy, remember
 from provisioner.artifacts.watching import Watching
-from provisioner.errors import ProvisionError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.inventory import render_builders
 from provisioner.providers.base import Provider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Artifact, Device, Instance, InstanceKind, Secret, secrets_of
+from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
+from provisioner.values.state import Artifact, Device, Instance, InstanceKind, Secret, secrets_of
 
 Emit = Callable[[Event], None]
 

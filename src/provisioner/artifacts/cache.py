@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from provisioner.providers.base import Provider
-from provisioner.state import Artifact
+from provisioner.values.state import Artifact
 
 
 def cached_file(folder: Path, artifact: Artifact, form: str) -> Path:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
-from provisioner.state import Artifact, Instance, InstanceKind
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Artifact, Instance, InstanceKind
 
 WORTH_KEEPING = "+64k"
 """Of a folder without a file of this size (GNU find's words) nothing is lost."""

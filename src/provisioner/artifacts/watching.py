@@ -14,10 +14,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from provisioner.errors import ProviderError, ProvisionError
-from provisioner.events import ApplyProgress, Diagnostic, Event
 from provisioner.providers.base import Provider
-from provisioner.state import Artifact
+from provisioner.values.errors import ProviderError, ProvisionError
+from provisioner.values.events import ApplyProgress, Diagnostic, Event
+from provisioner.values.state import Artifact
 
 PERIOD_S = 2.0
 LONGEST_PAUSE_S = 30.0

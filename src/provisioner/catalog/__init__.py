@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
 from provisioner.catalog.option_limits import beyond_limit
 from provisioner.catalog.pages import digest_of, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
@@ -26,6 +25,7 @@ from provisioner.catalog.types import (
     ServiceType,
     Upkeep,
 )
+from provisioner.values import paths
 
 __all__ = [
     "BASE",

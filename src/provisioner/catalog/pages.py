@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 
 
 def page_error(role: str, details: str) -> ProvisionError:

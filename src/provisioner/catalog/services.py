@@ -20,8 +20,8 @@ from provisioner.catalog.types import (
     ServiceType,
     Upkeep,
 )
-from provisioner.sizes import SizeError, parse_size
-from provisioner.state import Managed
+from provisioner.values.sizes import SizeError, parse_size
+from provisioner.values.state import Managed
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),

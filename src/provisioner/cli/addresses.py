@@ -5,10 +5,10 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from provisioner.cli.session import Session
-from provisioner.errors import PreflightError
 from provisioner.lab.hosts import is_elsewhere
 from provisioner.opened_lab import Lab
 from provisioner.spec import IncusHost
+from provisioner.values.errors import PreflightError
 
 
 def address_of(session: Session, lab: Lab, name: str, *, is_on_lan: bool) -> str:

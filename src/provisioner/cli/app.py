@@ -18,7 +18,7 @@ import click
 from provisioner import __version__
 from provisioner.cli.console import Console
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, ProvisionError
+from provisioner.values.errors import ExitCode, InputError, ProvisionError
 
 VERBS = {
     "init": ("provisioner.cli.file", "Write a first file, its schema, and its missing secrets."),

@@ -13,9 +13,9 @@ from time import monotonic
 
 from provisioner.cli.effects import providers_of
 from provisioner.cli.pace import Pace
-from provisioner.errors import ProvisionError
-from provisioner.events import Event
 from provisioner.opened_lab import open_lab
+from provisioner.values.errors import ProvisionError
+from provisioner.values.events import Event
 
 
 def main(arguments: list[str]) -> int:

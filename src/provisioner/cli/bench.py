@@ -10,7 +10,7 @@ import click
 from provisioner.bench import LONGEST, Bench, asks
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError
 
 KINDS = ("tts",)
 

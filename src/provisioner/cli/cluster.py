@@ -14,9 +14,9 @@ from click.core import ParameterSource
 
 from provisioner.cli.options import DEFAULT_FILE, Function, complete_host_names, option, understood, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
 from provisioner.report.lines import plain_value
 from provisioner.report.messages import error_diagnostic
+from provisioner.values.errors import ExitCode
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.cli.console import Console
@@ -116,8 +116,8 @@ def check(session: Session, *, host: str, file: Path, last: tuple[str, ...], htm
 
 
 def _write_page(file: Path, facts: ClusterFacts, found: Sequence[Diagnosis]) -> None:
-    from provisioner.errors import InputError
     from provisioner.report.repair_html import check_html
+    from provisioner.values.errors import InputError
 
     try:
         file.write_text(check_html(facts, found, datetime.now(UTC).isoformat(timespec="seconds")), encoding="utf-8")
@@ -157,7 +157,7 @@ def watch(session: Session, *, host: str, file: Path, interval: float, once: boo
     import time
 
     from provisioner.cluster.watching import look_again
-    from provisioner.errors import ProvisionError
+    from provisioner.values.errors import ProvisionError
 
     asked, console, first = reach_host(host, file), session.console, True
     while True:

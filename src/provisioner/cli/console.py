@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from provisioner.cli.pace import Pace
-from provisioner.errors import ExitCode, ProvisionError
-from provisioner.events import (
+from provisioner.report import lines, messages
+from provisioner.report.style import Style
+from provisioner.values.errors import ExitCode, ProvisionError
+from provisioner.values.events import (
     ApplyComplete,
     ApplyErrored,
     ApplyProgress,
@@ -22,10 +24,8 @@ from provisioner.events import (
     Event,
     Summary,
 )
-from provisioner.masking import hidden_forms
-from provisioner.report import lines, messages
-from provisioner.report.style import Style
-from provisioner.state import Secret
+from provisioner.values.masking import hidden_forms
+from provisioner.values.state import Secret
 
 if TYPE_CHECKING:  # most verbs show no progress
     from provisioner.cli.progress import Progress

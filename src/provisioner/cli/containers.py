@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from provisioner.cli.session import Session
-from provisioner.errors import InputError, PreflightError
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
-from provisioner.state import InstanceKind, Status
+from provisioner.values.errors import InputError, PreflightError
+from provisioner.values.state import InstanceKind, Status
 from provisioner.workflow.surveying import observe
 
 

@@ -10,8 +10,8 @@ import click
 
 from provisioner.cli.options import Function, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
-from provisioner.events import Diagnostic
+from provisioner.values.errors import ExitCode
+from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:  # imported when a verb looks
     from provisioner.cuda.look import Look

@@ -6,7 +6,7 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 
 @click.command()
@@ -20,9 +20,9 @@ def doctor(session: Session, words: Words, *, fix: bool) -> int:
     Exits with 3 when something is in the way, and says what to do about it. Warns of packages in running containers
     of which newer versions are known there; no list of packages is refreshed.
     """
-    from provisioner.events import Diagnostic
     from provisioner.report.doctor import diagnoses_text
     from provisioner.report.messages import finding_diagnostic
+    from provisioner.values.events import Diagnostic
     from provisioner.workflow import examining
 
     console = session.console

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner import paths
 from provisioner.lab.proxmox import direct_ways
 from provisioner.opened_lab import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.spec import IncusHost, ProxmoxHost
+from provisioner.values import paths
 
 if TYPE_CHECKING:
     from provisioner.providers.incus.endpoint import Endpoint

@@ -8,9 +8,9 @@ import click
 
 from provisioner.cli.options import Words, complete_folders, lab_words, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
 from provisioner.opened_lab import Lab, open_lab
 from provisioner.spec import ProxmoxHost
+from provisioner.values.errors import ExitCode
 
 
 @click.command()

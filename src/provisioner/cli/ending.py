@@ -9,9 +9,9 @@ import click
 from provisioner.cli.confirm import DECLINED, confirm_destruction, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
 from provisioner.opened_lab import Lab
 from provisioner.plan import Plan
+from provisioner.values.errors import ExitCode
 
 NOTHING_RUNS = "Nothing to stop: no container of the file runs."
 

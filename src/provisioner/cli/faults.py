@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from provisioner import paths
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError, ProvisionError
 
 WAYS_OUT = {
     errno.ENOSPC: "Make room on its file system: df -h {place}; df -i {place}",

@@ -10,9 +10,9 @@ import click
 from provisioner.catalog import load_catalog
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
-from provisioner.events import Diagnostic
 from provisioner.report.style import count_text
+from provisioner.values.errors import ExitCode
+from provisioner.values.events import Diagnostic
 
 
 @click.command()

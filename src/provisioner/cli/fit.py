@@ -8,8 +8,8 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, PreflightError, with_hint
-from provisioner.sizes import SizeError, parse_size
+from provisioner.values.errors import ExitCode, PreflightError, with_hint
+from provisioner.values.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
@@ -61,7 +61,7 @@ def _cards(session: Session, lab: Lab) -> dict[str, Card]:
     """The cards of the containers that want one; a host that tells none is warned of, for the sums need none."""
     if all(container.gpu is None for container in lab.spec.containers.values()):
         return {}
-    from provisioner.events import Diagnostic
+    from provisioner.values.events import Diagnostic
     from provisioner.workflow.selecting import cards_of
 
     try:

@@ -9,7 +9,7 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError
 
 
 @click.command()

@@ -10,8 +10,8 @@ import click
 
 from provisioner.cli.options import Words, complete_host_names, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError
-from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart
+from provisioner.values.errors import ExitCode, InputError, PreflightError
+from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
@@ -87,8 +87,8 @@ def _prepare_this_machine(session: Session, *, gpu: bool, given: dict[str, Any])
     from functools import partial
     from time import monotonic
 
-    from provisioner import paths
     from provisioner.runner import TaskEvent
+    from provisioner.values import paths
     from provisioner.workflow import preparing
 
     def on_task(event: TaskEvent) -> None:

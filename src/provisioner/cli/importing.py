@@ -6,7 +6,7 @@ import click
 
 from provisioner.cli.options import Words, complete_hosts, lab_words, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 
 @click.command("import")

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from provisioner.cli.options import Words, container_names, lab_words, option, understood, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError
 
 COMMAND = "provisioner.command"
 DEFAULT_TAIL = "100"

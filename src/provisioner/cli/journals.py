@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from provisioner.cli.console import Console
 from provisioner.cli.containers import Containers
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError, ProviderError
-from provisioner.events import Diagnostic
 from provisioner.opened_lab import Lab
 from provisioner.report.style import safe_text
 from provisioner.unit_journals import plain_line
 from provisioner.values.address import Address
-from provisioner.work_folders import by_age
+from provisioner.values.errors import ExitCode, InputError, PreflightError, ProviderError
+from provisioner.values.events import Diagnostic
+from provisioner.values.work_folders import by_age
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--output=short-iso")
 _PAINTS = (("green",), ("yellow",), ("dim",), ("bold", "green"), ("bold", "yellow"), ("bold",))

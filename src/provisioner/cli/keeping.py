@@ -9,7 +9,7 @@ import click
 from provisioner.cli.confirm import DECLINED, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 
 @click.command()

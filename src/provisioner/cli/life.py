@@ -13,11 +13,11 @@ import click
 from provisioner.cli.confirm import DECLINED, confirm_plan, show_plan
 from provisioner.cli.options import Function, Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 if TYPE_CHECKING:  # the plan is made when a verb touches the world
     from provisioner.plan import Wishes
-    from provisioner.state import ContainerStatus
+    from provisioner.values.state import ContainerStatus
 
 PENDING = "Exit with 2 when there are changes to be made."
 
@@ -105,8 +105,8 @@ def status(session: Session, words: Words, *, html: Path | None) -> int:
 
 
 def _write_page(file: Path, name: str, containers: Sequence[ContainerStatus]) -> None:
-    from provisioner.errors import InputError
     from provisioner.report.status_html import status_html
+    from provisioner.values.errors import InputError
 
     screens = [screen for one in containers for service in one.services for screen in service.screens]
     pictures = {screen.file: Path(screen.file).read_bytes() for screen in screens}

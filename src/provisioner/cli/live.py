@@ -12,8 +12,8 @@ from rich.text import Text
 
 from provisioner.cli.blocks import Block, Row, picture_rows
 from provisioner.cli.progress import ApplyEvent, row_of
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import duration_text, safe_line
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 
 REFRESH_PER_S = 4
 _COLOURS = {"done": "green", "failed": "red", "": ""}

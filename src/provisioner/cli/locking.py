@@ -8,8 +8,8 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
-from provisioner.events import Diagnostic
+from provisioner.values.errors import ExitCode
+from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:
     from provisioner.lab.stacks import Use

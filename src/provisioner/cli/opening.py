@@ -14,10 +14,10 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError, ProvisionError
 from provisioner.opened_lab import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
 from provisioner.services import knowledge_of
+from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError
 
 PROTOCOL = "rdp"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")

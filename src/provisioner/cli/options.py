@@ -13,8 +13,8 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from provisioner.cli.session import Session
-from provisioner.errors import InputError
-from provisioner.regular_files import content_of
+from provisioner.values.errors import InputError
+from provisioner.values.regular_files import content_of
 
 DEFAULT_FILE = "homelab.yml"
 FILE_SUFFIXES = (".yml", ".yaml")

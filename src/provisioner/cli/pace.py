@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from provisioner.events import ApplyProgress, Event
+from provisioner.values.events import ApplyProgress, Event
 
 INTERVAL_S = 10.0
 

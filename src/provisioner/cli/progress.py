@@ -8,9 +8,9 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Protocol
 
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import Style, duration_text, safe_line
 from provisioner.values.address import Address
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 
 ApplyEvent = ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored
 

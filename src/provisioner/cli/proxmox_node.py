@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError
-from provisioner.events import Diagnostic
 from provisioner.spec import ProxmoxHost
+from provisioner.values.errors import ExitCode, InputError, PreflightError
+from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:
     from provisioner.workflow.preparing_node import Way

@@ -12,7 +12,7 @@ from provisioner.cli.confirm import YES, ask, can_ask
 from provisioner.cli.options import Function, option, verb
 from provisioner.cli.repairing import DRY, hands, require_needed
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 if TYPE_CHECKING:  # imported when a verb looks at a cluster
     from provisioner.catalog.runbooks import Runbook

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from provisioner.cli.session import Session
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 if TYPE_CHECKING:  # imported when a verb looks at a cluster
     from provisioner.workflow.repairing import Hands

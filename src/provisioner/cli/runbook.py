@@ -13,7 +13,7 @@ from provisioner.cli.forgetting import forget_options
 from provisioner.cli.options import option, verb
 from provisioner.cli.rejoining import rejoin_options
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode
+from provisioner.values.errors import ExitCode
 
 
 @click.group()

@@ -12,7 +12,7 @@ from provisioner.cli.forgetting import run_forget
 from provisioner.cli.rejoining import run_rejoin
 from provisioner.cli.repairing import DRY, hands
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from provisioner.cluster.reaching import Reach

@@ -29,8 +29,8 @@ class Session:
 
     def open_lab(self, file: Path, *, with_secrets: bool = False, needs: Needs = "all") -> Lab:
         """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``."""
-        from provisioner.events import Diagnostic
         from provisioner.opened_lab import open_lab
+        from provisioner.values.events import Diagnostic
 
         lab = open_lab(file, run_secret_command=with_secrets, needs=needs)
         self.console.hide(lab.loaded.secrets.values())
@@ -41,7 +41,7 @@ class Session:
     def effects(self, lab: Lab, confirm: Callable[[Plan], bool] = lambda _plan: False) -> Effects:
         """The world as the workflows of ``lab`` may touch it; without ``confirm`` nothing may be changed."""
         from provisioner.cli.effects import providers_of
-        from provisioner.events import ApplyProgress
+        from provisioner.values.events import ApplyProgress
         from provisioner.workflow.effects import Effects
 
         providers = (self.open_providers or providers_of)(lab)

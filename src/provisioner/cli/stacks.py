@@ -9,7 +9,7 @@ import click
 
 from provisioner.cli.options import option, verb
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:  # imported when a verb judges
     from provisioner.stacks.known import Stack

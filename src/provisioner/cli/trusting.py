@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provisioner.cli.session import Session
-from provisioner.errors import ExitCode, InputError, PreflightError
-from provisioner.state import Secret
+from provisioner.values.errors import ExitCode, InputError, PreflightError
+from provisioner.values.state import Secret
 
 if TYPE_CHECKING:
     from provisioner.providers.incus.endpoint import Endpoint

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from provisioner.cluster.runs import Run
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.facts import Guest
 from provisioner.repair.pmxcfs_files import read_guests
+from provisioner.values.errors import ProviderError
 
 SUMS = "SHA256SUMS"
 DATABASE, TREE = "config.db", "etc-pve.tar"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner import paths
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.forgetting import Sign
 from provisioner.repair.leftovers import Leftovers, leftovers_from
+from provisioner.values import paths
+from provisioner.values.errors import ProviderError
 
 SIGNS_TIMEOUT_S = 60.0
 LEFTOVERS_TIMEOUT_S = 60.0

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from provisioner import paths
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import PreflightError, ProviderError, ProvisionError, UnavailableError
-from provisioner.events import ApplyProgress, Event
 from provisioner.repair.answers import UnreadableError
 from provisioner.repair.candidates import Candidate, candidates, claims_of
 from provisioner.repair.facts import ClusterFacts, NodeFacts, Silent
 from provisioner.repair.reading import read_node
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError, ProviderError, ProvisionError, UnavailableError
+from provisioner.values.events import ApplyProgress, Event
 
 LOOK_TIMEOUT_S = 90
 """For the whole script: a corosync and a pmxcfs that both hang take 60."""

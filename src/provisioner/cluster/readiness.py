@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from provisioner import paths
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ProviderError
 from provisioner.repair.readiness import Readiness, fingerprints, missing_programs, root_login, ssh_refusal
+from provisioner.values import paths
+from provisioner.values.errors import ProviderError
 
 TIMEOUT_S = 60.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from provisioner.cluster.backup import SUMS, require_whole, sums_of
 from provisioner.cluster.runs import REMOTE
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import ProviderError
 
 FILES = ("config.db", "config.db-wal", "corosync.conf", "authkey")
 TIMEOUT_S = 180.0

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from provisioner import paths
 from provisioner.cluster import runs
 from provisioner.cluster.recording import Recorder
 from provisioner.cluster.runs import Run
 from provisioner.inventory import render_nodes
 from provisioner.repair.record import Record, StepRecord, StepStatus
+from provisioner.values import paths
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.shell import Shell

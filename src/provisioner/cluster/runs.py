@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from provisioner import paths
-from provisioner.errors import ProvisionError
-from provisioner.regular_files import text_of
 from provisioner.repair.record import Record
 from provisioner.repair.record_json import record_json, record_of
+from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
+from provisioner.values.regular_files import text_of
 
 RECORD = "record.json"
 BACKUP = "backup"

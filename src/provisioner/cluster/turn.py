@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import LockedError
 from provisioner.providers.proxmox.shell import CONNECT_TIMEOUT_S, Shell, ssh_environment
 from provisioner.providers.proxmox.ssh_failures import unreachable
 from provisioner.repair.facts import ClusterFacts
+from provisioner.values.errors import LockedError
 
 LOCK = "/run/lock/provisioner-repair"
 HEARTBEAT_S = 20.0

@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
 from provisioner.cluster.gather import Emit, gather
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ProvisionError
-from provisioner.plain_data import json_value
-from provisioner.regular_files import text_of
 from provisioner.repair.changes import Change, Snapshot, changes, snapshot
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.view import View
+from provisioner.values import paths
+from provisioner.values.errors import ProvisionError
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
 
 FILE = "watch.json"
 FORMAT = 1

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from provisioner.cuda.probe import PATH
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.values.errors import PreflightError, ProvisionError
 
 STUB = Path("lib64/stubs/libcuda.so")
 """Below the toolkit's root, where NVIDIA's own toolkits have theirs and CMake's FindCUDAToolkit looks for it."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from provisioner.cuda.glibc import PI, RSQRT, SINCE, Version
 from provisioner.cuda.places import ANCHOR, DECLARATIONS, DEFINITIONS, OURS, Headers, Place, places_of
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 State = Literal["bare", "guarded", "fixed", "half", "edited"]
 

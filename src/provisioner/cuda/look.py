@@ -8,7 +8,7 @@ from pathlib import Path
 from provisioner.cuda.glibc import Version, machine_glibc
 from provisioner.cuda.headers import Examination, examine
 from provisioner.cuda.toolkit import Toolkit, read_toolkits
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 FILE = Path("bits/mathcalls.h")
 TEXT = """\

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Literal
 
 from provisioner.cuda.glibc import SINCE
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 DECLARATIONS, DEFINITIONS = "math_functions.h", "math_functions.hpp"
 OURS = "_PROVISIONER_GLIBC_"

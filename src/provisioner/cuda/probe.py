@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 Problem = Literal["", "compiler", "conflict", "edited", "library", "other"]
 """Nothing; GCC is too new; glibc's declarations differ; somebody edited the headers; a library that was asked for is

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from provisioner.cuda.headers import is_mended
 from provisioner.cuda.places import DECLARATIONS, DEFINITIONS, Headers
-from provisioner.errors import PreflightError, ProvisionError
-from provisioner.regular_files import content_of
+from provisioner.values.errors import PreflightError, ProvisionError
+from provisioner.values.regular_files import content_of
 
 _VERSION = re.compile(r"^#define\s+CUDART_VERSION\s+(\d+)", re.MULTILINE)
 _GCC_LIMIT = re.compile(r"^#if\s+__GNUC__\s*>\s*(\d+)", re.MULTILINE)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.doctor.slot import slot_verdict
-from provisioner.errors import ProvisionError
 from provisioner.gpus.cards import DRIVERS, Card, Vendor
 from provisioner.gpus.choice import Refusal, Wish, choices
 from provisioner.gpus.health import UNIT, HostDriver
-from provisioner.sizes import size_text
-from provisioner.state import Problem
+from provisioner.values.errors import ProvisionError
+from provisioner.values.sizes import size_text
+from provisioner.values.state import Problem
 
 NODES = "nodes"
 """The check whose finding can be mended from here."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provisioner.events import Check, Diagnostic
-from provisioner.state import Finding
 from provisioner.values.address import Address
+from provisioner.values.events import Check, Diagnostic
+from provisioner.values.state import Finding
 
 
 @dataclass(frozen=True, slots=True)

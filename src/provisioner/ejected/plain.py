@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from provisioner.loader import environment_name
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 _STR = "tag:yaml.org,2002:str"
 _TEMPLATE_MARKS = ("{{", "{%", "{#")

@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 
 SUPPORT = {
     "provision_incus": (
-        "errors",
-        "limits",
-        "plain_data",
-        "regular_files",
-        "state",
+        "values/errors",
+        "values/limits",
+        "values/plain_data",
+        "values/regular_files",
+        "values/state",
         "values/address",
         "providers/incus/client",
         "providers/incus/distrust",
@@ -28,9 +28,9 @@ SUPPORT = {
         "providers/incus/wire",
     ),
     "provision_proxmox": (
-        "errors",
-        "limits",
-        "state",
+        "values/errors",
+        "values/limits",
+        "values/state",
         "values/address",
         "providers/proxmox/access",
         "providers/proxmox/framing",

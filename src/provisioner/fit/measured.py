@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from provisioner import paths
 from provisioner.fit.terms import Load
-from provisioner.plain_data import json_value
-from provisioner.regular_files import text_of
+from provisioner.values import paths
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
 
 FILE = "fit.json"
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.plain_data import json_value
+from provisioner.values.plain_data import json_value
 
 BYTES_PER_WEIGHT: Mapping[str, float] = {
     "F32": 4.0,

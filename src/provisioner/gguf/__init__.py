@@ -14,7 +14,7 @@ from typing import Any
 
 from provisioner.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
 from provisioner.gguf.tensors import Tensors, read_tensors, sizes_of
-from provisioner.regular_files import open_file
+from provisioner.values.regular_files import open_file
 
 __all__ = ["PROJECTOR", "GgufError", "Header", "read_head", "read_header"]
 

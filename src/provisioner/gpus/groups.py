@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from provisioner.errors import ProviderError
+from provisioner.values.errors import ProviderError
 
 FILE = "/etc/group"
 

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.plain_data import json_value
-from provisioner.regular_files import text_of
 from provisioner.spec.sources import (
     TOKEN_NAMES,
     ModelPart,
@@ -28,8 +26,10 @@ from provisioner.spec.sources import (
     part_names,
     whole_stem,
 )
-from provisioner.state import Secret
-from provisioner.time_limits import within
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
+from provisioner.values.state import Secret
+from provisioner.values.time_limits import within
 
 ENDPOINT = "https://huggingface.co"
 REVISION = "main"

@@ -10,7 +10,7 @@ from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.services.base import Path, ResolvedService
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 MOST_SHOWN = 12
 MOST_ALIASES = 1000

@@ -11,7 +11,7 @@ from typing import Any
 from provisioner.catalog import ArtifactType
 from provisioner.services.base import ResolvedService
 from provisioner.spec.sources import ModelPart
-from provisioner.state import Artifact, Secret
+from provisioner.values.state import Artifact, Secret
 
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"

@@ -11,7 +11,7 @@ from provisioner.lab.hosts import HostPage
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.services import knowledge_of
 from provisioner.spec import Gpu, IncusHost
-from provisioner.state import Device, Problem
+from provisioner.values.state import Device, Problem
 
 DEVICE = "gpu"
 """The name of the device that we make; one of another name is its user's own."""

@@ -17,8 +17,8 @@ from provisioner.lab.upkeep import managed_by
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.spec import Gpu, ProxmoxHost
-from provisioner.state import Artifact, Device, Fleet, Instance, Service
 from provisioner.values.address import Address
+from provisioner.values.state import Artifact, Device, Fleet, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 DEFAULT_ARCHITECTURE = "x86_64"

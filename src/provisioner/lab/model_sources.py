@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.spec.folders import GGUF, unknown_format
 from provisioner.spec.sources import filename_of, is_folder, part_count
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 
 def model_sources(lab: ResolvedLab) -> Iterator[Problem]:

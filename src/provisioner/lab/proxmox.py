@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.sizes import written_size
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
+from provisioner.values.sizes import written_size
 
 PCT = "pct"
 """The transport that needs nothing in a container."""

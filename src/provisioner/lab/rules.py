@@ -16,7 +16,7 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, Path, ResolvedService
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100

@@ -17,8 +17,8 @@ from provisioner.services import knowledge_of
 from provisioner.stacks.known import Stack
 from provisioner.stacks.locking import Locked
 from provisioner.stacks.pythons import IMAGES, Machine, takes
-from provisioner.state import Problem
 from provisioner.values.address import Address
+from provisioner.values.state import Problem
 
 Key = tuple[str, str]
 """A stack's name, and the distribution whose Python it is installed for."""

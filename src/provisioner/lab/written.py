@@ -11,9 +11,9 @@ from provisioner.lab.fleet import desired_fleet
 from provisioner.lab.hosts import LOCAL_INCUS, HostPage
 from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
-from provisioner.sizes import written_size
 from provisioner.spec import Container, IncusHost, ProxmoxHost
-from provisioner.state import Device, Instance
+from provisioner.values.sizes import written_size
+from provisioner.values.state import Device, Instance
 
 _DEEP = "proxmox"
 _NOT_FOR_MAKING = ("transport", "ssh_key")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from provisioner.catalog import Catalog
-from provisioner.errors import InputError
 from provisioner.loader.anchoring import anchored
 from provisioner.loader.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
 from provisioner.loader.loaded import Loaded, file_error, problem_line, problem_lines
@@ -20,9 +19,10 @@ from provisioner.loader.secret_values import (
     from_file,
     secrets_file,
 )
-from provisioner.regular_files import open_file
 from provisioner.spec import Parsed, Spec, parse_spec
-from provisioner.state import Problem, Secret
+from provisioner.values.errors import InputError
+from provisioner.values.regular_files import open_file
+from provisioner.values.state import Problem, Secret
 
 __all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
 

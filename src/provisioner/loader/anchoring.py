@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner.regular_files import open_file
 from provisioner.spec import Model, Spec
 from provisioner.spec.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
+from provisioner.values.regular_files import open_file
 
 
 def anchored(spec: Spec, path: Path) -> Spec:

@@ -15,7 +15,7 @@ from ruamel.yaml.reader import ReaderError
 
 from provisioner.loader.scalars import plain_value
 from provisioner.spec import KeyPath
-from provisioner.state import Problem, Secret
+from provisioner.values.state import Problem, Secret
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 50_000

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from provisioner.errors import InputError, with_hint
 from provisioner.loader.document import Document
 from provisioner.spec import Spec, path_text
-from provisioner.state import Problem, Secret
+from provisioner.values.errors import InputError, with_hint
+from provisioner.values.state import Problem, Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from provisioner.errors import LockedError, ProvisionError
 from provisioner.lock.holder import Holder
 from provisioner.providers.base import Provider
+from provisioner.values.errors import LockedError, ProvisionError
 
 LOOK_S = 3.0
 """How often a holder looks whether its locks are still its."""

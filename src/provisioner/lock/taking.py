@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from provisioner.errors import LockedError, PreflightError
 from provisioner.lock.lease import Lease, Terms
 from provisioner.providers.base import Provider
+from provisioner.values.errors import LockedError, PreflightError
 
 Locks = Mapping[str, Mapping[str, str]]
 """What is written on the locks of one lab on one host, by their names."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner import paths
-from provisioner.errors import UnavailableError
 from provisioner.lab import ModelFile
 from provisioner.lockfile import Pin
 from provisioner.model_files.folders import folder_file, folder_problem
@@ -18,7 +16,9 @@ from provisioner.model_files.hashes import sha256_of
 from provisioner.spec import Model
 from provisioner.spec.folders import FolderError, contradiction
 from provisioner.spec.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
-from provisioner.state import Problem, Secret
+from provisioner.values import paths
+from provisioner.values.errors import UnavailableError
+from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
     from provisioner.hub import Hub

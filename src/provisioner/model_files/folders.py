@@ -6,7 +6,6 @@ from pathlib import Path
 
 from provisioner.lab import ModelFile
 from provisioner.model_files.hashes import sha256_of
-from provisioner.regular_files import open_file
 from provisioner.spec import Model
 from provisioner.spec.folders import (
     SMALL_BYTES,
@@ -19,6 +18,7 @@ from provisioner.spec.folders import (
     unknown_format,
 )
 from provisioner.spec.sources import ModelPart
+from provisioner.values.regular_files import open_file
 
 _LINK_HINT = "Copy the folder with what its links lead to: cp -rL {folder} NEW"
 

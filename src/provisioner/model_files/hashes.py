@@ -6,8 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from provisioner import paths
-from provisioner.regular_files import open_file, text_of
+from provisioner.values import paths
+from provisioner.values.regular_files import open_file, text_of
 
 
 def sha256_of(file: Path) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
-from provisioner.state import Execution, Fleet, Instance, Snapshot
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Fleet, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver

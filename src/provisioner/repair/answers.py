@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 
 _HEAD = re.compile(r"@ ([a-z-]+) (\d{1,3})")
 DIGITS = 18

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from provisioner.errors import InputError, PreflightError
 from provisioner.repair.facts import ClusterFacts, Guest, Member, NodeFacts, Storage
 from provisioner.repair.leftovers import Leftovers, StorageChange
 from provisioner.repair.own_addresses import is_address
+from provisioner.values.errors import InputError, PreflightError
 
 DECISIONS = "--move-guests-to NODE or --archive-guests"
 

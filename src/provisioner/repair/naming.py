@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from provisioner.errors import InputError, PreflightError, UnavailableError
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Silent
 from provisioner.repair.view import member_in
 from provisioner.spec.suggestion import did_you_mean
+from provisioner.values.errors import InputError, PreflightError, UnavailableError
 
 WHAT = "Unable to rejoin"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from provisioner.errors import InputError
 from provisioner.repair.facts import ClusterFacts, NodeFacts
 from provisioner.repair.forgetting import DECISIONS, Forgetting, Kind, Sign, Target, Wish, fates_of, lead_of
 from provisioner.repair.leftovers import Leftovers, storage_changes
+from provisioner.values.errors import InputError
 
 
 def make_forgetting(

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from provisioner.plain_data import json_value
 from provisioner.repair.answers import Answer, UnreadableError
 from provisioner.repair.facts import Guest, Peer, Pmxcfs, Storage
+from provisioner.values.plain_data import json_value
 
 _GUEST = re.compile(r"= /etc/pve/nodes/([^/]+)/(lxc|qemu-server)/(\d{1,18})\.conf ([0-9a-f]{64})")
 _NAME_KEYS = ("hostname", "name")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from provisioner.errors import InputError, PreflightError
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, NodeFacts
 from provisioner.repair.forgetting import Sign
+from provisioner.values.errors import InputError, PreflightError
 
 
 @dataclass(frozen=True, slots=True)

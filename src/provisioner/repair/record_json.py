@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from provisioner.plain_data import json_value
 from provisioner.repair.conditions import Condition, Diagnosis
 from provisioner.repair.record import CommandRecord, Record, StepRecord, StepStatus
+from provisioner.values.plain_data import json_value
 
 
 def record_json(record: Record) -> str:

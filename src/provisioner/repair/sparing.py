@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from provisioner.errors import PreflightError
 from provisioner.repair.facts import NodeFacts
 from provisioner.repair.record import Record
+from provisioner.values.errors import PreflightError
 
 
 def require_same(node: NodeFacts, record: Record, *, has_backup: bool) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.report.lines import plain_value
 from provisioner.services.base import LAN, ResolvedService
-from provisioner.sizes import size_text
-from provisioner.state import Fleet, Instance
 from provisioner.values.address import Address
+from provisioner.values.sizes import size_text
+from provisioner.values.state import Fleet, Instance
 
 _SIZES = ("memory", "disk")
 

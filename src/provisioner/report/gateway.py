@@ -13,7 +13,7 @@ from provisioner.loader import environment_name
 from provisioner.report.client import Served
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 PROTOCOL = "openai"
 ORDER = ("gateway", "engine")

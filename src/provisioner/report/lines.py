@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from provisioner import __version__
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 FORMAT = "1.0"
 MASK = "********"

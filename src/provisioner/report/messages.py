@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from provisioner.errors import ExitCode, ProvisionError
-from provisioner.events import Check, Diagnostic, Orphan, Summary
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, indent, safe_line, safe_text
-from provisioner.state import Finding
+from provisioner.values.errors import ExitCode, ProvisionError
+from provisioner.values.events import Check, Diagnostic, Orphan, Summary
+from provisioner.values.state import Finding
 
 _PAST = {
     "create": "created",

@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.plan import AS_MADE, Action, Change, Plan, setting_name
 from provisioner.report.style import PLAIN, Style, count_text, limit_text, safe_line
-from provisioner.state import Artifact, Device, Instance, Service
+from provisioner.values.state import Artifact, Device, Instance, Service
 
 _SIGNS: dict[Action, tuple[str, str]] = {
     "create": ("+", "green"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from provisioner.report.style import PLAIN, Style, table
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 _HEAD = ("CONTAINER", "SNAPSHOT", "TAKEN")
 

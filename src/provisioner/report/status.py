@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provisioner.report.style import PLAIN, Style, safe_line, table
-from provisioner.state import ContainerStatus, ServiceStatus
 from provisioner.values.facts import BUSY
+from provisioner.values.state import ContainerStatus, ServiceStatus
 
 HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
 _NONE = "-"

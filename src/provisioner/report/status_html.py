@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from provisioner.report.page import page, table_html
 from provisioner.report.status import HEAD, listed_below, status_rows
 from provisioner.report.style import markup_text
-from provisioner.state import ContainerStatus, Screen
+from provisioner.values.state import ContainerStatus, Screen
 
 SHOWS = {
     "mate": "a desktop",

@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner import limits, paths
-from provisioner.errors import PlaybookError
-from provisioner.masking import masked
 from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
 from provisioner.spec.sources import TOKEN_NAMES
-from provisioner.state import Secret
-from provisioner.work_folders import own_folder, prune
+from provisioner.values import limits, paths
+from provisioner.values.errors import PlaybookError
+from provisioner.values.masking import masked
+from provisioner.values.state import Secret
+from provisioner.values.work_folders import own_folder, prune
 
 __all__ = [
     "HIDDEN",

@@ -10,8 +10,8 @@ from provisioner.catalog import ServiceType
 from provisioner.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.spec import Model
-from provisioner.state import Problem, Secret
 from provisioner.values.address import Address
+from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
     from provisioner.fit.engines import EngineLoads

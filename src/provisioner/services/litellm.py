@@ -9,7 +9,7 @@ from typing import Any
 
 from provisioner.services import base
 from provisioner.services.base import Path, RoutedAlias, RoutedEngine
-from provisioner.state import Problem, Secret
+from provisioner.values.state import Problem, Secret
 
 VARIABLE_MARK = "os.environ/"
 """LiteLLM puts the value of the variable, such as its own key, in the place of os.environ/NAME."""

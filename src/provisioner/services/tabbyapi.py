@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Processor, ResolvedService
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
     from provisioner.fit.engines import EngineLoads

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from provisioner import sizes
 from provisioner.spec.refusal import refusal
-from provisioner.state import Secret
+from provisioner.values import sizes
+from provisioner.values.state import Secret
 
 LABEL = r"^[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$"
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from provisioner.plain_data import json_value
+from provisioner.values.plain_data import json_value
 
 CONFIG = "config.json"
 GGUF, PLAIN = "gguf", "safetensors"

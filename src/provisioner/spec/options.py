@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 from provisioner.catalog import Option, Reference, ServiceType
 from provisioner.spec.aliases import Alias
 from provisioner.spec.fields import AliasName, FreeValue, VariableName
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 SERVICE_ADDRESS = r"^[^/\s]+/[^/\s]+$"
 _CONFIG = ConfigDict(

@@ -14,7 +14,7 @@ from provisioner.spec.options import options_model
 from provisioner.spec.proxmox import ProxmoxHost
 from provisioner.spec.suggestion import did_you_mean
 from provisioner.spec.wording import SECRET_REFUSED, KeyPath, kind_of, path_text, problems_of
-from provisioner.state import Problem, Secret
+from provisioner.values.state import Problem, Secret
 
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
 _IN_CLEAR = "a secret in clear"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from provisioner.spec.aliases import FORMS
 from provisioner.spec.refusal import REFUSED
 from provisioner.spec.suggestion import did_you_mean
-from provisioner.state import Problem, Secret
+from provisioner.values.state import Problem, Secret
 
 KeyPath = tuple[str | int, ...]
 SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")

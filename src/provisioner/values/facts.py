@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from provisioner.errors import ProviderError
 from provisioner.values.address import Address
+from provisioner.values.errors import ProviderError
 
 ACTIVE = "active"
 """The state of a unit when all is well."""

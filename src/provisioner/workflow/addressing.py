@@ -13,18 +13,18 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from provisioner.errors import PreflightError
-from provisioner.events import Diagnostic, Event
 from provisioner.lab.hosts import fixed_address
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.opened_lab import Lab
-from provisioner.plain_data import json_value
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
-from provisioner.regular_files import text_of
 from provisioner.spec import IncusHost
-from provisioner.state import Fleet
 from provisioner.values.address import Address
+from provisioner.values.errors import PreflightError
+from provisioner.values.events import Diagnostic, Event
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
+from provisioner.values.state import Fleet
 
 FILE = "addresses.json"
 """In the lab's folder: where containers were reached when they last ran."""

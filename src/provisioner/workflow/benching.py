@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from provisioner.bench import Ask, Bench, Run, Series, run_of
-from provisioner.errors import InputError, ProvisionError
-from provisioner.events import ApplyProgress, Event
 from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.opened_lab import Lab
-from provisioner.plain_data import answer_value
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
+from provisioner.values.errors import InputError, ProvisionError
+from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.plain_data import answer_value
 
 ANSWER_TIMEOUT_S, LOOK_TIMEOUT_S = 3600, 30.0
 VALUE = "tr '\\0' '\\n' < /proc/$(systemctl show --property=MainPID --value \"$0\")/environ | sed -n \"s/^$1=//p\""

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from provisioner.apply import apply_instances
 from provisioner.artifacts import ensure_artifacts
 from provisioner.configure import Configured, configure
-from provisioner.errors import VerificationError
-from provisioner.events import Diagnostic
 from provisioner.lock import Lease
 from provisioner.opened_lab import Lab
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
-from provisioner.state import Artifact, Finding, Fleet, Instance
 from provisioner.unit_journals import explained
 from provisioner.values.address import Address
+from provisioner.values.errors import VerificationError
+from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
+from provisioner.values.state import Artifact, Finding, Fleet, Instance
 from provisioner.verify import judge
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects

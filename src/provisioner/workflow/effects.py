@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from provisioner.errors import PreflightError, joined
-from provisioner.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
 from provisioner.plan import ImpossiblePlanError, Plan
 from provisioner.providers.base import Provider
+from provisioner.values.errors import PreflightError, joined
+from provisioner.values.events import Diagnostic, Event, Leftover, Orphan, PlannedChange
 
 if TYPE_CHECKING:  # Ansible's side is not needed where nothing has to be changed
     from provisioner.artifacts import RunPlaybook

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from provisioner import paths
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
-from provisioner.errors import PreflightError, ProvisionError
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.runner import ansible_version
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError, ProvisionError
+from provisioner.values.state import Instance
 from provisioner.workflow.addressing import look_at_addresses
 from provisioner.workflow.selecting import cards_of
 from provisioner.workflow.surveying import kept_images, observe

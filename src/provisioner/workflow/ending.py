@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from provisioner.apply import apply_instances
 from provisioner.opened_lab import Lab
 from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.surveying import observe, warn_of_moved

@@ -10,7 +10,6 @@ from provisioner.doctor import Diagnosis, diagnoses, packages
 from provisioner.doctor.cards import NODES, Graphics, card_diagnoses, requirement_diagnosis, unseen_diagnosis
 from provisioner.doctor.cuda import Build, cuda_diagnosis
 from provisioner.doctor.inside import inside_diagnoses
-from provisioner.errors import ProviderError, ProvisionError
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
@@ -19,9 +18,10 @@ from provisioner.lab.cards import given, lends, wanting
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
-from provisioner.state import Fleet, InstanceKind, Status
+from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import HostAnswers, HostFact
+from provisioner.values.state import Fleet, InstanceKind, Status
 from provisioner.workflow.surveying import kept_images
 
 LOOK_TIMEOUT_S = 60.0

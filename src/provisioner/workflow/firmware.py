@@ -9,8 +9,8 @@ from pathlib import Path
 
 from provisioner.cluster import runs
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.repair.flash import Region, regions, why_not_an_image
+from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.workflow.repairing import Hands, Where, begin, carry_out
 
 RUNBOOK = "bios-backup"

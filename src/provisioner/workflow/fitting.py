@@ -6,9 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner import paths
-from provisioner.errors import PreflightError
-from provisioner.events import Diagnostic, Event
 from provisioner.fit.budgets import Budget, budgets
 from provisioner.fit.engines import EngineLoads
 from provisioner.fit.measured import remember
@@ -17,6 +14,9 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.resolved import ResolvedContainer
 from provisioner.opened_lab import Lab
 from provisioner.services import knowledge_of
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError
+from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
 
 

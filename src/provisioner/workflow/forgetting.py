@@ -13,9 +13,6 @@ from provisioner.cluster import backup, evidence, runs
 from provisioner.cluster.gather import gather
 from provisioner.cluster.reaching import Reach
 from provisioner.cluster.turn import cluster_turn
-from provisioner.errors import PreflightError, ProviderError, VerificationError
-from provisioner.events import ApplyProgress, Event
-from provisioner.regular_files import text_of
 from provisioner.repair.corosync_conf import read_corosync_conf
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts, Guest
@@ -23,6 +20,9 @@ from provisioner.repair.forgetting import Forgetting, Wish, lead_of, member_of, 
 from provisioner.repair.leftovers import Leftovers, Reference
 from provisioner.repair.objections import make_forgetting
 from provisioner.repair.whereabouts import whereabouts
+from provisioner.values.errors import PreflightError, ProviderError, VerificationError
+from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.regular_files import text_of
 from provisioner.workflow.repairing import Hands, Where, begin, carry_out, finish
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from provisioner.errors import InputError, PreflightError, ProvisionError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
 from provisioner.opened_lab import Lab
 from provisioner.plan import Change, Plan
-from provisioner.state import Instance, Status
+from provisioner.values.errors import InputError, PreflightError, ProvisionError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, of_kind
+from provisioner.values.state import Instance, Status
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.ending import drop_volumes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from provisioner.events import Diagnostic
 from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
+from provisioner.values.events import Diagnostic
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import survey, warn_of_kept_images
 

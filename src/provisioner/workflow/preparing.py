@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from provisioner import paths
-from provisioner.errors import PreflightError
 from provisioner.gpus.cards import DRIVERS, Card
 from provisioner.inventory import render_this_machine
 from provisioner.runner import PlaybookResult
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError
 
 INSTALL = (
     "Install the driver as its own pages say, then start the machine anew and run this again. On Debian: for NVIDIA "

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from provisioner.errors import PreflightError, ProvisionError
 from provisioner.lab import images_by_host
 from provisioner.opened_lab import Lab
 from provisioner.spec import ProxmoxHost
 from provisioner.starter import keep_secret
-from provisioner.state import Secret
+from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights
+from provisioner.values.state import Secret
 
 if TYPE_CHECKING:  # the driver is imported when a node is touched
     from provisioner.providers.proxmox import ProxmoxProvider

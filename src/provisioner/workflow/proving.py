@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from provisioner.configure import prove
-from provisioner.events import Diagnostic
 from provisioner.probe import probe, require_answers
-from provisioner.state import Instance
 from provisioner.values.address import Address
+from provisioner.values.events import Diagnostic
 from provisioner.values.facts import BUSY, ContainerFact, Health, Proof, of_kind
+from provisioner.values.state import Instance
 from provisioner.workflow.effects import Effects
 
 PATIENCE_S = 120.0

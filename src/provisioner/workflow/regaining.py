@@ -9,10 +9,10 @@ from provisioner.cluster import evidence
 from provisioner.cluster.gather import gather
 from provisioner.cluster.reaching import Reach
 from provisioner.cluster.turn import turn
-from provisioner.errors import PreflightError, VerificationError
-from provisioner.events import ApplyProgress, Event
 from provisioner.repair.forgetting import Sign
 from provisioner.repair.quorum import Regaining, absent_members, asked_node, make_regaining
+from provisioner.values.errors import PreflightError, VerificationError
+from provisioner.values.events import ApplyProgress, Event
 from provisioner.workflow.repairing import Hands, Where, begin, carry_out
 
 RUNBOOK = "lost-quorum"

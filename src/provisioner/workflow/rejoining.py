@@ -13,8 +13,6 @@ from provisioner.cluster.reaching import Reach
 from provisioner.cluster.running import Job, run_steps
 from provisioner.cluster.runs import Run
 from provisioner.cluster.turn import cluster_turn
-from provisioner.errors import PreflightError, ProviderError, VerificationError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.repair.conditions import Diagnosis
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
@@ -24,6 +22,8 @@ from provisioner.repair.readiness import lets_root_in, root_login_in
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.refusals import Proof, Situation, rejoin_proofs
 from provisioner.repair.rejoining import Kind, RejoinPlan, is_healthy, lead_address, rejoin_plan
+from provisioner.values.errors import PreflightError, ProviderError, VerificationError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.workflow.repairing import Hands, finish
 
 REJOIN = "rejoin"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from provisioner.catalog.runbooks import known_runbook
 from provisioner.cluster import runs
 from provisioner.cluster.running import Job, run_steps
-from provisioner.errors import ProviderError
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 from provisioner.repair.conditions import Diagnosis
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.report.repair_html import record_html
+from provisioner.values.errors import ProviderError
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 
 if TYPE_CHECKING:
     from provisioner.cluster.runs import Run

@@ -11,12 +11,12 @@ from provisioner.cluster.gather import gather
 from provisioner.cluster.reaching import Reach
 from provisioner.cluster.runs import Run
 from provisioner.cluster.turn import cluster_turn
-from provisioner.errors import InputError, PreflightError, UnavailableError
-from provisioner.events import ApplyComplete, ApplyProgress, ApplyStart, Event
 from provisioner.repair.facts import ClusterFacts, NodeFacts
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.rejoining import Kind
 from provisioner.repair.sparing import require_same, require_spare
+from provisioner.values.errors import InputError, PreflightError, UnavailableError
+from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart, Event
 from provisioner.workflow.rejoining import said_of
 from provisioner.workflow.repairing import Hands, finish
 

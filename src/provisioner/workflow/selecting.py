@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from provisioner.errors import PreflightError
 from provisioner.gpus.cards import Card
 from provisioner.lab.cards import wanting
 from provisioner.opened_lab import Lab
 from provisioner.providers.base import Provider
+from provisioner.values.errors import PreflightError
 
 
 def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from provisioner.probe import probe, require_answers
-from provisioner.state import Instance
 from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, by_address
+from provisioner.values.state import Instance
 from provisioner.workflow.effects import Effects
 
 SETTLE_TIMEOUT_S = 180.0

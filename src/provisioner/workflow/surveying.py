@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from provisioner.errors import VerificationError
-from provisioner.events import Diagnostic
 from provisioner.gpus.cards import Card
 from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
@@ -17,17 +15,9 @@ from provisioner.providers.base import Provider
 from provisioner.screens import gather
 from provisioner.services import knowledge_of
 from provisioner.stamp import reasons_to_run
-from provisioner.state import (
-    ContainerStatus,
-    Fleet,
-    Instance,
-    InstanceKind,
-    Screen,
-    Service,
-    ServiceStatus,
-    Status,
-)
 from provisioner.values.address import Address
+from provisioner.values.errors import VerificationError
+from provisioner.values.events import Diagnostic
 from provisioner.values.facts import (
     BUSY,
     ContainerFact,
@@ -40,6 +30,16 @@ from provisioner.values.facts import (
     Verdict,
     by_address,
     of_kind,
+)
+from provisioner.values.state import (
+    ContainerStatus,
+    Fleet,
+    Instance,
+    InstanceKind,
+    Screen,
+    Service,
+    ServiceStatus,
+    Status,
 )
 from provisioner.verify import processor
 from provisioner.workflow.addressing import Addresses, look_at_addresses

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from provisioner.workflow.effects import Effects
 
 PREFIX = "provisioner-unfinished-"

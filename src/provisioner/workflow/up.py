@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from provisioner.events import Diagnostic
 from provisioner.journal import interrupted, recording
 from provisioner.opened_lab import Lab
 from provisioner.plan import AS_WRITTEN, Wishes
-from provisioner.state import Fleet
+from provisioner.values.events import Diagnostic
+from provisioner.values.state import Fleet
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.surveying import survey, warn_of_kept_images

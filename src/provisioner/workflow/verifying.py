@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from provisioner.errors import ProviderError, VerificationError
-from provisioner.events import Check
 from provisioner.opened_lab import Lab
 from provisioner.plan import Change
 from provisioner.screens import gather
-from provisioner.state import Finding, Fleet, Instance, Status
 from provisioner.unit_journals import explained
 from provisioner.values.address import Address
+from provisioner.values.errors import ProviderError, VerificationError
+from provisioner.values.events import Check
+from provisioner.values.state import Finding, Fleet, Instance, Status
 from provisioner.verify import judge
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects

@@ -13,7 +13,7 @@ from typing import Any
 from provisioner import agent
 from provisioner.cli.session import Session
 from provisioner.opened_lab import open_lab
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import survey
 from tests.integration.up.quickstart_lab import ENGINE_KEY, MASTER_KEY, Lab, Ran

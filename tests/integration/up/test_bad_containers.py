@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner import agent, probe
-from provisioner.errors import ProviderError
+from provisioner.values.errors import ProviderError
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import Ran
 from tests.lab.incus import Lab as Incus

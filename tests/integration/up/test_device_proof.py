@@ -18,9 +18,9 @@ import pytest
 from provisioner import tiny_model
 from provisioner.probe import probe
 from provisioner.services.base import Processor
-from provisioner.state import Instance, Service
 from provisioner.values.address import Address
 from provisioner.values.facts import UnitState, Verdict, by_address
+from provisioner.values.state import Instance, Service
 from provisioner.verify import processor
 from tests.integration.role_box import RoleBox
 from tests.integration.up.drift_lab import DriftLab

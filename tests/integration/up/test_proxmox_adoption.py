@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.plain_ansible import ansible, play
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.pve.fixture import PveHost

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.pve.fixture import PveHost
 

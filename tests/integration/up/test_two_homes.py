@@ -19,7 +19,7 @@ import pytest
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.proxmox import ProxmoxProvider
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
 from tests.lab.pve.fixture import PveHost

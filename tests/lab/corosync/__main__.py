@@ -8,7 +8,7 @@ import time
 
 import click
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.lab.corosync import machines, stale
 from tests.lab.corosync.cluster import Cluster
 from tests.lab.incus import LAB, reason_to_skip, shared

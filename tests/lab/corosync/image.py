@@ -7,9 +7,9 @@ import hashlib
 import os
 import secrets
 
-from provisioner import paths
 from provisioner.providers.incus import IncusProvider
-from provisioner.state import Instance
+from provisioner.values import paths
+from provisioner.values.state import Instance
 from tests.lab.corosync.incus_cli import incus, query
 from tests.lab.incus import RUN, Lab
 

@@ -12,7 +12,7 @@ import pytest
 
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.lab.incus import Lab
 from tests.lab.pve.double import Double, double
 from tests.lab.pve.incus_containers import IncusContainers

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.lab.incus import Lab
 
 PACKAGES = ("openssh-server", "libwrap0")

@@ -13,7 +13,7 @@ import yaml
 from provisioner.guard import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.ansible_environment import run_tasks
 from tests.routed_engines import routed_engine
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
 from provisioner.inventory import render_inventory
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.runner import ansible_environment
 from provisioner.spec import parse_spec
-from provisioner.state import Instance, Secret, secrets_of
+from provisioner.values import paths
+from provisioner.values.state import Instance, Secret, secrets_of
 from tests.case_files import read_case
 
 ROLE = paths.roles() / "litellm"

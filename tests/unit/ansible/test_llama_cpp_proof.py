@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import agent, paths
+from provisioner import agent
 from provisioner.ansible.modules import provision_card_memory, provision_engine_verdict
+from provisioner.values import paths
 
 ROLE = paths.roles() / "llama_cpp"
 VARIABLES: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))

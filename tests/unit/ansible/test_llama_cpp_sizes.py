@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from provisioner import paths
+from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 
 ROLE = paths.roles() / "llama_cpp"

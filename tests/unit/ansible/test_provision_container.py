@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from provisioner.ansible.modules.provision_container import HOST, OPTIONS, run, wanted_instance
-from provisioner.errors import PreflightError
 from provisioner.providers.fake import FakeProvider
-from provisioner.state import Device, InstanceKind, Status
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Device, InstanceKind, Status
 
 DEFAULTS = {name: option.get("default") for name, option in OPTIONS.items()}
 DEVICE = {"name": None, "volume": None, "path": None, "readonly": True, "listen": None, "connect": None}

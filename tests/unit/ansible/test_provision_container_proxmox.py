@@ -16,10 +16,10 @@ from provisioner.ansible.modules.provision_container import (
     run,
     wanted_instance,
 )
-from provisioner.errors import InputError, PreflightError
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.spec import IncusHost, ProxmoxHost
+from provisioner.values.errors import InputError, PreflightError
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.ansible.modules import provision_cuda_headers, provision_cuda_probe
-from provisioner.errors import PreflightError
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError
 from tests.unit.cuda.synthetic import made, texts, write_toolkit
 from tests.unit.cuda.test_headers import blog_edit
 

@@ -19,7 +19,7 @@ from provisioner.cli.console import Console
 from provisioner.cli.session import Session
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 
 ENGINE_KEY = "canary-engine-5d1c"
 GATEWAY_KEY = "sk-canary-gateway-77f0"

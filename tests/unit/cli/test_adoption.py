@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.fake import Container
-from provisioner.state import Instance, Status
+from provisioner.values.state import Instance, Status
 from tests.unit.cli.conftest import World
 
 FILE = """\

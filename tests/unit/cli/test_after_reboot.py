@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provisioner.runner import TaskEvent
-from provisioner.state import Status
+from provisioner.values.state import Status
 from tests.unit.cli.conftest import World
 
 PROOF = TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : verify | Complete", "no answer")

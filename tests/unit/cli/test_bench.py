@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.providers.fake import Container
-from provisioner.state import Execution, Instance
+from provisioner.values.state import Execution, Instance
 from tests.unit.cli.conftest import World
 
 FILE = """\

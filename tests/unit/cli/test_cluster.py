@@ -14,9 +14,9 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ExitCode, ProviderError, ProvisionError, UnavailableError
-from provisioner.events import Event
 from provisioner.repair.facts import NodeFacts
+from provisioner.values.errors import ExitCode, ProviderError, ProvisionError, UnavailableError
+from provisioner.values.events import Event
 from tests.cluster_facts import cluster, dead
 
 World = dict[str, NodeFacts]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.runner import TaskEvent
-from provisioner.state import Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Status
 from tests.unit.cli.conftest import ENGINE_KEY, FILE, World
 
 EDITED = [["paths", "/etc/litellm/config.yaml", "edited"]]

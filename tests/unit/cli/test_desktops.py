@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.fake import Container
 from provisioner.report.rdp import Client, Desktop, client, rdp_text
 from provisioner.screens import MOST_BYTES
-from provisioner.state import Execution
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 from tests.unit.cli.conftest import World
 
 WORD = "canary-penny-41c2"

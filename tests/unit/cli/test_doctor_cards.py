@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from provisioner.doctor import packages
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.gpus.cards import Card, Link, Node
 from provisioner.gpus.health import HostDriver
 from provisioner.providers.fake import Container, FakeProvider
-from provisioner.state import Execution, Instance, Status
+from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.host_facts import HostAnswers, HostFact
+from provisioner.values.state import Execution, Instance, Status
 from tests.unit.cli.conftest import FILE, World
 
 NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")

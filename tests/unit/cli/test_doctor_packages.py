@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from provisioner.doctor.packages import SCRIPT
 from provisioner.providers.fake import Container
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 from tests.unit.cli.conftest import World
 
 ANSWER = """\

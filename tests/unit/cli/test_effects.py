@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provisioner import paths
 from provisioner.cli.effects import providers_of
 from provisioner.opened_lab import open_lab
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Direct
+from provisioner.values import paths
 
 FILE = """\
 name: homelab

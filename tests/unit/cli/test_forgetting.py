@@ -22,13 +22,13 @@ from provisioner.cli.session import Session
 from provisioner.cluster import backup, evidence
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ExitCode, UnavailableError
-from provisioner.events import Event
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.facts import Guest, NodeFacts
 from provisioner.runner import PlaybookResult
 from provisioner.runner.events import TaskEvent
-from provisioner.state import Execution
+from provisioner.values.errors import ExitCode, UnavailableError
+from provisioner.values.events import Event
+from provisioner.values.state import Execution
 from provisioner.workflow import forgetting, regaining
 from tests.cluster_facts import cluster
 

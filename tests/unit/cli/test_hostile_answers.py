@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.fake import Container
-from provisioner.state import Execution
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 from tests.unit.cli.conftest import World
 
 Say = Callable[[Execution], Execution]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from provisioner.providers.fake import Container
-from provisioner.state import Execution, Instance, Status
+from provisioner.values.state import Execution, Instance, Status
 from tests.unit.cli.conftest import World
 
 INCUS = "name: homelab\nhosts:\n  box: { incus: local }\ncontainers:\n"

@@ -14,7 +14,7 @@ import pytest
 
 from provisioner.cli.inside import LOGIN_SHELL
 from provisioner.providers.fake import Container
-from provisioner.state import Execution, Instance, InstanceKind
+from provisioner.values.state import Execution, Instance, InstanceKind
 from tests.unit.cli.conftest import ENGINE_KEY, World
 
 JOURNAL = "2026-11-20T12:00:00+0000 box unit[7]: "

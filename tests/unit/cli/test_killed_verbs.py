@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.fake import FakeProvider
-from provisioner.state import Instance, Snapshot, Status
+from provisioner.values.state import Instance, Snapshot, Status
 from tests.unit.cli.conftest import World
 
 

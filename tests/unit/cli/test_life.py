@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import PreflightError
 from provisioner.runner import TaskEvent
-from provisioner.state import Instance, Status
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Instance, Status
 from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
 
 CONTAINERS = {"gateway", "llama"}

@@ -15,7 +15,7 @@ import pytest
 from provisioner.cli.app import run
 from provisioner.providers.proxmox import shell
 from provisioner.providers.proxmox.access import Access
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 from tests.lab.pve import Double, pvesh
 from tests.lab.pve.fixture import pve
 from tests.lab.pve.programs import Asked

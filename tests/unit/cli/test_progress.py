@@ -13,8 +13,8 @@ from provisioner.cli.console import Console
 from provisioner.cli.live import LiveProgress
 from provisioner.cli.pace import Pace
 from provisioner.cli.progress import HEARTBEAT_S, ApplyEvent, PlainProgress
-from provisioner.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 from provisioner.report.style import PLAIN
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
 
 
 class Clock:

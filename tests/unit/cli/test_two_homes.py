@@ -9,11 +9,11 @@ from typing import Self
 import pytest
 import yaml
 
-from provisioner import paths
-from provisioner.errors import PreflightError
 from provisioner.providers.fake import FakeProvider
 from provisioner.runner import TaskEvent
-from provisioner.state import Status
+from provisioner.values import paths
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Status
 from provisioner.workflow import addressing
 from tests.unit.cli.conftest import World
 

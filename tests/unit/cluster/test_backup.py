@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cluster.backup import require_whole, saved_guests, sums_of, unpack
-from provisioner.errors import ProviderError
+from provisioner.values.errors import ProviderError
 
 CONTAINER = (
     "arch: amd64\nhostname: web\nrootfs: local-lvm:vm-101-disk-0,size=8G\n[before]\nhostname: old\nmp0: a:b,mp=/x\n"

@@ -10,11 +10,11 @@ import pytest
 from provisioner.cluster import gather as gathering
 from provisioner.cluster.gather import clock_offset, gather
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import ExitCode, PreflightError, UnavailableError
-from provisioner.events import Event
 from provisioner.providers.proxmox.shell import CommandTimeoutError, Shell
 from provisioner.repair.facts import CorosyncConf, Member, NodeFacts, Signatures
-from provisioner.state import Execution
+from provisioner.values.errors import ExitCode, PreflightError, UnavailableError
+from provisioner.values.events import Event
+from provisioner.values.state import Execution
 from tests.cluster_facts import cluster, members, node
 
 World = dict[str, NodeFacts]

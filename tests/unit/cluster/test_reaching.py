@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cluster.reaching import Reach, reach
-from provisioner.errors import InputError, PreflightError
+from provisioner.values.errors import InputError, PreflightError
 
 ONE = """\
 name: lab

@@ -17,14 +17,14 @@ from provisioner.cluster import backup as saving
 from provisioner.cluster import restoring as putting
 from provisioner.cluster import runs
 from provisioner.cluster.reaching import Reach
-from provisioner.errors import PreflightError
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, HaState, NodeFacts
 from provisioner.repair.record import Record
 from provisioner.repair.sparing import require_same, require_spare
 from provisioner.runner import PlaybookResult
-from provisioner.state import Execution
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Execution
 from provisioner.workflow import restoring
 from provisioner.workflow.repairing import Hands
 from tests.cluster_facts import cluster, members, node

@@ -14,7 +14,6 @@ import yaml
 from provisioner.cluster import runs
 from provisioner.cluster.running import Job, inventory, run_steps
 from provisioner.cluster.runs import Run
-from provisioner.errors import ProvisionError
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.conditions import Condition, Diagnosis
@@ -22,6 +21,7 @@ from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.record_json import record_json, record_of
 from provisioner.runner import PlaybookResult
 from provisioner.runner.events import RunCommand, TaskEvent
+from provisioner.values.errors import ProvisionError
 
 STEPS = (
     StepRecord("prove", "Prove it.", StepStatus.NOT_REACHED),

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from provisioner.cluster import turn
-from provisioner.errors import LockedError, UnavailableError
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import LockedError, UnavailableError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures

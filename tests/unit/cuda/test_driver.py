@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cuda.driver import SONAME, STUB, STUB_ERROR, functions_of, source_of, write_stub
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.values.errors import PreflightError, ProvisionError
 from tests.unit.cuda.wheels import RUNTIME_13_0, unpack
 
 HEADER = """\

@@ -9,7 +9,7 @@ import pytest
 from provisioner.cuda.glibc import SINCE, Version, machine_glibc, version_of, version_text
 from provisioner.cuda.headers import examine, is_mended, reverted
 from provisioner.cuda.places import Headers, places_of
-from provisioner.errors import ExitCode, PreflightError
+from provisioner.values.errors import ExitCode, PreflightError
 from tests.unit.cuda.synthetic import DEVICE, Generation, made
 
 RSQRT = ("rsqrt", "rsqrtf")

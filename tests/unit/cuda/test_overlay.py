@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cuda.overlay import FILE, TEXT, environment_line, write_overlay
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 
 def test_it_is_written_once(tmp_path: Path) -> None:

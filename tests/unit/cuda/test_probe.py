@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.cuda.probe import Problem, environment_of, probe, problem_of, supported_compilers
-from provisioner.errors import PreflightError
+from provisioner.values.errors import PreflightError
 
 UNSUPPORTED = "137:2: error: #error -- unsupported GNU version! gcc versions later than 15 are not supported!"
 CONFLICT = 'mathcalls.h(206): error: exception specification is incompatible with that of previous function "rsqrt"'

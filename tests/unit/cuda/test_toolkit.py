@@ -14,7 +14,7 @@ import pytest
 from provisioner.cuda.headers import examine
 from provisioner.cuda.look import look_at
 from provisioner.cuda.toolkit import read_toolkit, write_headers
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.values.errors import PreflightError, ProvisionError
 from tests.unit.cuda.synthetic import made, texts, write_toolkit
 
 NEW = (2, 43)

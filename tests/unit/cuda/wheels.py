@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
+from provisioner.values import paths
 
 PLATFORM = "manylinux2014_x86_64"
 TIMEOUT_S = 600

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from provisioner import paths
+from provisioner.values import paths
 
 ROLE = paths.roles() / "desktop"
 VARIABLES = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))

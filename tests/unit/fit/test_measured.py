@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.fit.measured import digest_of, measured, remember
 from provisioner.fit.placing import Placing
 from provisioner.fit.terms import MIB, Load
+from provisioner.values import paths
 from tests.unit.fit.models import NINE, mixture
 
 ADDRESS = "llama/llama_cpp"

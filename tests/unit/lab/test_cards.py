@@ -14,7 +14,7 @@ from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.cards import given
 from provisioner.lab.rules import card_problems
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Device, Instance, Secret
+from provisioner.values.state import Device, Instance, Secret
 
 GIB = 2**30
 NVIDIA = Card(

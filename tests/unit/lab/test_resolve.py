@@ -13,7 +13,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Artifact, Fleet, Secret
+from provisioner.values.state import Artifact, Fleet, Secret
 from tests.case_files import read_case
 
 CASES = Path(__file__).parents[2] / "cases" / "resolve"

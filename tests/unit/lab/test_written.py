@@ -10,9 +10,9 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.proxmox import settings_of, written_form
 from provisioner.lab.written import host_variables, written_container
-from provisioner.sizes import parse_size, written_size
 from provisioner.spec import Container, IncusHost, ProxmoxContainer, ProxmoxHost, Spec
-from provisioner.state import Instance, Secret
+from provisioner.values.sizes import parse_size, written_size
+from provisioner.values.state import Instance, Secret
 
 PLAIN: dict[str, Any] = {"proxmox": "https://192.0.2.1:8006", "user": "root@pam", "password": Secret("p", "x")}
 HOSTS = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
 from provisioner.providers.incus import cards
+from provisioner.values.errors import ProviderError
 
 LACKING = Card(
     "0000:01:00.0", "nvidia", "RTX 3060", "nvidia", missing=("/dev/nvidia1", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.failures import is_name_clash, worded
 from provisioner.providers.incus.wire import WireError
+from provisioner.values.errors import ProviderError
 
 CASES = {
     "Create: write /var/lib/incus/x: no space left on device": "incus storage set fast size=",

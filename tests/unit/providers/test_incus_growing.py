@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus.growing import watched
-from provisioner.state import Execution, Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Instance, Status
 
 GIB = 2**30
 ONE = Instance("one", "box", "home", "debian/12", disk=8 * GIB, status=Status.RUNNING)

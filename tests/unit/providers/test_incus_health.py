@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from provisioner.doctor import diagnoses
-from provisioner.errors import UnavailableError
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.health import examine
+from provisioner.values.errors import UnavailableError
 
 SAID: dict[tuple[str, ...], Any] = {
     (): {"auth": "trusted", "environment": {"server_version": "6.0.4"}},

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus import IncusProvider, files, wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
+from provisioner.values.errors import ProviderError, UnavailableError
 
 Serve = Callable[..., Path]
 STAYS_S, ENDS_WITHIN_S = 2.0, 30.0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus.translate import address_in, bytes_of, instance_of, request_for, updated
-from provisioner.state import Device, Instance, InstanceKind, Snapshot, Status
+from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, Status
 
 ROOT = {"type": "disk", "path": "/", "pool": "fast"}
 GIB = 2**30

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.errors import InputError, PreflightError
 from provisioner.repair.facts import (
     ClusterFacts,
     CorosyncConf,
@@ -33,6 +32,7 @@ from provisioner.repair.facts import (
 from provisioner.repair.forgetting import Forgetting, Sign, Wish, target_of
 from provisioner.repair.leftovers import Leftovers, leftovers_from
 from provisioner.repair.objections import make_forgetting
+from provisioner.values.errors import InputError, PreflightError
 
 CASES = sorted((Path(__file__).parents[2] / "cases" / "forgetting").glob("*.yml"))
 MEMBERS = ("pve1", "pve2", "pve3")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.errors import InputError, PreflightError, ProvisionError, UnavailableError
 from provisioner.repair.facts import ClusterFacts, NodeFacts, Silent
 from provisioner.repair.naming import require_lead, require_node, require_other
+from provisioner.values.errors import InputError, PreflightError, ProvisionError, UnavailableError
 from tests.unit.repair.rejoin_case import situation
 
 SEEN = situation({"node": {}})

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.errors import InputError, PreflightError
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Quorum, Silent
 from provisioner.repair.forgetting import Sign
 from provisioner.repair.quorum import absent_members, make_regaining
+from provisioner.values.errors import InputError, PreflightError
 
 VOTES = (3, 1, 1, 1, 1)
 CONF = CorosyncConf("home", 4, tuple(Member(f"pve{n}", n, VOTES[n - 1], (f"10.0.0.{n}",)) for n in range(1, 6)))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.repair.readiness import FAILED, Readiness, fingerprints, missing_programs, root_login, ssh_refusal
+from provisioner.values import paths
 
 GOOD = "ssh: ok\nroot-login: #PermitRootLogin prohibit-password\nhost-key: 256 SHA256:abc root@pve1 (ED25519)\n"
 BAD = "missing: rsync\nmissing: pvecm\nssh: No RSA key is known\nssh: Host key verification failed.\nroot-login: \n"

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from provisioner import paths
 from provisioner.repair.answers import UnreadableError, answers
 from provisioner.repair.conditions import Condition
 from provisioner.repair.diagnosis import diagnose, is_healthy
@@ -24,6 +23,7 @@ from provisioner.repair.facts import ClusterFacts, HaState, Link, NodeFacts
 from provisioner.repair.ha import read_ha
 from provisioner.repair.pmxcfs_files import read_guests, read_known_hosts, read_references, read_storages
 from provisioner.repair.reading import read_node
+from provisioner.values import paths
 from tests.corosync_captures import KINDS, NODES, look_answer, look_text
 
 NEEDED = (

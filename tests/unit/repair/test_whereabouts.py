@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import paths
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Member, Silent
 from provisioner.repair.forgetting import Kind, Target
 from provisioner.repair.whereabouts import whereabouts
+from provisioner.values import paths
 from tests.cluster_facts import cluster, members
 
 GHOST = Target("pve9", Kind.GHOST)

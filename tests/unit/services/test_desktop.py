@@ -10,7 +10,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.services.desktop import needed_bytes
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Secret, Service
+from provisioner.values.state import Secret, Service
 
 CATALOG = load_catalog()
 WORD = Secret("penny_rdp", "canary")

@@ -13,8 +13,8 @@ from provisioner.lab.speech import speakers_for
 from provisioner.report.client import Gateway, Served, Speech, client_text
 from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpoint_of
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Secret
 from provisioner.values.address import Address
+from provisioner.values.state import Secret
 from tests.unit.lab.test_cards import AMD, NVIDIA
 
 CATALOG = load_catalog()

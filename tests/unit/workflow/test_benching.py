@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from provisioner.bench import asks
-from provisioner.errors import InputError, ProvisionError
-from provisioner.events import Event
 from provisioner.opened_lab import Lab, open_lab
 from provisioner.providers.base import Provider
-from provisioner.state import Execution
 from provisioner.values.address import Address
+from provisioner.values.errors import InputError, ProvisionError
+from provisioner.values.events import Event
+from provisioner.values.state import Execution
 from provisioner.workflow.benching import Speaker, measure, speakers_of
 
 PROGRAM = "/usr/local/lib/kokoro/speak.py"

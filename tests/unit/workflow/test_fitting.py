@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ExitCode, PreflightError
-from provisioner.events import Diagnostic, Event
 from provisioner.fit.measured import measured
 from provisioner.gpus.cards import Card
 from provisioner.opened_lab import Lab, open_lab
 from provisioner.values.address import Address
+from provisioner.values.errors import ExitCode, PreflightError
+from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
 from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.events import Diagnostic, Event
-from provisioner.state import Fleet, HostState, Instance
+from provisioner.values.events import Diagnostic, Event
+from provisioner.values.state import Fleet, HostState, Instance
 from provisioner.workflow.surveying import warn_of_moved
 
 

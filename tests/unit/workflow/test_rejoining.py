@@ -18,7 +18,7 @@ from provisioner.providers.proxmox.shell import Shell
 from provisioner.repair.record import Record, StepRecord, StepStatus
 from provisioner.repair.rejoining import Kind
 from provisioner.runner import PlaybookResult
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 from provisioner.workflow import rejoining
 from provisioner.workflow.rejoining import Wish
 from provisioner.workflow.repairing import Hands

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 sys.modules["provisioner"] = sys.modules[__name__]  # the name by which they know each other
 
 if TYPE_CHECKING:  # never imported: Ansible reads these lines to know what to send
-    from ansible.module_utils.provisioner import errors, regular_files  # noqa: F401
     from ansible.module_utils.provisioner.cuda import (  # noqa: F401
         driver,
         glibc,
@@ -19,3 +18,4 @@ if TYPE_CHECKING:  # never imported: Ansible reads these lines to know what to s
         probe,
         toolkit,
     )
+    from ansible.module_utils.provisioner.values import errors, regular_files  # noqa: F401

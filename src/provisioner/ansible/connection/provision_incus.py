@@ -82,8 +82,8 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run ``cmd`` by a shell; a container that cannot be reached is unreachable, not failed."""
-        from provisioner import limits
-        from provisioner.errors import ProvisionError
+        from provisioner.values import limits
+        from provisioner.values.errors import ProvisionError
 
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
         command = [self._play_context.executable or "/bin/sh", "-c", to_text(cmd, errors="surrogateescape")]
@@ -101,7 +101,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file into the container; one that did not arrive whole is an error."""
-        from provisioner.errors import ProvisionError
+        from provisioner.values.errors import ProvisionError
 
         super().put_file(in_path, out_path)
         try:
@@ -111,7 +111,7 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         """Copy a file out of the container; one that is missing is an error."""
-        from provisioner.errors import ProvisionError
+        from provisioner.values.errors import ProvisionError
 
         super().fetch_file(in_path, out_path)
         try:

@@ -67,10 +67,10 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run ``cmd`` by a shell; a container or node that cannot be reached is unreachable, not failed."""
-        from provisioner import limits
-        from provisioner.errors import ProvisionError
         from provisioner.providers.proxmox.framing import Frame, bounded
         from provisioner.providers.proxmox.pct import Call
+        from provisioner.values import limits
+        from provisioner.values.errors import ProvisionError
 
         del sudoable  # we are root already: nobody asks for a password
         shell = self._ours()
@@ -95,8 +95,8 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Copy a file into the container, streamed; one that did not arrive whole is an error."""
-        from provisioner.errors import ProvisionError
         from provisioner.providers.proxmox import inside
+        from provisioner.values.errors import ProvisionError
 
         source, name = Path(to_text(in_path)), str(self.get_option("instance"))
         try:
@@ -106,8 +106,8 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
 
     def fetch_file(self, in_path: str, out_path: str) -> None:
         """Copy a file out of the container, streamed; one that is missing is an error."""
-        from provisioner.errors import ProvisionError
         from provisioner.providers.proxmox import inside
+        from provisioner.values.errors import ProvisionError
 
         target, name = Path(to_text(out_path)), str(self.get_option("instance"))
         try:
@@ -134,7 +134,7 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         """Give Ansible's own options such values that it uses the connection that we share."""
         import shlex
 
-        from provisioner.errors import ProvisionError
+        from provisioner.values.errors import ProvisionError
 
         try:
             chosen = {"host": shell.destination.login, "ssh_args": shlex.join(shell.options())}

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from provisioner.plan import Change
     from provisioner.providers.base import Provider
     from provisioner.spec import Spec
-    from provisioner.state import Device, Fleet, Instance
+    from provisioner.values.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""
 module: provision_container
@@ -213,8 +213,8 @@ PROPERTIES = {
 
 def wanted_instance(options: Mapping[str, Any]) -> Instance:
     """The container that the task asks for; ``InputError`` for what a lab's file could not say either."""
-    from provisioner.sizes import parse_size
-    from provisioner.state import Instance
+    from provisioner.values.sizes import parse_size
+    from provisioner.values.state import Instance
 
     plain = Instance(
         name=options["name"],
@@ -239,7 +239,7 @@ def wanted_instance(options: Mapping[str, Any]) -> Instance:
 
 
 def _refuse_block(options: Mapping[str, Any]) -> None:
-    from provisioner.errors import InputError
+    from provisioner.values.errors import InputError
 
     if options["proxmox"]:
         message = f"Unable to use the options of container {options['name']}: its host is no Proxmox"
@@ -249,9 +249,9 @@ def _refuse_block(options: Mapping[str, Any]) -> None:
 def lab_of(options: Mapping[str, Any]) -> Spec:
     """A lab of this one container on its host, as its file would say it."""
     from provisioner.catalog import Catalog
-    from provisioner.errors import InputError
     from provisioner.spec import parse_spec, path_text
-    from provisioner.state import Secret
+    from provisioner.values.errors import InputError
+    from provisioner.values.state import Secret
 
     host = _given(options["host"])
     host |= {"password": Secret("password", host["password"])} if "password" in host else {}
@@ -283,7 +283,7 @@ def provider_of(options: Mapping[str, Any]) -> Provider:
 
 
 def _devices(given: Iterable[Mapping[str, Any]]) -> tuple[Device, ...]:
-    from provisioner.state import Device
+    from provisioner.values.state import Device
 
     def text(value: object) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
@@ -306,7 +306,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 def changes_for(wanted: Instance, state: str, actual: Fleet) -> tuple[Change, ...]:
     """The plan for this one container; other containers of the lab, orphans and leftovers too, are not looked at."""
     from provisioner.plan import Change, make_destroy_plan, make_plan
-    from provisioner.state import Fleet, Status
+    from provisioner.values.state import Fleet, Status
 
     there = actual.instance(wanted.name)
     alone = Fleet(actual.lab, (there,) if there else (), hosts=actual.hosts)
@@ -351,7 +351,7 @@ def result_of(found: Instance | None) -> dict[str, Any]:
 def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
     """Observe, plan and, unless in check mode, apply; what the task answers."""
     from provisioner.apply import apply_instances
-    from provisioner.errors import PreflightError
+    from provisioner.values.errors import PreflightError
 
     wanted = wanted_instance(module.params)
     provider.check_available()
@@ -374,7 +374,7 @@ def run(module: AnsibleModule, provider: Provider) -> dict[str, Any]:
 
 
 def _refuse_publication(wanted: Instance, provider: Provider) -> None:
-    from provisioner.errors import PreflightError
+    from provisioner.values.errors import PreflightError
 
     published = [one.name for one in wanted.devices if one.kind == "publish"]
     if published and not provider.can_publish:
@@ -396,8 +396,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        from provisioner.errors import ProvisionError
-        from provisioner.sizes import SizeError
+        from provisioner.values.errors import ProvisionError
+        from provisioner.values.sizes import SizeError
     except ImportError as error:
         module.fail_json(
             msg=f"Unable to import provisioner ({error}): run this task on the controller, with "

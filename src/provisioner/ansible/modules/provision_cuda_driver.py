@@ -13,7 +13,7 @@ except ImportError:  # here is the whole package
 
 from provisioner.cuda.driver import write_stub
 from provisioner.cuda.probe import DEFAULT_COMPILER
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 
 DOCUMENTATION = r"""
 module: provision_cuda_driver

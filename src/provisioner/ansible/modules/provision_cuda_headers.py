@@ -15,7 +15,7 @@ from provisioner.cuda.headers import bears_edit
 from provisioner.cuda.look import Look, look_at
 from provisioner.cuda.overlay import FILE, TEXT, remove_overlay, write_overlay
 from provisioner.cuda.toolkit import read_toolkits, write_headers
-from provisioner.errors import ProvisionError
+from provisioner.values.errors import ProvisionError
 
 DOCUMENTATION = r"""
 module: provision_cuda_headers

@@ -15,7 +15,7 @@ except ImportError:  # here is the whole package
 
 from provisioner.cuda.probe import LIBRARIES, environment_of, probe, supported_compilers
 from provisioner.cuda.toolkit import read_toolkit
-from provisioner.errors import PreflightError, ProvisionError
+from provisioner.values.errors import PreflightError, ProvisionError
 
 DOCUMENTATION = r"""
 module: provision_cuda_probe

@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from provisioner import limits
-from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.gpus.cards import Card
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
 from provisioner.providers.fake.locks import Locks
 from provisioner.providers.fake.programs import PROGRAMS
 from provisioner.providers.fake.snapshots import Snapshots
 from provisioner.providers.fake.world import Container, Program, Volume, World, volumes_of
-from provisioner.state import Execution, Fleet, HostState, Instance, Status
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.values.state import Execution, Fleet, HostState, Instance, Status
 
 __all__ = ["Container", "FakeProvider", "Volume"]
 

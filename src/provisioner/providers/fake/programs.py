@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from provisioner.providers.fake.world import Container, Program
-from provisioner.state import Execution
+from provisioner.values.state import Execution
 
 
 def _cat(_container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]) -> Execution:

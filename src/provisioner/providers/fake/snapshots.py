@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from provisioner.errors import ProviderError
 from provisioner.providers.fake.world import Container, World, volumes_of
-from provisioner.state import Instance, Snapshot, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Snapshot, Status
 
 
 class Snapshots(World):

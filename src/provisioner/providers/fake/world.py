@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provisioner.errors import ProviderError
 from provisioner.gpus.cards import Card
-from provisioner.state import Execution, Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Instance
 
 Program = Callable[["Container", Sequence[str], bytes, Mapping[str, str]], Execution]
 

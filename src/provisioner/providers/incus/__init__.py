@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from provisioner import file_systems
-from provisioner.errors import ProviderError
 from provisioner.file_systems import Run
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
@@ -30,7 +29,8 @@ from provisioner.providers.incus.change import change
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Fleet, HostState, Instance, Snapshot
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import IMAGE, KIND, LAB, instance_of
-from provisioner.state import Instance, InstanceKind
+from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.state import Instance, InstanceKind
 
 BASE_IMAGE = "volatile.base_image"
 """Where Incus keeps the fingerprint of the image that a container was made of."""

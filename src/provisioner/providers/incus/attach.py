@@ -19,7 +19,7 @@ from provisioner.providers.incus.ends import Ends, raw_terminal
 from provisioner.providers.incus.execute import NEVER_STARTED, NOT_RUN, START_ATTEMPTS, kill
 from provisioner.providers.incus.streams import Joint
 from provisioner.providers.incus.websocket import WebSocket
-from provisioner.signals import heard_signals
+from provisioner.values.signals import heard_signals
 
 __all__ = ["Ends", "attach"]
 

@@ -6,11 +6,11 @@ import re
 import subprocess
 from collections.abc import Sequence
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.gpus import health, look
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import UNIT, HostDriver, driver_in
 from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
+from provisioner.values.errors import ProviderError, UnavailableError
 
 MODPROBE = ("nvidia-modprobe", "-u", "-c", "0")
 """Makes the nodes of unified memory, and no others: those of the cards are asked for without -u."""

@@ -9,11 +9,11 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import KIND, LAB, bytes_of, is_root
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import InstanceKind
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import InstanceKind
 
 Body = dict[str, Any]
 Changed = Callable[[Body], Body]

@@ -15,10 +15,10 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import UnreachableError, WireError
+from provisioner.values import limits
 
 if TYPE_CHECKING:
     import pylxd

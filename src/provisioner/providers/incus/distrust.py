@@ -8,7 +8,7 @@ from pathlib import Path
 
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.regular_files import content_of
+from provisioner.values.regular_files import content_of
 
 ENROL = (
     "On the machine of that Incus, `incus config trust add NAME` prints a token; here, give it to: "

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from typing import Any
 
-from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.state import Execution
 
 NOT_RUN = {"Command not found": 127, "Command not executable": 126}
 """Incus fails the operation where a shell would give these exit codes."""

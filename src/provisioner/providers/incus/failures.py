@@ -10,9 +10,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import UnreachableError, WireError
+from provisioner.values.errors import ProviderError, UnavailableError
 
 _UNREACHED = "Unable to reach Incus at {}"
 _PREPARE = "Run: sudo provision host prepare"

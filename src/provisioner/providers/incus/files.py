@@ -11,9 +11,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
-from provisioner import limits
 from provisioner.providers.incus import wire
 from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.values import limits
 
 LOOKS = 3
 """Incus' helper for files ends when it is idle; who asks at that moment gets a bare 500, which a second look mends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from provisioner.state import Device
+from provisioner.values.state import Device
 
 GROUPS = "user.provisioner.groups"
 """The key that names the container's groups to which our device files belong, with their numbers: "render=104"."""

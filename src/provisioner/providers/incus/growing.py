@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from provisioner import file_systems
 from provisioner.file_systems import Growth, Look, Run
-from provisioner.state import Instance, Status
+from provisioner.values.state import Instance, Status
 
 ROOT = "/"
 _REPAIR = (

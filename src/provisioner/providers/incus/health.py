@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from provisioner.errors import UnavailableError
 from provisioner.providers.incus import failures
 from provisioner.providers.incus.client import Client
+from provisioner.values.errors import UnavailableError
 from provisioner.values.host_facts import BridgeState, HostAnswers, HostFact, HostVersion, ImageState, StorageRoom
 
 

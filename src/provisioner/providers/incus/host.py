@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.incus import failures, stopping
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
 from provisioner.providers.incus.translate import LAB, instance_of, is_root
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Instance
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Instance
 
 PROFILE = "default"
 _JUST_CHANGING = "Invalid PID"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.providers.incus import execute, files
 from provisioner.providers.incus.host import IncusHost
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 
 
 class Inside(IncusHost):

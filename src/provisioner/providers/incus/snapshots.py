@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.incus import files
 from provisioner.providers.incus.change import change
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import is_root, snapshot_of, without_publications
 from provisioner.providers.incus.wire import WireError
-from provisioner.state import Snapshot
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Snapshot
 
 _NEVER = "0001-01-01T00:00:00Z"
 """Go's empty time: the snapshot stays, whatever its container's or profile's `snapshots.expiry` says."""

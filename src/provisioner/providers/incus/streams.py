@@ -15,7 +15,7 @@ from typing import Any
 
 from provisioner.providers.incus.ends import Ends
 from provisioner.providers.incus.websocket import END_OF_INPUT, WebSocket, encoded
-from provisioner.signals import HEARD
+from provisioner.values.signals import HEARD
 
 GRACE_S = 2.0
 """How long a command may take to end by itself once it was asked to."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from provisioner.providers.incus import graphics
-from provisioner.state import Device, Instance, InstanceKind, Snapshot, Status
+from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, Status
 
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
 ARTIFACT, READY = "user.provisioner.artifact", "user.provisioner.ready"

@@ -12,10 +12,10 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from provisioner.errors import InputError, PreflightError, ProviderError, UnavailableError
-from provisioner.plain_data import json_value
 from provisioner.providers.incus import distrust, tls, wire
 from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.values.errors import InputError, PreflightError, ProviderError, UnavailableError
+from provisioner.values.plain_data import json_value
 
 DAYS = 3650
 _ANOTHER = "On the machine of that Incus, make another one: incus config trust add NAME"

@@ -7,11 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.providers.incus import files, wire
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import ARTIFACT, READY
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
 
 _EXPORT = "provisioner"
 _IN_USE = "still in use"

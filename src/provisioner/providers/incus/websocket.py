@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
-from provisioner import limits
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.wire import BLOCK_BYTES, WireError, connection_to
+from provisioner.values import limits
 
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _FINAL, _MASKED = 0x80, 0x80

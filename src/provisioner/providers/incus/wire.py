@@ -15,9 +15,9 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from provisioner import limits
-from provisioner.plain_data import json_value
 from provisioner.providers.incus.endpoint import Endpoint
+from provisioner.values import limits
+from provisioner.values.plain_data import json_value
 
 CONNECT_TIMEOUT_S = 60.0
 BLOCK_BYTES = 1 << 18

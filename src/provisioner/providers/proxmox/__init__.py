@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner import limits
 from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Looked
@@ -17,7 +16,8 @@ from provisioner.providers.proxmox import adoption, change, failures, inside, ma
 from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import worded
 from provisioner.providers.proxmox.keeping import ProxmoxKeeping
-from provisioner.state import Execution, Fleet, Instance, Status
+from provisioner.values import limits
+from provisioner.values.state import Execution, Fleet, Instance, Status
 
 if TYPE_CHECKING:
     from provisioner.gpus.health import HostDriver

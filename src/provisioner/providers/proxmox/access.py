@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 SSH_CONFIG = "PROVISION_SSH_CONFIG"
 """The variable that names the file that ssh reads instead of the user's own configuration."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import marks
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
@@ -12,7 +11,8 @@ from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.providers.proxmox.translate import instance_of
 from provisioner.providers.proxmox.write import is_modified
-from provisioner.state import Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance
 
 
 def read(host: ProxmoxHost, reference: str) -> Instance | None:

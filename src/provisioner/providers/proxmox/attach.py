@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.framing import Frame
 from provisioner.providers.proxmox.pct import Call
 from provisioner.providers.proxmox.relay import Relay, Sieve
 from provisioner.providers.proxmox.shell import Shell, ssh_environment
-from provisioner.signals import heard_signals
+from provisioner.values.errors import ProviderError
+from provisioner.values.signals import heard_signals
 
 INTERRUPTED = 130
 NOBODY_READS = 128 + signal.SIGPIPE

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from provisioner.errors import UnavailableError
 from provisioner.gpus import health, look
 from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver, driver_in
 from provisioner.gpus.look import LOOK_TIMEOUT_S, cards_in
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import UnavailableError
 
 
 def cards(shell: Shell) -> tuple[Card, ...]:

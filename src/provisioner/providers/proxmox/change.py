@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import copies, groups, mounts, undo
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
@@ -13,7 +12,8 @@ from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.properties import MIB, bytes_of, mebibytes, parts
 from provisioner.providers.proxmox.translate import options_for
 from provisioner.providers.proxmox.write import Draft, is_modified, write
-from provisioner.state import Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance
 
 
 def require_no_publication(instance: Instance) -> None:

@@ -8,9 +8,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from provisioner.errors import PreflightError
 from provisioner.providers.proxmox.shell import ssh_environment
-from provisioner.regular_files import content_of
+from provisioner.values.errors import PreflightError
+from provisioner.values.regular_files import content_of
 
 KEYGEN_S = 60.0
 

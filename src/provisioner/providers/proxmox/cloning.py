@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import failures, making, marks, snapshots
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import TEMPORARY, Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.network import released
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 
 
 def copy(host: ProxmoxHost, guest: Guest, wanted: Instance) -> int:

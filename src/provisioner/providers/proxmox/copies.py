@@ -9,7 +9,7 @@ from provisioner.providers.proxmox import marks, numbers, volumes
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.marks import Mark, Mount
-from provisioner.state import Instance, Status
+from provisioner.values.state import Instance, Status
 
 
 def room_for(host: ProxmoxHost, instance: Instance) -> dict[str, int]:

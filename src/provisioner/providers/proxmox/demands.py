@@ -9,7 +9,7 @@ from provisioner.plan import Change, Thing
 from provisioner.providers.proxmox import rights, root_only
 from provisioner.providers.proxmox.rights import Place
 from provisioner.providers.proxmox.translate import DEFAULT_DISK
-from provisioner.state import Artifact, Instance
+from provisioner.values.state import Artifact, Instance
 
 _TO_BE_MADE = ("create", "replace")
 _NEEDS_DEVICES = (*_TO_BE_MADE, "start", "update")

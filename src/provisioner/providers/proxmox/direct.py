@@ -13,7 +13,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.access import Direct
 from provisioner.providers.proxmox.client_key import made_key, public_part
@@ -21,7 +20,8 @@ from provisioner.providers.proxmox.guest import address_in
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.shell import CONNECT_TIMEOUT_S, Shell, ssh_environment
 from provisioner.providers.proxmox.ssh_failures import reason
-from provisioner.state import Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Status
 
 JUMP = "jump"
 USER = "root"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 
-from provisioner.errors import ProviderError, UnavailableError
+from provisioner.values.errors import ProviderError, UnavailableError
 
 NODE_DOWN = frozenset({595, 596, 597, 598, 599})
 """AnyEvent's own statuses: the node that was asked could not reach the one that was meant."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import ProviderError, UnavailableError
 
 TIMEOUT_S = 10.0
 FROZEN = b"FROZEN"

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT
 from provisioner.providers.proxmox.node import DISKS, TEMPLATES
 from provisioner.providers.proxmox.root_only import ROOT
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import PreflightError, ProviderError
 
 ROLE, SEES = "Provisioner", "ProvisionerSees"
 ROLES: Mapping[str, frozenset[str]] = {

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.gpus.groups import FILE, numbers_in
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 
 READ_STOPPED = r"""
 set -euo pipefail

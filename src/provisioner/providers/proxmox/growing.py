@@ -14,7 +14,7 @@ from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.properties import bytes_of, mebibytes, parts
-from provisioner.state import Status
+from provisioner.values.state import Status
 
 ROOT = "rootfs"
 _SAME_SIZE = "already at specified size"

@@ -13,7 +13,7 @@ from typing import Any
 from provisioner.providers.proxmox import marks
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.providers.proxmox.network import CARD
-from provisioner.state import Snapshot, Status
+from provisioner.values.state import Snapshot, Status
 
 LAST_SECOND = 253_402_300_799
 """The end of the year 9999, the last one of a ``datetime``."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.providers.proxmox import failures, marks, objections, rights, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.node import Node, look, permitted
@@ -17,6 +16,7 @@ from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.tags import Rules
 from provisioner.providers.proxmox.templates import HINT
+from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.values.host_facts import (
     ApiRights,
     BridgeState,

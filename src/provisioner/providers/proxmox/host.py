@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.base import Provider
 from provisioner.providers.proxmox import failures, moved, tasks
 from provisioner.providers.proxmox.access import Access
@@ -20,7 +19,8 @@ from provisioner.providers.proxmox.guest import Guest, address_in, guest_of, sna
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.providers.proxmox.translate import instance_of
 from provisioner.providers.proxmox.turns import turn
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 
 DISKS = "rootdir"
 MACHINE = "x86_64"

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import frozen
 from provisioner.providers.proxmox.pct import KILL, MARK, Call, kill_call
 from provisioner.providers.proxmox.shell import CommandKilledError, Shell
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 
 KILL_TIMEOUT_S = 3 * limits.KILL_S
 """It has patience of its own, and a call costs its node half a second."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from provisioner.providers.proxmox import adoption, cloning, copies, failures, locks, snapshots, volumes
 from provisioner.providers.proxmox.host import ProxmoxHost, worded
-from provisioner.state import Instance, Snapshot
+from provisioner.values.state import Instance, Snapshot
 
 
 class ProxmoxKeeping(ProxmoxHost):

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.plain_data import json_value
 from provisioner.providers.proxmox import failures
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.values.plain_data import json_value
 
 
 def create(client: Client, name: str, properties: Mapping[str, str]) -> bool:

@@ -14,10 +14,10 @@ from proxmoxer.backends.https import JsonSerializer, ProxmoxHTTPApiTokenAuth, Pr
 from proxmoxer.core import ProxmoxResource, ResourceException
 from requests.cookies import cookiejar_from_dict
 
-from provisioner.plain_data import json_value
 from provisioner.providers.proxmox import contact, tls
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import NODE_DOWN, PveError, UnreachableError
+from provisioner.values.plain_data import json_value
 
 RENEW_S = 3600.0
 """A ticket lives for two hours."""

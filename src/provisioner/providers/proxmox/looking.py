@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.providers.base import Looked
 from provisioner.providers.proxmox import frozen, inside, volumes
 from provisioner.providers.proxmox.pct import Call
 from provisioner.providers.proxmox.shell import SESSIONS, Shell
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.volume_scripts import READY
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 
 LATE, CUT = "late", "cut"
 GRACE_S = 5

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import change, copies, failures, groups, mounts, numbers, root_only, templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
@@ -18,7 +17,8 @@ from provisioner.providers.proxmox.properties import gibibytes
 from provisioner.providers.proxmox.root_only import Write
 from provisioner.providers.proxmox.stopping import act
 from provisioner.providers.proxmox.translate import DEFAULT_DISK, options_for
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 
 ATTEMPTS = 20
 """Attempts at a free number: Proxmox may offer the same one to whoever else creates at the same time."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.plain_data import json_value
-from provisioner.state import Device, InstanceKind
+from provisioner.values.plain_data import json_value
+from provisioner.values.state import Device, InstanceKind
 
 TAG = "provisioner"
 GROUP = "group:"

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.marks import Mount
 from provisioner.providers.proxmox.properties import MIB, bytes_of, gibibytes, joined, mebibytes, parts
-from provisioner.state import Device, Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Instance
 
 SLOTS = 256
 _SLOT = re.compile(r"mp\d+")

@@ -9,7 +9,7 @@ from provisioner.plan import Change
 from provisioner.providers.proxmox import demands, marks, root_only
 from provisioner.providers.proxmox.node import Node
 from provisioner.providers.proxmox.objections import Grounds, of_rights
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 GIB = 2**30
 

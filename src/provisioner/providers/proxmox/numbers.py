@@ -12,10 +12,10 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import mounts
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.providers.proxmox.guest import NOW, options_of
+from provisioner.values.errors import ProviderError
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.client import Client

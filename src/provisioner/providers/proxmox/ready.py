@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provisioner import system_start
-from provisioner.errors import ProviderError, ReadyTimeoutError, UnavailableError
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.guest import Guest, address_in
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.network import CARD
 from provisioner.providers.proxmox.properties import parts
-from provisioner.state import Status
 from provisioner.system_start import Start
+from provisioner.values.errors import ProviderError, ReadyTimeoutError, UnavailableError
+from provisioner.values.state import Status
 
 POLL_S = 0.25
 LOG_LINES = 40

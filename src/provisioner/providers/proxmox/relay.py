@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from provisioner import limits
-from provisioner.errors import ProviderError
-from provisioner.signals import HEARD
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.signals import HEARD
 
 UNREAD_S = 0.5
 """How long a silent command may go on when nobody reads what it writes: it may just have ended."""

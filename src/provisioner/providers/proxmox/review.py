@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from provisioner.errors import PreflightError
 from provisioner.plan import Change
 from provisioner.providers.proxmox import demands, moved, numbers, rights, tags, templates
 from provisioner.providers.proxmox.access import Access
@@ -19,7 +18,8 @@ from provisioner.providers.proxmox.objections import Grounds, Objection, objecti
 from provisioner.providers.proxmox.rights import NEW, Place, Right
 from provisioner.providers.proxmox.root_only import OLDEST
 from provisioner.providers.proxmox.tags import Rules
-from provisioner.state import Instance
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Instance
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.client import Client

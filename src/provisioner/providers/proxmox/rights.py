@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.plan import Change, needs_restart, setting_name
 from provisioner.providers.proxmox import root_only
 from provisioner.providers.proxmox.root_only import ROOT
-from provisioner.state import Artifact, Instance, Status
+from provisioner.values.state import Artifact, Instance, Status
 
 if TYPE_CHECKING:  # what is needed is known without a connection
     from provisioner.providers.proxmox.access import Access

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from provisioner.errors import ProviderError
-from provisioner.state import Instance
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance
 
 if TYPE_CHECKING:  # what is decided here is decided without a connection
     from provisioner.providers.proxmox.access import Access

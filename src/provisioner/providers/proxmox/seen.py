@@ -12,7 +12,7 @@ from provisioner.providers.proxmox import marks, moved, templates, volumes
 from provisioner.providers.proxmox.guest import Guest, address_in, names_of, snapshots_of
 from provisioner.providers.proxmox.host import Entry, ProxmoxHost
 from provisioner.providers.proxmox.translate import instance_of
-from provisioner.state import Fleet, HostState, Instance, Status
+from provisioner.values.state import Fleet, HostState, Instance, Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from provisioner import limits
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame, Outcome
 from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, is_passing, no_ssh, unreachable
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.state import Execution
 
 CONNECT_TIMEOUT_S = 10
 AGAIN_S = (0.5, 2.0, 5.0)

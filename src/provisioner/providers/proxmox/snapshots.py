@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import copies, making, marks, mounts, stopping
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.guest import NOW, Guest, options_of, snapshot_id, snapshots_of
 from provisioner.providers.proxmox.host import CAN_SNAPSHOT, Entry, ProxmoxHost
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.state import Snapshot, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Snapshot, Status
 
 NEWEST_ONLY = "zfspool"
 """The type of storage that rolls a disk back to its newest snapshot only."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from provisioner.errors import PreflightError, UnavailableError
+from provisioner.values.errors import PreflightError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from provisioner.errors import UnavailableError
+from provisioner.values.errors import UnavailableError
 
 SOCKET_PATH_BYTES = 108 - 1 - 17
 """A socket's path has 108 bytes; ssh adds 17 characters while it makes one."""

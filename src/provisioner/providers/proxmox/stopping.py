@@ -10,7 +10,7 @@ from provisioner.providers.proxmox import failures
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
-from provisioner.state import Status
+from provisioner.values.state import Status
 
 SETTLE_S = 60.0
 """How long a container that is highly available may take from "it was asked for" to "it is so"."""

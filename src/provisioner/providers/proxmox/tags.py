@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.plan import Change
 from provisioner.providers.proxmox import marks, rights
 from provisioner.providers.proxmox.rights import Right
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.client import Client

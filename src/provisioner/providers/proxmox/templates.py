@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from provisioner.errors import ProviderError
 from provisioner.providers.base import OnProgress
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.turns import turn
+from provisioner.values.errors import ProviderError
 
 HINT = (
     "Let the node read its list of templates again: pveam update, then pveam available --section system; "

@@ -10,7 +10,7 @@ from provisioner.providers.proxmox import marks, mounts, network
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.providers.proxmox.properties import MIB, bytes_of, joined, mebibytes, number_in, parts
-from provisioner.state import Instance
+from provisioner.values.state import Instance
 
 DEFAULT_MEMORY = 512 * MIB
 """Proxmox' own."""

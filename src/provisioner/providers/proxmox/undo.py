@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import copies, failures, marks
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.growing import size_of
@@ -12,6 +11,7 @@ from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
 from provisioner.providers.proxmox.translate import Options
 from provisioner.providers.proxmox.write import Draft, move, put
+from provisioner.values.errors import ProviderError
 
 _WORDS = {"description": "description and mark", "rootfs": "disk"}
 

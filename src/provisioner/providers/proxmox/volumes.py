@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
-from provisioner import limits
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import volume_scripts as scripts
 from provisioner.providers.proxmox.inside import blocks, whole
 from provisioner.providers.proxmox.pct import plain
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.state import Execution
+from provisioner.values import limits
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution
 
 ROOT = "/var/lib/provisioner/volumes"
 FILLED = ".provisioner-volume"

@@ -10,7 +10,7 @@ from provisioner.services import base
 from provisioner.services.base import CudaBuild, Limits, Processor, ResolvedService
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
 from provisioner.services.llama_cpp.options import model_problems, number_problems, option_warnings, request_context
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
     from provisioner.fit.engines import EngineLoads

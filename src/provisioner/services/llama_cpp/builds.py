@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from provisioner.cuda.architectures import EXAMPLES, architecture_problem
 from provisioner.services.base import ResolvedService
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 CPU, CUDA, VULKAN = "cpu", "cuda", "vulkan"
 WITHOUT_DEVICE = ("auto", 0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from provisioner.gguf import Header
 from provisioner.services.base import ModelUse, ResolvedService
-from provisioner.state import Problem
+from provisioner.values.state import Problem
 
 PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32

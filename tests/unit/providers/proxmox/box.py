@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, volumes
 from provisioner.providers.proxmox.access import Access
-from provisioner.state import Device, Instance, Secret
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Instance, Secret
 from tests.lab.pve import Double
 from tests.lab.pve.guest import Guest
 from tests.lab.pve.guests import MemoryContainers

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 

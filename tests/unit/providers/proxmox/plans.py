@@ -11,7 +11,7 @@ from provisioner.lab.proxmox import settings_of
 from provisioner.plan import Action, Change
 from provisioner.providers.proxmox.access import Access
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
-from provisioner.state import Artifact, Device, Instance, Secret, Service, Status
+from provisioner.values.state import Artifact, Device, Instance, Secret, Service, Status
 from tests.lab.pve import Double
 
 GIB = 2**30

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, failures
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.granting import Need, Node
 from provisioner.providers.proxmox.health import examine
 from provisioner.providers.proxmox.review import review
-from provisioner.state import Execution, Secret
+from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights
+from provisioner.values.state import Execution, Secret
 from tests.lab.pve import Double, pvesh
 from tests.lab.pve.client import root
 from tests.lab.pve.programs import Asked

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access
-from provisioner.state import Execution, Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Instance, Status
 from tests.lab.pve import Double
 from tests.lab.pve.df import df
 from tests.lab.pve.world import Pool

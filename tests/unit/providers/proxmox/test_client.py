@@ -17,7 +17,7 @@ from provisioner.providers.proxmox import failures, tls
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.lab.pve import Double, double
 from tests.lab.pve.permissions import Grant
 from tests.lab.pve.world import PASSWORD, TEMPLATE, World

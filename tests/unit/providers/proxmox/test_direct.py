@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access, Direct
-from provisioner.state import Execution
+from provisioner.values.errors import PreflightError, ProviderError
+from provisioner.values.state import Execution
 from tests.lab.pve import Double
 from tests.unit.providers.proxmox.box import driver, guest, wanted
 from tests.unit.providers.proxmox.nearby import Nearby, nearby

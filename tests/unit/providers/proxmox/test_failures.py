@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox import failures
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
+from provisioner.values.errors import ProviderError, UnavailableError
 
 ADVICE = {
     "Permission check failed (/nodes/pve1, Sys.Audit)": "joe@pve!ci needs Sys.Audit on /nodes/pve1. ",

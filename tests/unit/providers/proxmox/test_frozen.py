@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox import frozen, inside
 from provisioner.providers.proxmox.shell import CommandKilledError, Shell
-from provisioner.state import Execution
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Execution
 
 SLOW = "It was killed after 1 s."
 ADVICE = "CT 101 is frozen: nothing in it runs. Resume it, on its node: lxc-unfreeze -n 101"

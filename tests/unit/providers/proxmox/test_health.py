@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from provisioner.doctor import Diagnosis, diagnoses
-from provisioner.errors import UnavailableError
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.health import examine
-from provisioner.state import Execution, Secret
+from provisioner.values.errors import UnavailableError
+from provisioner.values.state import Execution, Secret
 from tests.lab.pve import Double
 from tests.lab.pve.storage import GIB, Storage
 from tests.lab.pve.world import PASSWORD

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import UnavailableError
 from provisioner.gpus import health, look
 from provisioner.providers.proxmox.cards import cards, host_driver
 from provisioner.providers.proxmox.shell import Shell
-from provisioner.state import Execution
+from provisioner.values.errors import UnavailableError
+from provisioner.values.state import Execution
 
 
 class Node(Shell):

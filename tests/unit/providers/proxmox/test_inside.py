@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import inside
 from provisioner.providers.proxmox.attach import Ends, attach
 from provisioner.providers.proxmox.pct import KILL, MARK, Call
 from provisioner.providers.proxmox.relay import Sieve
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import ProviderError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from provisioner.errors import ProvisionError
 from provisioner.providers.proxmox import ProxmoxProvider, granting
 from provisioner.providers.proxmox.access import Access
+from provisioner.values.errors import ProvisionError
 from tests.lab.pve import Double
 from tests.unit.providers.proxmox.plans import GIB, PAGE, ROLE, creation, limited, update, wanted
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from provisioner.errors import PreflightError
 from provisioner.lock import held
 from provisioner.providers.proxmox import locks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.values.errors import PreflightError
 from tests.lab.pve import Double
 from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.box import driver

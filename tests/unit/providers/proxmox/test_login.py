@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from provisioner.errors import UnavailableError
 from provisioner.providers.proxmox import failures, login
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
-from provisioner.state import Secret
+from provisioner.values.errors import UnavailableError
+from provisioner.values.state import Secret
 from tests.lab.pve import Double
 from tests.lab.pve.world import PASSWORD
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.providers.proxmox import inside, looking, volumes
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import PreflightError, ProviderError
 from tests.unit.providers.proxmox.nearby import RUNNING, Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, making, marks, root_only, stopping
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.state import Device, Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Device, Instance, Status
 from tests.lab.pve import Double
 from tests.lab.pve.guests import Template
 from tests.lab.pve.storage import Storage

@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.providers.proxmox import marks
 from provisioner.providers.proxmox.marks import Mark, Mount
-from provisioner.state import InstanceKind
+from provisioner.values.state import InstanceKind
 
 FULL = Mark(
     lab="Home.lab",

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
 from provisioner.providers.proxmox.review import review
+from provisioner.values.errors import PreflightError, ProviderError
 from tests.lab.pve import Double
 from tests.lab.pve.storage import Storage
 from tests.unit.providers.proxmox import plans

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError, UnavailableError
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.state import Fleet, Status
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Fleet, Status
 from tests.lab.pve import Double
 from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.box import LAB, Artifacts, driver, guest, wanted

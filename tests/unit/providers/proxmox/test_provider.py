@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from provisioner.apply import apply_instances
-from provisioner.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.lab.proxmox import settings_of
 from provisioner.plan import Change, make_plan
 from provisioner.providers import provider_for
@@ -18,7 +17,8 @@ from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
 from provisioner.spec import ProxmoxContainer, ProxmoxHost
-from provisioner.state import Fleet, Instance, Secret, Status
+from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
+from provisioner.values.state import Fleet, Instance, Secret, Status
 from tests.lab.pve import Double
 from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.box import GIB, LAB, driver, guest, running, wanted

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from provisioner.errors import ProviderError, ReadyTimeoutError
 from provisioner.providers.proxmox import ProxmoxProvider, inside
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.guest import address_in
-from provisioner.state import Execution, Status
+from provisioner.values.errors import ProviderError, ReadyTimeoutError
+from provisioner.values.state import Execution, Status
 from tests.lab.pve import Double
 from tests.unit.providers.proxmox.box import driver, guest, memory, wanted
 

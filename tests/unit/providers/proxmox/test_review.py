@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import PreflightError
 from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.review import review
-from provisioner.state import Execution, Secret
+from provisioner.values.errors import PreflightError
+from provisioner.values.state import Execution, Secret
 from tests.lab.pve import Double
 from tests.lab.pve.storage import Storage
 from tests.lab.pve.world import PASSWORD, Pool

@@ -13,7 +13,7 @@ from provisioner.providers.proxmox import rights
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.rights import Place, Right
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.lab.pve import Double
 from tests.lab.pve.world import Pool
 from tests.unit.providers.proxmox.plans import ARTIFACT, GIB, PAGE, ROLE, creation, limited, step, there, update, wanted

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import root_only
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
-from provisioner.state import Execution, Secret
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Execution, Secret
 from tests.lab.pve import Double
 from tests.lab.pve.world import PASSWORD
 from tests.unit.providers.proxmox.plans import there, wanted

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import limits
-from provisioner.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.providers.proxmox import shell as shell_module
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame
 from provisioner.providers.proxmox.shell import CommandTimeoutError, OutputLimitError, Shell
 from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
+from provisioner.values import limits
+from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures

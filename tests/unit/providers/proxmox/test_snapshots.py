@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import ProxmoxProvider, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.guest import TEMPORARY, snapshot_id, snapshots_of
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.state import Instance, Status
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, Status
 from tests.lab.pve import Double
 from tests.lab.pve.storage import Storage
 from tests.unit.providers.proxmox.box import GIB, LAB, Artifacts, driver, guest, mac, memory, mount, running, wanted

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import PreflightError, ProviderError
 from provisioner.plan import Change
 from provisioner.providers.proxmox import ProxmoxProvider, tags
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.health import examine
 from provisioner.providers.proxmox.review import review
-from provisioner.state import Instance
+from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import TagRules
+from provisioner.values.state import Instance
 from tests.lab.pve import Double
 from tests.lab.pve.client import root
 from tests.unit.providers.proxmox.plans import creation, limited, step, there, update, wanted

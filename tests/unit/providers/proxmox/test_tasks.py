@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import failures, tasks
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.values.errors import ProviderError
 from tests.lab.pve import Double
 from tests.lab.pve.errors import died
 from tests.lab.pve.guests import Template

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import templates
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import PveError
+from provisioner.values.errors import ProviderError
 from tests.lab.pve import Double
 from tests.lab.pve.guests import Template
 from tests.lab.pve.storage import Storage

@@ -14,7 +14,7 @@ import pytest
 from provisioner.providers.proxmox import tls
 from provisioner.providers.proxmox.client import Client
 from provisioner.providers.proxmox.failures import UnreachableError
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 from tests.lab.pve import Double, certificate
 from tests.lab.pve.world import PASSWORD, World
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import mounts, network
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.guest import Guest, guest_of
 from provisioner.providers.proxmox.making import complete
 from provisioner.providers.proxmox.properties import bytes_of, gibibytes, joined, parts
 from provisioner.providers.proxmox.translate import instance_of, options_for
-from provisioner.state import Instance, InstanceKind
+from provisioner.values.errors import ProviderError
+from provisioner.values.state import Instance, InstanceKind
 from tests.unit.providers.proxmox.box import GIB, MIB, mount, wanted
 
 ACCESS = Access("https://pve:8006", "root@pam")

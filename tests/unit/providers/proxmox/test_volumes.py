@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.errors import ProviderError
 from provisioner.providers.proxmox import volumes
 from provisioner.providers.proxmox.shell import Shell
+from provisioner.values.errors import ProviderError
 from tests.unit.providers.proxmox.nearby import Nearby, nearby, shell
 
 __all__ = ["nearby", "shell"]  # fixtures

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner import paths
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
 from provisioner.spec import parse_spec
+from provisioner.values import paths
 
 COMMIT = "0c1e57098" + "0" * 31
 SHA256 = "ab" * 32

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.errors import InputError
 from provisioner.gguf import Header
 from provisioner.lab import Known, ResolvedLab, resolve
 from provisioner.lab.rules import model_option_problems, warnings
@@ -18,7 +17,8 @@ from provisioner.opened_lab import Lab, open_lab
 from provisioner.report.client import Served
 from provisioner.report.gateway import entrance_of
 from provisioner.spec import Spec, parse_spec
-from provisioner.state import Secret
+from provisioner.values.errors import InputError
+from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
 
 MODEL = Header("llama", layers=2, context=4096, key_size=128, value_size=128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from provisioner.state import Secret
+from provisioner.values.state import Secret
 
 MASK = "********"
 SHORTEST_SECRET = 6

@@ -1,1 +1,0 @@
-../../../../src/provisioner/errors.py

@@ -1,1 +1,0 @@
-../../../../src/provisioner/regular_files.py

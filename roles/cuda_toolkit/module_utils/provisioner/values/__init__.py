@@ -1,0 +1,1 @@
+../../../../../src/provisioner/values/__init__.py

@@ -1,0 +1,1 @@
+../../../../../src/provisioner/values/regular_files.py
