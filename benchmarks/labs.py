@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.measuring import BIN, Cost, cost, say
-from provisioner.opened_lab import Lab, open_lab
+from provisioner.lab.opening import Lab, open_lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import wire

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from provisioner.cli.effects import providers_of
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.providers.proxmox.access import SSH_CONFIG
 from tests.lab.incus import Lab
 from tests.lab.pve import Double, double

@@ -21,7 +21,7 @@ PARTS = {
     "read the file": ("provisioner.cli.session", "Session.open_lab"),
     "take the lock": ("provisioner.lock", "take"),
     "observe the host": ("provisioner.workflow.surveying", "observe"),
-    "work out what is wanted": ("provisioner.opened_lab", "Lab.fleet"),
+    "work out what is wanted": ("provisioner.lab.opening", "Lab.fleet"),
     "look into the containers": ("provisioner.workflow.surveying", "probe"),
     "give the lock back": ("provisioner.lock.lease", "Lease.release"),
 }

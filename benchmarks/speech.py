@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.labs import Labs
 from benchmarks.measuring import Row, say
 from provisioner.bench import FORMATS, Ask, Run, long_text
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
 from provisioner.workflow.benching import Speaker, measure, speakers_of

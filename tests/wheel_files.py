@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from provisioner.stacks.known import COLUMNS
+from provisioner.wheels.known import COLUMNS
 
 
 def write_wheel(

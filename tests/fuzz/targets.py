@@ -17,13 +17,13 @@ from urllib.error import URLError
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.fit.layers import shape_of
-from provisioner.gguf import GgufError, read_head, read_header
-from provisioner.hub import Hub, HubError, find_file
-from provisioner.hub.folder import find_folder
+from provisioner.loads.layers import shape_of
+from provisioner.models.gguf import GgufError, read_head, read_header
+from provisioner.models.hub import Hub, HubError, find_file
+from provisioner.models.hub.folder import find_folder
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
-from provisioner.lockfile import read_pins, read_stacks, write_pins, write_stacks
-from provisioner.opened_lab import open_lab
+from provisioner.labfile.pins import read_pins, read_stacks, write_pins, write_stacks
+from provisioner.lab.opening import open_lab
 from provisioner.probe import probe
 from provisioner.providers.base import Looked
 from provisioner.providers.fake import FakeProvider
@@ -34,7 +34,7 @@ from provisioner.providers.proxmox.login import Login
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.reading import read_node
-from provisioner.spec import parse_spec
+from provisioner.labfile.parsing import parse_spec
 from provisioner.stamp import reasons_to_run
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge
@@ -149,7 +149,7 @@ def _hub(answers: Mapping[str, bytes], _folder: Path) -> None:
     def read(request: Any, most: int) -> bytes:
         return answers.get(request.full_url.rpartition("/")[2], answers["page"])[:most]
 
-    with patch("provisioner.hub._read", read):
+    with patch("provisioner.models.hub._read", read):
         for ask in (partial(find_file, quantisation="Q4_K_M"), partial(find_folder, revision="main")):
             with suppress(HubError):
                 ask(Hub("https://hub.example"), REPOSITORY)

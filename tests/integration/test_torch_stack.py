@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.stacks.builds import build_of
+from provisioner.wheels.builds import build_of
 from provisioner.values.state import Instance
 from tests.integration.role_box import RoleBox
 from tests.torch_extensions import PIP, TORCH, extensions, torch_site

@@ -17,8 +17,8 @@ from provisioner.gpus.cards import Card, Node
 from provisioner.lab import resolve
 from provisioner.lab.stacks import Pinned, stack_uses, wheel_options
 from provisioner.services import base, knowledge_of
-from provisioner.spec import parse_spec
-from provisioner.stacks.known import known_stacks
+from provisioner.labfile.parsing import parse_spec
+from provisioner.wheels.known import known_stacks
 from provisioner.values import paths
 from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder

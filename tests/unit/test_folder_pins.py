@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
-from provisioner.opened_lab import Lab, open_lab
+from provisioner.lab.opening import Lab, open_lab
 from provisioner.values.errors import InputError
 from provisioner.workflow.fitting import budgets_of
 from tests.file_server import FileServer, serving
@@ -23,7 +23,7 @@ SOURCE = f"hf:{REPOSITORY}@{REVISION}"
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """A hub on this machine; labs are opened with a catalog whose engine reads folders."""
     catalog = load_catalog(write_catalog(tmp_path / "roles"))
-    monkeypatch.setattr("provisioner.opened_lab.load_catalog", lambda: catalog)
+    monkeypatch.setattr("provisioner.lab.opening.load_catalog", lambda: catalog)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "none"))

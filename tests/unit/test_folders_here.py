@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.model_files import find_models, missing_files
-from provisioner.spec import Model
-from provisioner.spec.folders import is_needed
+from provisioner.lab.opening.model_files import find_models, missing_files
+from provisioner.labfile.spec import Model
+from provisioner.models.folders import is_needed
 from tests.folder_files import CONFIG, INDEX, SHARDS, config, folder_files, write_folder
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.values.errors import ExitCode, ProvisionError
 from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.gguf import GgufError, Header, read_header
-from provisioner.model_headers import read_headers
-from provisioner.spec import Model
-from provisioner.tiny_model import EMBEDDING, TOKENS, tiny_model
+from provisioner.models.gguf import GgufError, Header, read_header
+from provisioner.lab.opening.model_headers import read_headers
+from provisioner.labfile.spec import Model
+from provisioner.models.tiny import EMBEDDING, TOKENS, tiny_model
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
 
 

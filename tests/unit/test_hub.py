@@ -14,18 +14,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.hub import (
-    ENDPOINT,
-    Hub,
-    HubError,
-    HubFile,
-    UnreachableHubError,
-    find_file,
-    hub_of_environment,
-    label_of,
-    proxies_of,
-)
-from provisioner.spec.sources import ModelPart
+from provisioner.models.hub import (ENDPOINT, Hub, HubError, HubFile, UnreachableHubError, find_file, hub_of_environment, label_of, proxies_of)
+from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, Seen, dripping, serving
 
@@ -200,7 +190,7 @@ def test_half_a_million_files_are_told_by_the_first_of_them(standin: StandIn) ->
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"])
 def test_a_hub_that_drips_holds_nobody_up(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr("provisioner.hub.DEADLINE_S", 0.5)
+    monkeypatch.setattr("provisioner.models.hub.DEADLINE_S", 0.5)
     with dripping(sent) as address:
         began = time.monotonic()
         with pytest.raises(UnreachableHubError, match=r"does not come within 0\.5 seconds"):

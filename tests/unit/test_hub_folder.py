@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.hub import Hub, HubError, HubFile, UnreachableHubError
-from provisioner.hub.folder import find_folder
-from provisioner.spec import folders
-from provisioner.spec.sources import ModelPart
+from provisioner.models.hub import Hub, HubError, HubFile, UnreachableHubError
+from provisioner.models.hub.folder import find_folder
+from provisioner.models import folders
+from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, Page, Seen, serving
 from tests.folder_files import CONFIG, INDEX, SHARDS, config, folder_files, index_of, sibling_of, taken
@@ -127,7 +127,7 @@ def test_a_configuration_in_lfs_is_read_and_held_against_its_hash(standin: Stand
 
 
 def test_a_small_file_that_is_large_is_not_downloaded(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.hub.folder.SMALL_BYTES", 3_000_000)
+    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", 3_000_000)
     standin.told["chat_template.jinja"] = {"size": 3_000_001}
     assert "has 3000001 bytes, and 3 MB are the most" in standin.refusal().message
     assert "chat_template.jinja" not in standin.downloads()
@@ -137,12 +137,12 @@ def test_a_small_file_that_is_large_is_not_downloaded(standin: StandIn, monkeypa
 
 
 def test_small_files_that_drip_have_one_end_together(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.hub.folder.WHOLE_DEADLINE_S", 0.0)
+    monkeypatch.setattr("provisioner.models.hub.folder.WHOLE_DEADLINE_S", 0.0)
     assert "does not come within 0 seconds" in standin.refusal().message
 
 
 def test_a_file_that_does_not_end_is_not_read_to_its_end(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provisioner.hub.folder.SMALL_BYTES", 1 << 10)
+    monkeypatch.setattr("provisioner.models.hub.folder.SMALL_BYTES", 1 << 10)
     standin.files["chat_template.jinja"] = b"x" * (1 << 20)
     standin.serve()
     standin.told["chat_template.jinja"] = {"size": 14}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.artifacts.cache import cached_file, is_intact
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.values import paths
 from tests.llama_server_help import ROLE, known_arguments, objections, values_of, variables, written_arguments
 

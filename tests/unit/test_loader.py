@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.loader import Loaded, load
+from provisioner.labfile.loader import Loaded, load
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.state import Problem
 

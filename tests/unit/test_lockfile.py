@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.lockfile import Pin, lock_file, read_pins, write_pins
-from provisioner.spec.sources import ModelPart
+from provisioner.labfile.pins import Pin, lock_file, read_pins, write_pins
+from provisioner.models.sources import ModelPart
 from provisioner.values.errors import InputError, ProvisionError
 
 PIN = Pin("hf:acme/Small-GGUF:Q4_K_M", "1e10" * 10, "Small-Q4_K_M.gguf", "1" * 64, 5)

@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
-from provisioner.spec import parse_spec
+from provisioner.labfile.parsing import parse_spec
 from tests.made_before import CARD, USUAL, made_of
 from tests.maximal_labs import LABS
 

@@ -24,9 +24,11 @@ from provisioner.inventory import render_builders, render_inventory, render_node
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables
 from provisioner.runner import ansible_environment
-from provisioner.schema import file_schema
-from provisioner.spec import Spec, parse_spec, parsing
-from provisioner.spec.options import options_model
+from provisioner.labfile.schema import file_schema
+from provisioner.labfile.spec import Spec
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile import parsing
+from provisioner.labfile.options import options_model
 from provisioner.values import paths
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value

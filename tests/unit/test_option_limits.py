@@ -14,7 +14,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
-from provisioner.loader import load
+from provisioner.labfile.loader import load
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from tests.ansible_environment import ansible_environment, run_tasks

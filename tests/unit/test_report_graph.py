@@ -18,7 +18,7 @@ from provisioner.report.graph.layout import BOX_HEAD, PADDING, arrange, card_hei
 from provisioner.report.graph.routes import Rectangle, route
 from provisioner.report.graph.topology import Box, Edge, Host, Outside, Service
 from provisioner.report.graph.words import ASCII
-from provisioner.spec import Spec
+from provisioner.labfile.spec import Spec
 from provisioner.values.state import Secret
 
 CATALOG = load_catalog(Path(__file__).parent / "fixtures" / "catalog")

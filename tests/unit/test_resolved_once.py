@@ -14,8 +14,8 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.cards import given
 from provisioner.lab.hosts import hosts_of
 from provisioner.lab.resolved import resolve
-from provisioner.opened_lab import open_lab
-from provisioner.starter import write_starter
+from provisioner.lab.opening import open_lab
+from provisioner.labfile.starter import write_starter
 from tests.unit.cli.conftest import World
 
 KEYS = {"LLAMA_KEY": "an-engine-key-of-its-own", "LITELLM_KEY": "sk-a-gateway-key-of-its-own"}

@@ -11,10 +11,11 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
-from provisioner.loader.document import parse_document
-from provisioner.schema import file_schema
-from provisioner.spec import Spec, parse_spec
-from provisioner.starter import STARTER
+from provisioner.labfile.document import parse_document
+from provisioner.labfile.schema import file_schema
+from provisioner.labfile.spec import Spec
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.starter import STARTER
 from provisioner.values.state import Secret
 
 CASES = Path(__file__).parents[1] / "cases" / "loader"

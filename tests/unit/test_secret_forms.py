@@ -11,7 +11,7 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
-from provisioner.spec import parse_spec
+from provisioner.labfile.parsing import parse_spec
 from provisioner.values import paths
 from provisioner.values.state import Problem, Secret
 from tests.maximal_labs import LABS, Place, at, steps, with_value

@@ -9,9 +9,11 @@ import pydantic
 import pytest
 
 from provisioner.catalog import Catalog, Option, ServiceType, load_catalog
-from provisioner.spec import Spec, parse_spec, path_text
-from provisioner.spec.options import options_model
-from provisioner.spec.suggestion import did_you_mean
+from provisioner.labfile.spec import Spec
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.wording import path_text
+from provisioner.labfile.options import options_model
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem, Secret
 
 

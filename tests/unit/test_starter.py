@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import Catalog, load_catalog
-from provisioner.loader import load
-from provisioner.starter import write_missing_secrets, write_starter
+from provisioner.labfile.loader import load
+from provisioner.labfile.starter import write_missing_secrets, write_starter
 from provisioner.values.errors import InputError
 
 FILE = Path("homelab.yml")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.tiny_model import CONTEXT, FILENAME, SHA256, ensure_tiny_model, tiny_model
+from provisioner.models.tiny import CONTEXT, FILENAME, SHA256, ensure_tiny_model, tiny_model
 
 
 def test_its_bytes_are_the_promised_ones() -> None:

@@ -18,7 +18,7 @@ import yaml
 from testinfra.host import Host
 
 from provisioner.lab.aliases import engines_in
-from provisioner.spec.upstreams import PROVIDERS
+from provisioner.labfile.spec import PROVIDERS
 
 SCENARIO = Path(__file__).resolve().parents[1]
 MANIFEST = "/opt/litellm/MANIFEST.sha256"

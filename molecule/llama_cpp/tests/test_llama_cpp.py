@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from provisioner.tiny_model import EMBEDDING
+from provisioner.models.tiny import EMBEDDING
 from tests.gguf_bytes import projector_bytes
 from tests.llama_server_help import objections
 

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from provisioner.cli.session import Session
 from provisioner.lab.hosts import is_elsewhere
-from provisioner.opened_lab import Lab
-from provisioner.spec import IncusHost
+from provisioner.lab.opening import Lab
+from provisioner.labfile.spec import IncusHost
 from provisioner.values.errors import PreflightError
 
 

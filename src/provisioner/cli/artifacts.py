@@ -13,7 +13,7 @@ from time import monotonic
 
 from provisioner.cli.effects import providers_of
 from provisioner.cli.pace import Pace
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.values.errors import ProvisionError
 from provisioner.values.events import Event
 

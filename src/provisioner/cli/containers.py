@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from provisioner.cli.session import Session
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.state import InstanceKind, Status

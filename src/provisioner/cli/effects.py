@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.lab.proxmox import direct_ways
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.spec import IncusHost, ProxmoxHost
+from provisioner.labfile.spec import IncusHost
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values import paths
 
 if TYPE_CHECKING:

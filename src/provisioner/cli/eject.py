@@ -8,8 +8,8 @@ import click
 
 from provisioner.cli.options import Words, complete_folders, lab_words, verb
 from provisioner.cli.session import Session
-from provisioner.opened_lab import Lab, open_lab
-from provisioner.spec import ProxmoxHost
+from provisioner.lab.opening import Lab, open_lab
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import ExitCode
 
 

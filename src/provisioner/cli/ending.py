@@ -9,7 +9,7 @@ import click
 from provisioner.cli.confirm import DECLINED, confirm_destruction, confirm_plan
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Plan
 from provisioner.values.errors import ExitCode
 

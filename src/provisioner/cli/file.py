@@ -24,7 +24,7 @@ def init(session: Session, words: Words, *, with_secrets: bool) -> int:
 
     What is there is kept: a file is never overwritten, a secret that has a value keeps it.
     """
-    from provisioner.starter import write_schema, write_starter
+    from provisioner.labfile.starter import write_schema, write_starter
 
     console, file = session.console, words.file
     is_new = not file.exists()
@@ -56,7 +56,7 @@ def validate(session: Session, words: Words) -> int:
 @verb
 def schema(session: Session) -> int:
     """Print the JSON schema of the file, for editors."""
-    from provisioner.schema import file_schema
+    from provisioner.labfile.schema import file_schema
 
     made = file_schema(load_catalog())
     session.console.result(json.dumps(made, indent=2, ensure_ascii=False), schema=made)
@@ -65,8 +65,8 @@ def schema(session: Session) -> int:
 
 def _generate_secrets(session: Session, file: Path) -> tuple[str, ...]:
     """The names of the secrets that were written; one that only another system can give is named in a warning."""
-    from provisioner.loader import environment_name
-    from provisioner.starter import write_missing_secrets
+    from provisioner.labfile.loader import environment_name
+    from provisioner.labfile.starter import write_missing_secrets
 
     written = write_missing_secrets(file, load_catalog())
     names = ", ".join(written.generated)

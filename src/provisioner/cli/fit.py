@@ -13,7 +13,7 @@ from provisioner.values.sizes import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
-    from provisioner.opened_lab import Lab
+    from provisioner.lab.opening import Lab
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -33,7 +33,7 @@ def fit(session: Session, words: Words, *, memory: int | None) -> int:
     Where the hosts tell which cards the containers get, or with --memory, it says whether that fits, the largest
     context that does, and what to do; exit code 4 when it does not fit, 3 when nobody knows what an engine needs.
     """
-    from provisioner.fit.measured import measured
+    from provisioner.loads.measured import measured
     from provisioner.report.fit import fit_content, fit_text
     from provisioner.workflow.fitting import budgets_of
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from provisioner.cli.console import Console
 from provisioner.cli.containers import Containers
 from provisioner.cli.session import Session
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.report.style import safe_text
 from provisioner.unit_journals import plain_line
 from provisioner.values.address import Address

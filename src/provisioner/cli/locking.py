@@ -13,8 +13,8 @@ from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:
     from provisioner.lab.stacks import Use
-    from provisioner.stacks.known import Stack
-    from provisioner.stacks.locking import Locked
+    from provisioner.wheels.known import Stack
+    from provisioner.wheels.locking import Locked
 
 
 @click.command()
@@ -28,9 +28,9 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
     What is noted there stays; to have something found anew, remove its lines.
     """
     from provisioner.lab.stacks import stack_uses
-    from provisioner.stack_pins import find_stacks
-    from provisioner.stacks.known import stacks_of
-    from provisioner.stacks.locking import Wish, locked
+    from provisioner.lab.opening.stack_pins import find_stacks
+    from provisioner.wheels.known import stacks_of
+    from provisioner.wheels.locking import Wish, locked
 
     lab = session.open_lab(words.existing(), needs="none")
     pins = lab.models().pins

@@ -14,7 +14,7 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.report.rdp import Client, Desktop, certificate_word, client, rdp_text
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ExitCode, InputError, PreflightError, ProvisionError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.spec import ProxmoxHost
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 from provisioner.values.events import Diagnostic
 
@@ -68,7 +68,7 @@ def _way(session: Session, words: Words) -> Way:
 
 def _with_secrets(way: Way) -> Way:
     """The same with what logs in, for which the file's command is run; only a token may be one that is made yet."""
-    from provisioner.loader import SecretUse, environment_name, looked_up
+    from provisioner.labfile.loader import SecretUse, environment_name, looked_up
 
     loaded, password, token = way.lab.loaded, way.access.password, way.access.token_secret
     if password is not None and not password.is_known:

@@ -11,8 +11,8 @@ from provisioner.cli.console import Console
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
-    from provisioner.loader import Needs
-    from provisioner.opened_lab import Lab
+    from provisioner.labfile.loader import Needs
+    from provisioner.lab.opening import Lab
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult
@@ -29,7 +29,7 @@ class Session:
 
     def open_lab(self, file: Path, *, with_secrets: bool = False, needs: Needs = "all") -> Lab:
         """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``."""
-        from provisioner.opened_lab import open_lab
+        from provisioner.lab.opening import open_lab
         from provisioner.values.events import Diagnostic
 
         lab = open_lab(file, run_secret_command=with_secrets, needs=needs)

@@ -12,9 +12,9 @@ from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:  # imported when a verb judges
-    from provisioner.stacks.known import Stack
-    from provisioner.stacks.parts import Part
-    from provisioner.stacks.rule import Judgement
+    from provisioner.wheels.known import Stack
+    from provisioner.wheels.parts import Part
+    from provisioner.wheels.rule import Judgement
 
 LIST = click.Path(exists=True, dir_okay=False, path_type=Path)
 OWN = "these wheels"
@@ -22,7 +22,7 @@ OWN = "these wheels"
 
 
 def _python(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-    from provisioner.stacks.pythons import is_python
+    from provisioner.wheels.pythons import is_python
 
     if value and not is_python(value):
         raise click.BadParameter(f"{value!r} is no version of Python, such as 3.12.")
@@ -46,7 +46,7 @@ def stacks(ctx: click.Context, session: Session) -> int:
     if ctx.invoked_subcommand is not None:
         return ExitCode.DONE
     from provisioner.report.stacks import stack_content, table_text
-    from provisioner.stacks.known import known_stacks
+    from provisioner.wheels.known import known_stacks
 
     found = list(known_stacks().values())
     judged = {one.id: _judged(one) for one in found}
@@ -68,8 +68,8 @@ def check(session: Session, what: tuple[str, ...], *, python: str, torch: str, d
     known stack is judged. Wheels may be files, addresses or mere names.
     """
     from provisioner.report.stacks import judgement_content, judgement_text
-    from provisioner.stacks.objections import Fit
-    from provisioner.stacks.rule import worst
+    from provisioner.wheels.objections import Fit
+    from provisioner.wheels.rule import worst
 
     found = _sets(what, python, torch, driver)
     session.console.result(
@@ -94,8 +94,8 @@ def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path,
     What its packages ask for is resolved for that Python (by uv) and frozen with it.
     """
     from provisioner.report.stacks import lock_text
-    from provisioner.stacks.known import known_stack
-    from provisioner.stacks.locking import Wish, locked
+    from provisioner.wheels.known import known_stack
+    from provisioner.wheels.locking import Wish, locked
 
     extra = tuple(line for file in lists for line in file.read_text(encoding="utf-8").splitlines())
     stack = known_stack(name)
@@ -109,9 +109,9 @@ def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path,
 
 
 def _sets(what: tuple[str, ...], python: str, torch: str, driver: str) -> list[tuple[str, Judgement]]:
-    from provisioner.stacks.given import parts_given
-    from provisioner.stacks.known import is_stack_name, known_stack, known_stacks
-    from provisioner.stacks.rule import judge
+    from provisioner.wheels.given import parts_given
+    from provisioner.wheels.known import is_stack_name, known_stack, known_stacks
+    from provisioner.wheels.rule import judge
 
     names = [one for one in what if is_stack_name(one)]
     if names and (len(names) < len(what) or torch):
@@ -131,15 +131,15 @@ def _sets(what: tuple[str, ...], python: str, torch: str, driver: str) -> list[t
 
 def _judged(stack: Stack, python: str = "", driver: str = "") -> list[Judgement]:
     """The stack on each of its Pythons, or on that one."""
-    from provisioner.stacks.rule import judge
+    from provisioner.wheels.rule import judge
 
     return [judge(stack.parts, one, driver=driver) for one in ([python] if python else stack.python)]
 
 
 def _beside(torch: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """The set with the torch that was asked for; a usage error when there is one in it already."""
-    from provisioner.stacks.builds import TORCH, pinned_build
-    from provisioner.stacks.parts import Part
+    from provisioner.wheels.builds import TORCH, pinned_build
+    from provisioner.wheels.parts import Part
 
     if not torch:
         return parts

@@ -25,7 +25,7 @@ def enrol(session: Session, text: str, address: str | None, *, others: Sequence[
     """Have this user's client certificate trusted by the Incus that made the token ``text``."""
     from provisioner.cli.effects import client_pair
     from provisioner.providers.incus import trust
-    from provisioner.spec.fields import https_address
+    from provisioner.labfile.fields import https_address
 
     if others:
         names = ", ".join(sorted(others))

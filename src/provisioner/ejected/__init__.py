@@ -13,7 +13,7 @@ import yaml
 
 from provisioner.ejected.pages import CONFIGURATION, About, readme
 from provisioner.ejected.plain import plain_yaml
-from provisioner.loader import environment_name
+from provisioner.labfile.loader import environment_name
 from provisioner.values.state import Instance, secrets_of
 
 CONTAINER_PYTHON = "/usr/bin/python3"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.loader import environment_name
+from provisioner.labfile.loader import environment_name
 from provisioner.values.state import Secret
 
 _STR = "tag:yaml.org,2002:str"

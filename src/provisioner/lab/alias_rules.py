@@ -9,7 +9,7 @@ from provisioner.lab.aliases import TOO_LONG, Aliases, alias_loop, written_names
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.services.base import Path, ResolvedService
-from provisioner.spec.suggestion import did_you_mean
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 
 MOST_SHOWN = 12

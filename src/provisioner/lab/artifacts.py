@@ -10,7 +10,7 @@ from typing import Any
 
 from provisioner.catalog import ArtifactType
 from provisioner.services.base import ResolvedService
-from provisioner.spec.sources import ModelPart
+from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Secret
 
 MODEL_ROLE = "model_store"

@@ -10,7 +10,7 @@ from provisioner.gpus.choice import Refusal, Wish, choices
 from provisioner.lab.hosts import HostPage
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.services import knowledge_of
-from provisioner.spec import Gpu, IncusHost
+from provisioner.labfile.spec import Gpu, IncusHost
 from provisioner.values.state import Device, Problem
 
 DEVICE = "gpu"

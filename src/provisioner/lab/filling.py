@@ -12,7 +12,7 @@ from provisioner.lab.engines import Engine, find_engines
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService, RoutedEngine
-from provisioner.spec import Upstream
+from provisioner.labfile.spec import Upstream
 from provisioner.values.address import Address
 
 CONTEXT_OPTION = "context"

@@ -16,7 +16,8 @@ from provisioner.lab.speech import speakers_for
 from provisioner.lab.upkeep import managed_by
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
-from provisioner.spec import Gpu, ProxmoxHost
+from provisioner.labfile.spec import Gpu
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.address import Address
 from provisioner.values.state import Artifact, Device, Fleet, Instance, Service
 

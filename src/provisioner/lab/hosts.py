@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from provisioner.spec import Container, IncusHost, ProxmoxHost, Spec
+from provisioner.labfile.spec import Container, IncusHost, Spec
+from provisioner.labfile.hosts import ProxmoxHost
 
 DEFAULT_IMAGE = "debian/12"
 LOCAL_HOST = "local"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.spec.folders import GGUF, unknown_format
-from provisioner.spec.sources import filename_of, is_folder, part_count
+from provisioner.models.folders import GGUF, unknown_format
+from provisioner.models.sources import filename_of, is_folder, part_count
 from provisioner.values.state import Problem
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.spec import ProxmoxContainer, ProxmoxHost
+from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.values.sizes import written_size
 
 PCT = "pct"

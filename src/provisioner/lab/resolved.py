@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.gguf import Header
+from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.lab.aliases import written_names
 from provisioner.lab.engines import Engine, find_engines
 from provisioner.lab.hosts import DEFAULT_IMAGE, INCUS_DOMAIN, LOCAL_HOST, HostPage, fixed_address, hosts_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ModelUse, ResolvedService
-from provisioner.spec import Container, IncusHost, Model, ProxmoxHost, ServiceSpec, Spec, Upstream
+from provisioner.labfile.spec import Container, IncusHost, Model, ServiceSpec, Spec, Upstream
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.address import Address
 
 STACK = "stack"

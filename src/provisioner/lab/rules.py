@@ -15,7 +15,7 @@ from provisioner.lab.proxmox import direct_ways
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, Path, ResolvedService
-from provisioner.spec.suggestion import did_you_mean
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 
 RESERVED_PREFIX = "provision-"

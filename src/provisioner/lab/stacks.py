@@ -14,9 +14,9 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import distribution_of
 from provisioner.lab.resolved import STACK, ResolvedLab
 from provisioner.services import knowledge_of
-from provisioner.stacks.known import Stack
-from provisioner.stacks.locking import Locked
-from provisioner.stacks.pythons import IMAGES, Machine, takes
+from provisioner.wheels.known import Stack
+from provisioner.wheels.locking import Locked
+from provisioner.wheels.pythons import IMAGES, Machine, takes
 from provisioner.values.address import Address
 from provisioner.values.state import Problem
 

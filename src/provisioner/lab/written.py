@@ -11,7 +11,8 @@ from provisioner.lab.fleet import desired_fleet
 from provisioner.lab.hosts import LOCAL_INCUS, HostPage
 from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
-from provisioner.spec import Container, IncusHost, ProxmoxHost
+from provisioner.labfile.spec import Container, IncusHost
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.sizes import written_size
 from provisioner.values.state import Device, Instance
 

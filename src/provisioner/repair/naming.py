@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Silent
 from provisioner.repair.view import member_in
-from provisioner.spec.suggestion import did_you_mean
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
 
 WHAT = "Unable to rejoin"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provisioner.fit.advice import Advice, advice_on
-from provisioner.fit.budgets import RESERVED, Budget
-from provisioner.fit.engines import EngineLoads
-from provisioner.fit.measured import Measured
-from provisioner.fit.refusals import contexts, mib
+from provisioner.loads.advice import Advice, advice_on
+from provisioner.loads.budgets import RESERVED, Budget
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.measured import Measured
+from provisioner.loads.refusals import contexts, mib
 from provisioner.report.style import Style, safe_line
 
 COLUMN = 10

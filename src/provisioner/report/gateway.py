@@ -9,7 +9,7 @@ from provisioner.lab.aliases import Aliases, flatten, for_too_long
 from provisioner.lab.engines import find_engines
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
 from provisioner.lab.speech import speakers_for
-from provisioner.loader import environment_name
+from provisioner.labfile.loader import environment_name
 from provisioner.report.client import Served
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ResolvedService

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
-from provisioner.spec.sources import TOKEN_NAMES
+from provisioner.models.sources import TOKEN_NAMES
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.masking import masked

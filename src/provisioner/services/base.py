@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ServiceType
-from provisioner.gguf import Header
+from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
-from provisioner.spec import Model
+from provisioner.labfile.spec import Model
 from provisioner.values.address import Address
 from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
-    from provisioner.stacks.known import Stack
+    from provisioner.loads.engines import EngineLoads
+    from provisioner.wheels.known import Stack
 
 LAN = "lan"
 COMPUTING_STAGES = ("engine", "app")
@@ -293,7 +293,7 @@ class Knowledge:
         """
         if not service.wants_card or service.page.stage not in COMPUTING_STAGES:
             return None
-        from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
+        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
 
         return EngineLoads(service.address, unknown=f"nobody knows what {service.page.title} takes of a card")
 

@@ -12,7 +12,7 @@ from provisioner.services.base import Processor, ResolvedService, Speech
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
+    from provisioner.loads.engines import EngineLoads
 
 NVIDIA = "nvidia"
 MODEL = "openai/kokoro"
@@ -62,7 +62,7 @@ class Knowledge(base.Knowledge):
         """Unknown on a card: nobody has measured what it takes there."""
         if not service.wants_card or service.option("device") == "cpu":
             return None
-        from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
+        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
 
         return EngineLoads(service.address, unknown="what Kokoro takes of a card was not measured")
 

@@ -11,8 +11,8 @@ from provisioner.services.base import Processor, ResolvedService
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
-    from provisioner.stacks.known import Stack
+    from provisioner.loads.engines import EngineLoads
+    from provisioner.wheels.known import Stack
 
 NVIDIA = "nvidia"
 
@@ -45,7 +45,7 @@ class Knowledge(base.Knowledge):
         """Unknown: how EXL2 and EXL3 models lie on a card is not added up here."""
         if not service.wants_card:
             return None
-        from provisioner.fit.engines import EngineLoads  # what no run needs that only looks
+        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
 
         return EngineLoads(service.address, unknown="what models of EXL2, EXL3 and GPTQ take of a card is not added up")
 

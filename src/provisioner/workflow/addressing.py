@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from provisioner.lab.hosts import fixed_address
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
-from provisioner.spec import IncusHost
+from provisioner.labfile.spec import IncusHost
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event

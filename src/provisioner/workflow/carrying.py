@@ -10,7 +10,7 @@ from provisioner.apply import apply_instances
 from provisioner.artifacts import ensure_artifacts
 from provisioner.configure import Configured, configure
 from provisioner.lock import Lease
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather

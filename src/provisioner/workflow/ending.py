@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from provisioner.apply import apply_instances
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
 from provisioner.values.state import Instance
 from provisioner.workflow import unfinished

@@ -15,7 +15,7 @@ from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import images_by_host
 from provisioner.lab.cards import given, lends, wanting
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
 from provisioner.values.errors import ProviderError, ProvisionError

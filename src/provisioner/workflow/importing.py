@@ -9,10 +9,10 @@ from typing import Any
 
 from provisioner.lab.rules import RESERVED_PREFIX
 from provisioner.lab.written import wanted_of, written_container
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Change, differences
 from provisioner.providers.base import Provider
-from provisioner.spec.fields import LABEL
+from provisioner.labfile.fields import LABEL
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Instance, Status
 from provisioner.workflow.surveying import observe

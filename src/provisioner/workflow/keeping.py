@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TypeVar
 
 from provisioner.history import bound_together, is_ours, latest, next_name, surplus
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Change, Plan
 from provisioner.values.errors import InputError, PreflightError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.events import Diagnostic
 from provisioner.workflow.effects import Effects

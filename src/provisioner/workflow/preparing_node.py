@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from provisioner.lab import images_by_host
-from provisioner.opened_lab import Lab
-from provisioner.spec import ProxmoxHost
-from provisioner.starter import keep_secret
+from provisioner.lab.opening import Lab
+from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.labfile.starter import keep_secret
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.values.facts import of_kind
 from provisioner.values.host_facts import ApiRights

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from provisioner.gpus.cards import Card
 from provisioner.lab.cards import wanting
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.values.errors import PreflightError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provisioner.gpus.cards import Card
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from provisioner.journal import interrupted, recording
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import AS_WRITTEN, Wishes
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import Fleet

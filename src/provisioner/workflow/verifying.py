@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from provisioner.opened_lab import Lab
+from provisioner.lab.opening import Lab
 from provisioner.plan import Change
 from provisioner.screens import gather
 from provisioner.unit_journals import explained

@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner import agent
 from provisioner.cli.session import Session
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.values.state import Execution
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import survey

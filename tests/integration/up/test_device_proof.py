@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import tiny_model
+from provisioner.models import tiny as tiny_model
 from provisioner.probe import probe
 from provisioner.services.base import Processor
 from provisioner.values.address import Address

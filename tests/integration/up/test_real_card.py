@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner import tiny_model
+from provisioner.models import tiny as tiny_model
 from provisioner.ansible.modules.provision_card_memory import MIB, QUERY, of_nvidia, uses_in
 from provisioner.gpus.cards import Card
 from provisioner.gpus.look import SCRIPT, cards_in

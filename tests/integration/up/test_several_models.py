@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner import tiny_model
+from provisioner.models import tiny as tiny_model
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY
 from tests.lab.incus import Lab as Incus

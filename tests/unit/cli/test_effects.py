@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner.cli.effects import providers_of
-from provisioner.opened_lab import open_lab
+from provisioner.lab.opening import open_lab
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.providers.proxmox.access import Direct
 from provisioner.values import paths

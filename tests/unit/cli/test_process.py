@@ -154,7 +154,7 @@ def test_help_of_the_whole_imports_no_verb() -> None:
     imported = set(done.stderr.split())
     assert "provisioner.cli.app" in imported
     assert imported.isdisjoint(
-        {"provisioner.cli.life", "provisioner.workflow", "provisioner.loader", "rich", "pydantic", "yaml"}
+        {"provisioner.cli.life", "provisioner.workflow", "provisioner.labfile.loader", "rich", "pydantic", "yaml"}
     )
 
 
@@ -184,7 +184,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
         "import sys\n"
         "from pathlib import Path\n"
         "import provisioner.cli.life, provisioner.providers.incus, provisioner.workflow.up\n"
-        "from provisioner.opened_lab import open_lab\n"
+        "from provisioner.lab.opening import open_lab\n"
         "lab = open_lab(Path(sys.argv[1]))\n"
         "lab.look_at_models()\n"
         "assert lab.fleet().instances\n"
@@ -196,7 +196,7 @@ def test_what_only_a_change_needs_is_not_imported_to_find_that_there_is_none(lab
     assert imported.isdisjoint(
         {"ansible", "ansible_runner", "jinja2", "proxmoxer", "pylxd", "requests", "rich", "urllib.request"}
     )
-    assert imported.isdisjoint({"provisioner.fit", "provisioner.gpus.look", "provisioner.gpus.health"})
+    assert imported.isdisjoint({"provisioner.loads", "provisioner.gpus.look", "provisioner.gpus.health"})
 
 
 def test_secrets_of_the_environment_are_not_in_what_it_prints(lab: Path) -> None:

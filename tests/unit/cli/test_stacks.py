@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.stacks import locking
-from provisioner.stacks.known import Stack
-from provisioner.stacks.locking import Locked, Wish
+from provisioner.wheels import locking
+from provisioner.wheels.known import Stack
+from provisioner.wheels.locking import Locked, Wish
 from tests.unit.cli.conftest import World
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from provisioner.fit.layers import shape_of
-from provisioner.fit.terms import MIB, Load
+from provisioner.loads.layers import shape_of
+from provisioner.loads.terms import MIB, Load
 
 QWEN: dict[str, Any] = {
     "general.architecture": "qwen35",

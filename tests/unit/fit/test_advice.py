@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from provisioner.fit.advice import Advice, advice_on
-from provisioner.fit.budgets import Budget
-from provisioner.fit.engines import EngineLoads
-from provisioner.fit.layers import shape_of
-from provisioner.fit.placing import Placing
-from provisioner.fit.terms import MIB, Load, total_of
-from provisioner.gguf import Header
+from provisioner.loads.advice import Advice, advice_on
+from provisioner.loads.budgets import Budget
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.layers import shape_of
+from provisioner.loads.placing import Placing
+from provisioner.loads.terms import MIB, Load, total_of
+from provisioner.models.gguf import Header
 from provisioner.values.address import Address
 from tests.unit.fit.models import NINE, USABLE, mixture
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.fit.budgets import Budget, budgets, usable_of
-from provisioner.fit.engines import EngineLoads
-from provisioner.fit.placing import Placing
-from provisioner.fit.refusals import refusals
-from provisioner.fit.terms import MIB
-from provisioner.gguf import Header
+from provisioner.loads.budgets import Budget, budgets, usable_of
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.placing import Placing
+from provisioner.loads.refusals import refusals
+from provisioner.loads.terms import MIB
+from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.lab import Known, resolve
 from provisioner.services import knowledge_of

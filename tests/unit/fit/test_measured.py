@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.fit.measured import digest_of, measured, remember
-from provisioner.fit.placing import Placing
-from provisioner.fit.terms import MIB, Load
+from provisioner.loads.measured import digest_of, measured, remember
+from provisioner.loads.placing import Placing
+from provisioner.loads.terms import MIB, Load
 from provisioner.values import paths
 from tests.unit.fit.models import NINE, mixture
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.fit.layers import shape_of
-from provisioner.fit.placing import HeldBack, Placing, held_back
-from provisioner.fit.terms import MIB, Load, cache_bytes, state_bytes, terms_of
+from provisioner.loads.layers import shape_of
+from provisioner.loads.placing import HeldBack, Placing, held_back
+from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes, terms_of
 from tests.unit.fit.models import NINE, mixture, mixture_tensors
 
 ALL = sum(mixture_tensors().values())

@@ -8,19 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.fit.layers import Attention, Recurrent, shape_of
-from provisioner.fit.terms import (
-    MIB,
-    Load,
-    added_up,
-    buffer_bytes,
-    cache_bytes,
-    largest_context,
-    state_bytes,
-    terms_of,
-    token_bytes,
-    total_of,
-)
+from provisioner.loads.layers import Attention, Recurrent, shape_of
+from provisioner.loads.terms import (MIB, Load, added_up, buffer_bytes, cache_bytes, largest_context, state_bytes, terms_of, token_bytes, total_of)
 from tests.unit.fit.models import GEMMA, LLAMA, NINE, QWEN, USABLE
 
 

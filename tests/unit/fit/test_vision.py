@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.fit.terms import MIB
-from provisioner.fit.vision import image_buffer
+from provisioner.loads.terms import MIB
+from provisioner.loads.vision import image_buffer
 
 
 def projector(**sizes: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from provisioner.lab import problems, resolve
 from provisioner.lab.alias_rules import MOST_ALIASES
 from provisioner.lab.aliases import alias_loop, flatten
 from provisioner.lab.rules import MOST_OF_A_RULE
-from provisioner.spec import parse_spec
+from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Problem, Secret
 
 BUDGET_S = 5.0

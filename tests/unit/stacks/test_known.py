@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.stacks.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
-from provisioner.stacks.objections import DRIVERS, Fit
-from provisioner.stacks.rule import judge, worst
+from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
+from provisioner.wheels.objections import DRIVERS, Fit
+from provisioner.wheels.rule import judge, worst
 from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.stacks.known import COLUMNS, UNVERIFIED, Stack
-from provisioner.stacks.locking import Wish, locked
+from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack
+from provisioner.wheels.locking import Wish, locked
 from provisioner.values.errors import PreflightError, ProvisionError
 from tests.wheel_files import sha256_of, write_wheel
 

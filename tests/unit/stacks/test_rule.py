@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.stacks.builds import TORCH, build_of, pinned_build
-from provisioner.stacks.objections import DRIVERS, Fit
-from provisioner.stacks.parts import Part
-from provisioner.stacks.pythons import every_python
-from provisioner.stacks.rule import Judgement, judge, python_for, worst
+from provisioner.wheels.builds import TORCH, build_of, pinned_build
+from provisioner.wheels.objections import DRIVERS, Fit
+from provisioner.wheels.parts import Part
+from provisioner.wheels.pythons import every_python
+from provisioner.wheels.rule import Judgement, judge, python_for, worst
 
 PAIRS = yaml.safe_load(Path("tests/cases/stacks/pairs.yml").read_text(encoding="utf-8"))
 

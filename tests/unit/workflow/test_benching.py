@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner.bench import asks
-from provisioner.opened_lab import Lab, open_lab
+from provisioner.lab.opening import Lab, open_lab
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, ProvisionError

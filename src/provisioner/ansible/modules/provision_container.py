@@ -12,7 +12,7 @@ from ansible.module_utils.basic import AnsibleModule
 if TYPE_CHECKING:
     from provisioner.plan import Change
     from provisioner.providers.base import Provider
-    from provisioner.spec import Spec
+    from provisioner.labfile.spec import Spec
     from provisioner.values.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""
@@ -249,7 +249,8 @@ def _refuse_block(options: Mapping[str, Any]) -> None:
 def lab_of(options: Mapping[str, Any]) -> Spec:
     """A lab of this one container on its host, as its file would say it."""
     from provisioner.catalog import Catalog
-    from provisioner.spec import parse_spec, path_text
+    from provisioner.labfile.parsing import parse_spec
+    from provisioner.labfile.wording import path_text
     from provisioner.values.errors import InputError
     from provisioner.values.state import Secret
 

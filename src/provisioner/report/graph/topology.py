@@ -12,7 +12,8 @@ from provisioner.lab.engines import find_engines
 from provisioner.lab.hosts import HostPage
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.services.base import ResolvedService
-from provisioner.spec import Gpu, ProxmoxHost
+from provisioner.labfile.spec import Gpu
+from provisioner.labfile.hosts import ProxmoxHost
 
 LAN = "lan"
 """The id of the clients on the network around the lab."""

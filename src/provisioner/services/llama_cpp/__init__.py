@@ -13,7 +13,7 @@ from provisioner.services.llama_cpp.options import model_problems, number_proble
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
-    from provisioner.fit.engines import EngineLoads
+    from provisioner.loads.engines import EngineLoads
 
 BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
 """What computes best on a vendor's cards of those that can be built."""

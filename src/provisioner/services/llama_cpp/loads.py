@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.fit.engines import SMALL_CARD, EngineLoads
-from provisioner.fit.layers import Shape, shape_of
-from provisioner.fit.placing import Placing
-from provisioner.fit.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
-from provisioner.fit.vision import image_buffer
-from provisioner.fit.weights import estimated_by_name
-from provisioner.gguf import Header
+from provisioner.loads.engines import SMALL_CARD, EngineLoads
+from provisioner.loads.layers import Shape, shape_of
+from provisioner.loads.placing import Placing
+from provisioner.loads.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
+from provisioner.loads.vision import image_buffer
+from provisioner.loads.weights import estimated_by_name
+from provisioner.models.gguf import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.options import asked_context, cache_type
 

@@ -10,7 +10,7 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
-from provisioner.spec import parse_spec
+from provisioner.labfile.parsing import parse_spec
 from provisioner.values import paths
 
 COMMIT = "0c1e57098" + "0" * 31

@@ -1,0 +1,162 @@
+"""The files behind the models that a lab's services use: on the controller, at an address, or in a hub's repository."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provisioner.lab import ModelFile
+from provisioner.labfile.pins import Pin
+from provisioner.lab.opening.folder_files import folder_file, folder_problem
+from provisioner.models.hashes import sha256_of
+from provisioner.labfile.spec import Model
+from provisioner.models.folders import FolderError, contradiction
+from provisioner.models.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
+from provisioner.values import paths
+from provisioner.values.errors import UnavailableError
+from provisioner.values.state import Problem, Secret
+
+if TYPE_CHECKING:
+    from provisioner.models.hub import Hub
+
+BUILTIN_TINY = "builtin:tiny"
+
+
+@dataclass
+class Found:
+    """The models' files; ``pins`` are those of hubs, ``notes`` say which of them the lock file does not hold yet."""
+
+    files: dict[str, ModelFile] = field(default_factory=dict)
+    pins: dict[str, Pin] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
+    """A ``ModelFile`` for each model; ``file:`` and ``dir:`` sources are absolute by now. Writes only into the cache.
+
+    A hub is asked only for what ``pins`` do not tell. Sources that ``missing_files`` names must not be asked for.
+    """
+    found = Found()
+    for name, model in models.items():
+        if model.source.startswith("hf:"):
+            _add_hub_file(name, model, pins, found)
+        elif model.source.startswith("dir:"):
+            _add_folder(name, model, found)
+        else:
+            found.files[name] = _file_of(model)
+    return found
+
+
+def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
+    """A problem for each ``file:`` or ``dir:`` source that is not there, not all of it, or not what it shall be."""
+    for name, model in models.items():
+        if model.source.startswith("dir:") and (error := folder_problem(model)):
+            yield Problem(("models", name, "source"), error.message, error.hint)
+        if model.source.startswith("file:"):
+            for message, hint in _missing(_path(model)):
+                yield Problem(("models", name, "source"), message, hint)
+
+
+def _missing(file: Path) -> Iterable[tuple[str, str]]:
+    first, *rest = _parts(file)
+    if not file.is_file():
+        yield f"no file {file}", ""
+    elif file != first:
+        yield "this is not the first file of a model of several", f"Write its path with the name {first.name}."
+    else:
+        for one in (one for one in rest if not one.is_file()):
+            yield f"its model is in {1 + len(rest)} files, and there is no {one.name} beside it", ""
+
+
+def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> None:
+    from provisioner.models.hub import HubError, UnreachableHubError
+
+    try:
+        found.files[name] = _hub_file(name, model, pins, found)
+    except UnreachableHubError as error:
+        what = f"Unable to find out which file model {name} is ({model.source})"
+        raise UnavailableError(what, details=error.message, resolution=error.hint) from error
+    except HubError as error:
+        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
+
+
+def _add_folder(name: str, model: Model, found: Found) -> None:
+    try:
+        found.files[name] = folder_file(model)
+    except FolderError as error:  # it was another one when the file was opened
+        found.problems.append(Problem(("models", name, "source"), error.message, error.hint))
+
+
+def _file_of(model: Model) -> ModelFile:
+    if model.source == BUILTIN_TINY:
+        from provisioner.models.tiny import SHA256, ensure_tiny_model
+
+        file = ensure_tiny_model(paths.cache() / "models")
+        return ModelFile(str(file), file.name, SHA256)
+    if model.source.startswith("https:"):
+        return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
+    file = _path(model)
+    rest = tuple(ModelPart(str(one), sha256_of(one)) for one in _parts(file)[1:])
+    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), rest=rest)
+
+
+def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
+    from provisioner.models.hub import HubError, hub_of_environment
+
+    hub, pin = hub_of_environment(), pins.get(name)
+    if pin is None or pin.source != model.source or model.sha256 not in (None, pin.sha256):
+        pin = _asked(hub, model)
+        found.notes.append(_note(name, pin))
+    if model.sha256 not in (None, pin.sha256):
+        hint = "Correct sha256, or leave it out: the lock file holds what was found."
+        raise HubError(f"{pin.file} hashes to {pin.sha256} there, and sha256 is {model.sha256}", hint)
+    if pin.method and model.format and (error := contradiction(model.format, pin.method)):
+        raise HubError(error.message, error.hint)
+    found.pins[name] = pin
+    repository = _repository(model.source)
+    first, *rest = (replace(one, file=hub.address(repository, pin.revision, one.file)) for one in pin.files)
+    access = _access("hub", hub.token)
+    filename = pin.file.rpartition("/")[2]
+    return ModelFile(first.file, filename, pin.sha256, pin.size, access, tuple(rest), is_folder=is_folder(model.source))
+
+
+def _asked(hub: Hub, model: Model) -> Pin:
+    from provisioner.models.hub import find_file
+    from provisioner.models.hub.folder import find_folder
+
+    source = model.source
+    seen = find_folder(hub, *hub_revision(source)) if is_folder(source) else find_file(hub, *hub_place(source))
+    return Pin(source, seen.revision, seen.file, seen.sha256, seen.size, seen.rest, seen.method)
+
+
+def _repository(source: str) -> str:
+    return (hub_revision(source) if is_folder(source) else hub_place(source))[0]
+
+
+def _note(name: str, pin: Pin) -> str:
+    size = sum(one.size or 0 for one in pin.files) / 1e9
+    files = f"{pin.file} and {len(pin.rest)} more" if pin.rest else pin.file
+    return f"Model {name} is {files} ({size:.2f} GB) of {_repository(pin.source)}, commit {pin.revision[:12]}"
+
+
+def _access(kind: str, token: Secret | None) -> Secret | None:
+    """What a download needs to know and nobody else: the token, and the proxies, whose addresses may hold passwords."""
+    from provisioner.models.hub import proxies_of
+
+    proxies = proxies_of(os.environ)
+    if token is None and not proxies:
+        return None
+    return Secret(f"{kind}:access", json.dumps({"token": token.reveal() if token else None, "proxies": proxies}))
+
+
+def _path(model: Model) -> Path:
+    return Path(model.source.removeprefix("file:"))
+
+
+def _parts(file: Path) -> list[Path]:
+    return [file.with_name(name) for name in part_names(file.name)]

@@ -1,0 +1,60 @@
+"""What the models' files on the controller say of themselves, read when a lab's file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from provisioner.models.gguf import GgufError, Header, read_header
+from provisioner.labfile.spec import Model
+from provisioner.models.sources import part_count, part_names
+from provisioner.values.state import Problem
+
+BUILTIN_TINY = "builtin:tiny"
+PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
+
+
+def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[Problem]]:
+    """What each file that is here says of its model, and a problem for each that cannot be read. Writes nothing."""
+    headers: dict[str, Header] = {}
+    broken: list[Problem] = []
+    for name, model in models.items():
+        file = Path(model.source.removeprefix("file:"))
+        try:
+            header = _header_of(model, file)
+        except (GgufError, OSError) as error:
+            said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            hint = "Fetch the file again, and compare its sha256 with its makers'."
+            broken.append(Problem(("models", name, "source"), f"{file} is no usable GGUF file: {said}", hint))
+            continue
+        count = part_count(file.name)
+        if header and header.parts != count:
+            message = f"its head says that it is one of {header.parts} files, its name of {count}"
+            broken.append(Problem(("models", name, "source"), message, PARTS_HINT))
+        else:
+            headers |= {name: header} if header else {}
+    return headers, broken
+
+
+def _header_of(model: Model, file: Path) -> Header | None:
+    if model.source == BUILTIN_TINY:
+        from provisioner.models.tiny import CONTEXT, EMBEDDING, HEADS, LAYERS, TOKENS
+
+        size = EMBEDDING // HEADS
+        numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
+        numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
+        values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
+        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=TOKENS)
+    if model.source.startswith("file:") and file.is_file():
+        return _whole(file)
+    return None
+
+
+def _whole(file: Path) -> Header:
+    """What the first file says, with the tensors of all that are there."""
+    first, *rest = (read_header(one) for one in map(file.with_name, part_names(file.name)) if one.is_file())
+    tensors = dict(first.tensors)
+    for one in rest:
+        tensors |= one.tensors
+    return replace(first, tensors=tensors, parameters=sum(one.parameters for one in (first, *rest)))

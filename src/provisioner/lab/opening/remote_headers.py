@@ -1,0 +1,97 @@
+"""What the heads of models elsewhere say: the first megabytes, asked for when a plan is made, kept in the cache after.
+
+Nothing depends on it: a head that cannot be had is a note, and then nothing is held against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from provisioner.models.gguf import GgufError, Header
+from provisioner.lab import ModelFile
+from provisioner.labfile.pins import Pin
+from provisioner.labfile.spec import Model
+from provisioner.models.sources import is_folder
+from provisioner.values import paths
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
+
+
+def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict[str, Header]:
+    """The heads of models elsewhere that were read once; nobody is asked."""
+    found: dict[str, Header] = {}
+    for name, model in models.items():
+        if is_folder(model.source):  # has no head of GGUF
+            continue
+        pin = pins.get(name)
+        pinned = pin.sha256 if pin and pin.source == model.source else None
+        digest = pinned if model.source.startswith("hf:") else model.sha256
+        header = _cached(_note(model, digest))[1] if digest else None
+        found |= {name: header} if header else {}
+    return found
+
+
+def fetch_headers(models: Mapping[str, Model], files: Mapping[str, ModelFile]) -> tuple[dict[str, Header], list[str]]:
+    """The heads of the files that are at an address, all asked for at once, and a note for each that cannot be had."""
+    headers: dict[str, Header] = {}
+    notes: list[str] = []
+    wanted = [name for name, file in files.items() if "://" in file.path and not file.is_folder]
+    if not wanted:
+        return headers, notes
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        found = list(pool.map(lambda name: _header_of(models[name], files[name]), wanted))
+    for name, (header, why) in zip(wanted, found, strict=True):
+        count = 1 + len(files[name].rest)
+        headers |= {name: header} if header else {}
+        if header and header.parts != count:
+            notes.append(f"The file of model {name} says that it is one of {header.parts}, and {count} is known")
+        notes += [f"What the file of model {name} says of itself is not known: {why}"] if why else []
+    return headers, notes
+
+
+def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
+    from provisioner.models.remote_head import NoHeadError, read_remote_head
+
+    note = _note(model, file.sha256)
+    is_known, header = _cached(note)
+    if is_known:
+        return header, ""
+    why = ""
+    try:
+        header = read_remote_head(file.path, json.loads(file.access.reveal())["token"] if file.access else None)
+    except NoHeadError as error:
+        return None, str(error)
+    except GgufError as error:  # another time it is the same, and not asked for again
+        why = str(error)
+    _remember(note, header)
+    return header, why
+
+
+def _note(model: Model, digest: str) -> Path:
+    # A hub knows what its files hash to. What an address gives may be another file than the hash says, until it is
+    # downloaded: its head is that of this address alone.
+    place = "" if model.source.startswith("hf:") else model.source
+    return paths.cache() / "heads" / f"{hashlib.sha256(f'tensors {digest} {place}'.encode()).hexdigest()}.json"
+
+
+def _cached(note: Path) -> tuple[bool, Header | None]:
+    """Whether it was read before, and what it said: None is a file that says nothing."""
+    try:
+        content: Any = json_value(text_of(note))
+        return True, Header(**content) if content is not None else None
+    except (OSError, ValueError, TypeError):  # not there, or of another version: it is read again
+        return False, None
+
+
+def _remember(note: Path, header: Header | None) -> None:
+    note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = note.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(asdict(header) if header else None), encoding="utf-8")
+    partial.replace(note)

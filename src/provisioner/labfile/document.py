@@ -1,0 +1,264 @@
+"""A YAML 1.2 file as plain values, with the line of each, and everything wrong with its YAML at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+from provisioner.labfile.wording import KeyPath
+from provisioner.values.state import Problem, Secret
+
+
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INT = re.compile(r"[-+]?[0-9]{1,30}|0o[0-7]{1,30}|0x[0-9a-fA-F]{1,30}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", re.ASCII)
+_LONGEST = 40  # a longer number is none: a digest of digits only, or an attack on int()
+
+
+def plain_value(text: str) -> str | int | float | bool | None:
+    """The value of an unquoted scalar."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > _LONGEST:
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _NOT_FINITE.fullmatch(text):
+        return float(text.lower().replace(".", ""))
+    return text
+
+
+MAX_BYTES = 1_000_000
+MAX_VALUES = 50_000
+MAX_DEPTH = 50
+_CORE = "tag:yaml.org,2002:"
+_SCALAR_TAGS = {_CORE + kind for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge")}
+_MERGE = _CORE + "merge"
+_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", re.ASCII)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS = re.compile(r".(.|\\.|<[a-z ]+>).")  # one character, or a token's name
+
+
+class DocumentError(Exception):
+    """The file is no YAML that could be looked into any further; ``line`` is where that was noticed."""
+
+    def __init__(self, line: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class SecretUse:
+    """One ``!secret name`` of the file."""
+
+    name: str
+    path: KeyPath
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """``data`` holds an empty ``Secret`` for each of ``uses``; ``lines`` has the line of each key and list item."""
+
+    data: dict[str, Any]
+    lines: Mapping[KeyPath, int]
+    uses: tuple[SecretUse, ...]
+    problems: tuple[Problem, ...]
+
+    def line(self, path: KeyPath) -> int:
+        """The line of ``path``, or of the nearest thing above it that was written."""
+        while path not in self.lines:
+            path = path[:-1]
+        return self.lines[path]
+
+
+def parse_document(content: bytes) -> Document:
+    """Read ``content``; raise ``DocumentError`` where nothing more could be said about the rest of it."""
+    if len(content) > MAX_BYTES:
+        raise DocumentError(1, f"the file is larger than {MAX_BYTES} bytes", "is this the right file?")
+    root = _compose(_decoded(content))
+    if root is None:
+        raise DocumentError(1, "the file is empty", "`provision init` writes one to begin with")
+    builder = _Builder()
+    try:
+        data = builder.value(root, ())
+    except RecursionError as error:
+        raise DocumentError(_line(root), "nested too deeply") from error
+    if not isinstance(data, dict):
+        raise DocumentError(_line(root), "the file must be a mapping at its top", "begin with `name: homelab`")
+    return Document(data, builder.lines, tuple(builder.uses), tuple(builder.problems))
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DocumentError(line, "not UTF-8", "save the file as UTF-8") from error
+    return text
+
+
+def _compose(text: str) -> Node | None:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.composer.warn_double_anchors = False
+    try:
+        root: Node | None = yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise DocumentError(mark.line + 1 if mark else 1, *_syntax(error)) from error
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise DocumentError(
+            line, "a control character", "remove it, or write it as an escape in double quotes"
+        ) from error
+    except RecursionError as error:
+        raise DocumentError(_deep_line(text), "nested too deeply") from error
+    except (YAMLError, ValueError) as error:
+        raise DocumentError(1, "not YAML") from error
+    return root
+
+
+def _deep_line(text: str) -> int:
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            return int(event.start_mark.line) + 1
+    return 1
+
+
+def _syntax(error: MarkedYAMLError) -> tuple[str, str]:
+    problem = error.problem or ""
+    if "'\\t'" in problem:
+        return "a tab where YAML allows only spaces", "indent with spaces"
+    if "undefined alias" in problem:
+        return "an alias without its anchor", 'put text that begins with "*" in quotes'
+    if "another document" in problem:
+        return "a second document in the file", 'remove the "---" between them'
+    # The words between quotes come from the file: they may be half of a secret that should have been quoted.
+    told = [
+        _QUOTED.sub(lambda word: word[0] if _HARMLESS.fullmatch(word[0]) else "…", one)
+        for one in (error.context, problem)
+        if one
+    ]
+    return f"not YAML: {', '.join(told)}", ""
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.lines: dict[KeyPath, int] = {(): 1}
+        self.uses: list[SecretUse] = []
+        self.problems: list[Problem] = []
+        self.count = 0
+        self.open: set[int] = set()
+
+    def refuse(self, path: KeyPath, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(path, message, hint))
+
+    def value(self, node: Node, path: KeyPath) -> Any:
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise DocumentError(_line(node), f"more than {MAX_VALUES} values, aliases expanded", "write less")
+        if len(path) > MAX_DEPTH:
+            raise DocumentError(_line(node), "nested too deeply")
+        if isinstance(node, ScalarNode):
+            return self.scalar(node, path)
+        if id(node) in self.open:
+            raise DocumentError(_line(node), "an alias that contains itself")
+        if str(node.tag) not in (_CORE + "map", _CORE + "seq"):
+            self.refuse_tag(node, path)
+        self.open.add(id(node))
+        value = self.sequence(node, path) if isinstance(node, SequenceNode) else self.mapping(node, path)
+        self.open.discard(id(node))
+        return value
+
+    def scalar(self, node: ScalarNode, path: KeyPath) -> Any:
+        tag, text = str(node.tag), str(node.value)
+        if tag == "!secret":
+            return self.secret(text, path)
+        if tag not in _SCALAR_TAGS:
+            self.refuse_tag(node, path)
+            return f"{tag} {text}"
+        return text if tag == _CORE + "str" else plain_value(text)
+
+    def secret(self, name: str, path: KeyPath) -> Secret:
+        if _SECRET_NAME.fullmatch(name):
+            self.uses.append(SecretUse(name, path))
+        else:
+            self.refuse(path, "not the name of a secret", "letters, digits, _ and -; begins with a letter or _")
+        return Secret(name, None)
+
+    def refuse_tag(self, node: Node, path: KeyPath) -> None:
+        tag = str(node.tag)
+        if tag == "!secret":
+            self.refuse(path, "a secret has a name and no more", "write `!secret NAME`")
+        elif tag.startswith(_CORE):
+            self.refuse(path, f"the tag !!{tag.removeprefix(_CORE)[:40]} is not allowed", "write plain values")
+        else:
+            # The tag itself stays unsaid: it may be a password that begins with "!" and was not quoted.
+            self.refuse(path, "a tag other than !secret", 'put text that begins with "!" in quotes')
+
+    def sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
+        items = []
+        for index, item in enumerate(node.value):
+            self.lines[(*path, index)] = _line(item)
+            items.append(self.value(item, (*path, index)))
+        return items
+
+    def mapping(self, node: Node, path: KeyPath) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        self.fill(result, node, path)
+        return result
+
+    def fill(self, result: dict[str, Any], node: Node, path: KeyPath, *, merging: bool = False) -> None:
+        self.count += 1
+        merged: list[Node] = []
+        for key_node, value_node in node.value:
+            if str(key_node.tag) == _MERGE:
+                merged += value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+            elif (key := self.key(key_node, path)) is None:
+                continue
+            elif key not in result:
+                self.lines[(*path, key)] = _line(key_node)
+                result[key] = self.value(value_node, (*path, key))
+            elif not merging:
+                first, self.lines[(*path, key)] = self.lines[(*path, key)], _line(key_node)
+                self.refuse((*path, key), f"duplicate key, first written on line {first}", "keep one of them")
+        for one in merged:
+            self.merge(result, one, path)
+
+    def merge(self, result: dict[str, Any], node: Node, path: KeyPath) -> None:
+        if not isinstance(node, MappingNode):
+            self.refuse(path, 'only a mapping can be merged by "<<"')
+            return
+        if self.count > MAX_VALUES or id(node) in self.open:
+            raise DocumentError(_line(node), "an alias that contains itself, or too many of them")
+        self.open.add(id(node))
+        self.fill(result, node, path, merging=True)
+        self.open.discard(id(node))
+
+    def key(self, node: Node, path: KeyPath) -> str | None:
+        if isinstance(node, ScalarNode) and str(node.tag) in _SCALAR_TAGS:
+            value = self.scalar(node, path)
+            if isinstance(value, str):
+                return value
+        self.refuse(path, f"a key on line {_line(node)} that is no string", "put it in quotes")
+        return None

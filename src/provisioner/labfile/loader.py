@@ -1,0 +1,252 @@
+"""A lab's file → ``Loaded``: YAML with line numbers, secrets looked up, everything wrong with it told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from pydantic import BaseModel
+from provisioner.labfile.document import Document
+from provisioner.labfile.spec import Spec
+from provisioner.labfile.wording import path_text
+from provisioner.values.errors import InputError, with_hint
+from provisioner.values.state import Problem, Secret
+from provisioner.labfile.spec import Model, Spec
+from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
+from provisioner.values.regular_files import open_file
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+from provisioner.catalog import Catalog
+from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
+from provisioner.labfile.secret_values import (SecretError, environment_name, filled, from_command, from_environment, from_file, secrets_file)
+from provisioner.labfile.parsing import Parsed, parse_spec
+from provisioner.values.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A valid file. ``path`` is as the user wrote it; ``warnings`` are problems that stop nothing."""
+
+    path: Path
+    spec: Spec
+    warnings: tuple[Problem, ...]
+    document: Document = field(repr=False)
+
+    def error(self, problems: Iterable[Problem]) -> InputError:
+        """The one error that tells every problem, each with file, line and path."""
+        return file_error(self.path, problem_lines(self.path, self.document, problems))
+
+    def rendered(self, problem: Problem) -> str:
+        """One problem as ``homelab.yml:12: containers.llama.memory: not a size; write "16GiB"``."""
+        return problem_lines(self.path, self.document, [problem])[0]
+
+    @property
+    def secrets(self) -> Mapping[str, Secret]:
+        """Every secret of the file by its name; one in clear is named by its path."""
+        found: dict[str, Secret] = {}
+        _collect(self.spec, found)
+        return found
+
+
+def problem_lines(file: Path, document: Document, problems: Iterable[Problem]) -> list[str]:
+    """The problems as lines of text, in the order of the file, each once."""
+    placed = dict.fromkeys(
+        sorted((document.line(one.path), path_text(one.path), one.message, one.hint) for one in problems)
+    )
+    return [problem_line(file, *one) for one in placed]
+
+
+def problem_line(file: Path, line: int, path: str, message: str, hint: str) -> str:
+    """``file:line: path: message; hint``, without what is empty; a hint that is a sentence follows a full stop."""
+    where = f"{file}:{line}: {path}: " if path else f"{file}:{line}: "
+    return f"{where}{with_hint(message, hint)}"
+
+
+def file_error(file: Path, lines: list[str], resolution: str = "") -> InputError:
+    """The error of a file that is wrong in each of ``lines``."""
+    return InputError(
+        f"Unable to use {file}",
+        details="\n".join(lines),
+        resolution=resolution or "Correct the file; nothing was touched.",
+    )
+
+
+def _collect(value: object, found: dict[str, Secret]) -> None:
+    if isinstance(value, Secret):
+        found[value.name] = value
+    elif isinstance(value, BaseModel):
+        _collect(dict(value), found)
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            _collect(one, found)
+
+
+def anchored(spec: Spec, path: Path) -> Spec:
+    """The spec with each ``file:`` and ``dir:`` absolute: they were written relative to the lab's file.
+
+    The format of a folder, where the file does not say it, is the one that its config.json or its name tells.
+    """
+    folder = path.resolve().parent
+    models = {
+        name: _anchored(model, folder)
+        for name, model in spec.models.items()
+        if model.source.startswith(("file:", "dir:"))
+    }
+    return spec.model_copy(update={"models": {**spec.models, **models}}) if models else spec
+
+
+def _anchored(model: Model, folder: Path) -> Model:
+    kind, _, written = model.source.partition(":")
+    place = folder / Path(written).expanduser()
+    form = model.format or _format_in(place)
+    return model.model_copy(update={"source": f"{kind}:{place}", "format": form})
+
+
+def _format_in(place: Path) -> str | None:
+    """None where nothing tells it; what is wrong with the folder is told by those who need its files."""
+    try:
+        with open_file(place / CONFIG) as stream:
+            return format_of(method_of(stream.read(SMALL_BYTES)), place.name)
+    except (OSError, FolderError):
+        return format_by_name(place.name)
+
+
+__all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
+
+Rules = Callable[[Spec], Iterable[Problem]]
+Needs = Literal["all", "hosts", "none"]
+"""Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none."""
+
+
+def load(
+    path: Path,
+    catalog: Catalog,
+    *,
+    run_secret_command: bool,
+    needs: Needs = "all",
+    rules: Rules = lambda _: (),
+) -> Loaded:
+    """Read and check a lab's file; raise ``InputError`` with all of its problems, those of ``rules`` included.
+
+    A secret that only the file's command can give has no value unless ``run_secret_command``; the command is run
+    only for a file in which nothing is wrong, and only for what ``needs`` says.
+    """
+    document = _read(path)
+    values, problems = _values(document, path)
+    spec, parsed = _parsed(document, values, catalog, path)
+    missing = [] if problems else _missing(document, values, needs)
+    problems += [*document.problems, *parsed.problems]
+    if spec:
+        problems += rules(spec)
+    if "secrets" not in document.data and missing:
+        raise _missing_error(path, document, missing, problems)
+    if missing and not problems and spec and spec.secrets and run_secret_command:
+        asked, problems = _asked(missing, spec.secrets.command)
+        spec, parsed = _parsed(document, values | asked, catalog, path)
+        problems += rules(spec) if spec and not problems else ()
+    if problems or spec is None:
+        raise file_error(path, problem_lines(path, document, problems))
+    return Loaded(path, spec, parsed.warnings, document)
+
+
+def missing_secrets(path: Path, catalog: Catalog) -> tuple[SecretUse, ...]:
+    """Each use of a secret that has no value yet; raise ``InputError`` when anything else is wrong with the file."""
+    document = _read(path)
+    values, problems = _values(document, path)
+    _, parsed = _parsed(document, values, catalog, path)
+    problems += [*document.problems, *parsed.problems]
+    if problems:
+        raise file_error(path, problem_lines(path, document, problems))
+    if "secrets" in document.data:
+        return ()
+    return tuple(use for use in document.uses if use.name not in values)
+
+
+def looked_up(loaded: Loaded, use: SecretUse) -> Secret:
+    """One secret of a file that was loaded without its command, which gives it now; else ``InputError``."""
+    if loaded.spec.secrets is None:
+        raise _missing_error(loaded.path, loaded.document, [use])
+    values, problems = _asked([use], loaded.spec.secrets.command)
+    if problems:
+        raise loaded.error(problems)
+    return Secret(use.name, values[use.name])
+
+
+def _read(path: Path) -> Document:
+    try:
+        with open_file(path) as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        return parse_document(content)
+    except DocumentError as error:
+        raise file_error(path, [problem_line(path, error.line, "", error.message, error.hint)]) from error
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    write_one = isinstance(error, FileNotFoundError)
+    return InputError(
+        f"Unable to read {path}",
+        details=error.strerror or str(error),
+        resolution=f"Name the lab's file, or write one with: provision init {path}" if write_one else "",
+    )
+
+
+def _values(document: Document, path: Path) -> tuple[dict[str, str], list[Problem]]:
+    names = {use.name for use in document.uses}
+    values = from_environment(names)
+    absent = names - values.keys()
+    try:
+        return (values | from_file(absent, secrets_file(path)) if absent else values), []
+    except SecretError as error:
+        first = next(use for use in document.uses if use.name in absent)
+        return values, [Problem(first.path, error.message, error.hint)]
+
+
+def _missing(document: Document, values: Mapping[str, str], needs: Needs) -> list[SecretUse]:
+    uses = (use for use in reversed(document.uses) if use.name not in values and _is_needed(use, needs))
+    return list({use.name: use for use in uses}.values())
+
+
+def _is_needed(use: SecretUse, needs: Needs) -> bool:
+    return needs == "all" or (needs == "hosts" and use.path[:1] == ("hosts",))
+
+
+def _missing_error(
+    path: Path, document: Document, missing: Iterable[SecretUse], others: Iterable[Problem] = ()
+) -> InputError:
+    lines = problem_lines(path, document, [*others, *(_missing_problem(path, use) for use in missing)])
+    return file_error(path, lines, _missing_resolution(path))
+
+
+def _missing_problem(path: Path, use: SecretUse) -> Problem:
+    hint = f"set {environment_name(use.name)}"
+    match use.path:
+        case ("hosts", str(host), "token", "secret"):
+            hint += f", or have the token made: provision host prepare {path} {host}"
+    return Problem(use.path, f'secret "{use.name}" has no value', hint)
+
+
+def _missing_resolution(path: Path) -> str:
+    return (
+        f"Write the missing secrets into {secrets_file(path)} (mode 0600) as NAME=VALUE; "
+        f"those of this lab's own services are generated by: provision init --secrets {path}"
+    )
+
+
+def _asked(missing: Iterable[SecretUse], command: list[str]) -> tuple[dict[str, str], list[Problem]]:
+    values: dict[str, str] = {}
+    problems: list[Problem] = []
+    for use in missing:
+        try:
+            values[use.name] = from_command(use.name, command)
+        except SecretError as error:
+            problems.append(Problem(use.path, error.message, error.hint))
+    return values, problems
+
+
+def _parsed(document: Document, values: Mapping[str, str], catalog: Catalog, path: Path) -> tuple[Spec | None, Parsed]:
+    data: dict[str, Any] = filled(document.data, values)
+    parsed = parse_spec(data, catalog)
+    return (anchored(parsed.spec, path) if parsed.spec else None), parsed

@@ -1,0 +1,97 @@
+"""A service's options as a pydantic model, made from its role's argument_specs when a file uses the service."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from pydantic import Discriminator, Field, Tag
+from provisioner.labfile.fields import Part
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
+from provisioner.catalog import Option, Reference, ServiceType
+from provisioner.labfile.fields import AliasName, FreeValue, VariableName
+from provisioner.values.state import Secret
+
+
+Names = Annotated[list[str], Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class AliasOptions(Part):
+    """The engines behind an alias, and what it asks of them; what is None is as for the whole gateway."""
+
+    engines: Names = Field(description="Models, services, upstreams or aliases; first the primary, then the fallbacks")
+    timeout: Seconds | None = Field(default=None, description="Seconds that each engine has for a whole answer")
+    stream_timeout: Seconds | None = Field(
+        default=None, description="Seconds that each engine has for each part of a streamed answer"
+    )
+    retries: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="How often each engine is asked again before the next one"
+    )
+    context_window_fallbacks: Names | None = Field(
+        default=None, description="Who answers what is too long for an engine; without it the next engines"
+    )
+
+
+def _form(value: Any) -> str:
+    return "[mapping]" if isinstance(value, dict | AliasOptions) else "[list]"
+
+
+# The mapping first: wording.py takes the keys that there are from it.
+Alias = Annotated[Annotated[AliasOptions, Tag("[mapping]")] | Annotated[Names, Tag("[list]")], Discriminator(_form)]
+FORMS = ("[mapping]", "[list]")
+"""What pydantic puts into an error's path to say which of both forms it took."""
+
+
+SERVICE_ADDRESS = r"^[^/\s]+/[^/\s]+$"
+_CONFIG = ConfigDict(
+    extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False, protected_namespaces=()
+)
+_SCALARS: dict[str, Any] = {"str": str, "path": str, "int": int, "bool": bool, "float": float, "raw": FreeValue}
+_REFERENCES: dict[str, Any] = {
+    "model": str,
+    "models": Annotated[list[str], Field(min_length=1)],
+    "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
+    "stack": str,
+    "aliases": dict[AliasName, Alias],
+}
+
+
+def file_options(service: ServiceType) -> dict[str, Option]:
+    """The options that a file may set: all but those that are filled in from elsewhere in the file."""
+    return {name: option for name, option in service.options.items() if name not in service.internal}
+
+
+def options_model(service: ServiceType) -> type[BaseModel]:
+    """The model that refuses what the service's role would refuse; only what was written counts, not its defaults."""
+    return _model(service.role, file_options(service).values(), service.references)
+
+
+def _model(name: str, options: Iterable[Option], references: Mapping[str, Reference]) -> type[BaseModel]:
+    # Fields have a prefix and an alias, as an option may be called like a method of BaseModel ("copy", "json").
+    fields: dict[str, Any] = {}
+    for option in options:
+        annotation = _annotation(option, references.get(option.name))
+        default = ... if option.required else None
+        fields[f"option_{option.name}"] = (annotation, Field(default, alias=option.name))
+    return create_model(name, __config__=_CONFIG, **fields)
+
+
+def _annotation(option: Option, reference: Reference | None = None) -> Any:
+    if reference:
+        return _REFERENCES[reference.kind]
+    if option.type == "list":
+        return list[_single(option, option.elements or "raw")]  # type: ignore[misc]
+    return _single(option, option.type)
+
+
+def _single(option: Option, kind: str) -> Any:
+    if kind == "dict":
+        if option.options:
+            return _model(option.name, option.options.values(), {})
+        return dict[VariableName, FreeValue]
+    if kind == "list":
+        return list[FreeValue]
+    if option.secret:
+        return Secret
+    return Literal[option.choices] if option.choices else _SCALARS[kind]

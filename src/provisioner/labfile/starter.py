@@ -1,0 +1,140 @@
+"""What ``provision init`` writes: a first file with its schema, and the secrets that a file still lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from provisioner.catalog import Catalog
+from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
+from provisioner.labfile.secret_values import from_file, without_secret
+from provisioner.labfile.schema import file_schema
+from provisioner.values import paths
+from provisioner.values.errors import InputError
+from provisioner.values.regular_files import text_of
+
+SCHEMA_FILE = "homelab.schema.json"
+SECRET_BYTES = 24  # in hexadecimal digits: no program, shell or keyboard has trouble with those
+STARTER = """\
+# yaml-language-server: $schema=.provision/homelab.schema.json
+# A model behind a gateway, in two containers on this machine. Next:
+#   provision host prepare               Incus on this machine, once (as root)
+#   provision init --secrets {file}
+#   provision up {file}
+name: homelab
+
+hosts:
+  box: {{ incus: local }}
+
+models:
+  tiny: {{ source: "builtin:tiny" }} # random weights, to prove the way; your own: {{ source: "file:PATH.gguf" }}
+
+containers:
+  llama:
+    services:
+      llama_cpp: {{ model: tiny, api_key: !secret llama_key }}
+  gateway:
+    services:
+      litellm: {{ master_key: !secret litellm_key, aliases: {{ fast: [tiny] }} }}
+"""
+_SECRETS_HEADER = (
+    "# NAME=VALUE. A value may stand in quotes; nothing else in it is special. Keep this file to yourself.\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSecrets:
+    """Names of secrets: ``generated`` into ``file``; ``needed`` are somebody else's, which the user must put there."""
+
+    file: Path
+    generated: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+def write_starter(file: Path, catalog: Catalog) -> tuple[Path, Path]:
+    """Write a first file and its schema and give both; raise ``InputError`` when the file is there already."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(STARTER.format(file=file))
+        return file, write_schema(file, catalog)
+    except FileExistsError as error:
+        raise InputError(
+            f"Unable to write {file}", details="It is there already.", resolution="Name another file, or move it away."
+        ) from error
+    except OSError as error:
+        raise _unwritable(error.filename or file, error) from error
+
+
+def write_schema(file: Path, catalog: Catalog) -> Path:
+    """Write the schema that an editor uses for ``file`` into ``.provision/`` beside it."""
+    schema = paths.lab_folder(file) / SCHEMA_FILE
+    schema.parent.mkdir(exist_ok=True)
+    schema.write_text(json.dumps(file_schema(catalog), indent=2) + "\n", encoding="utf-8")
+    return schema
+
+
+def write_missing_secrets(file: Path, catalog: Catalog) -> WrittenSecrets:
+    """Generate each missing secret that is this lab's own into ``secrets.env`` (0600) beside ``file``."""
+    uses = missing_secrets(file, catalog)
+    target = secrets_file(file)
+    generated: dict[str, str] = {}
+    needed: list[str] = []
+    for name in dict.fromkeys(use.name for use in uses):
+        prefixes = [_prefix(use, catalog) for use in uses if use.name == name]
+        if None in prefixes:
+            needed.append(name)
+        else:
+            generated[name] = max((one or "" for one in prefixes), key=len) + secrets.token_hex(SECRET_BYTES)
+    if generated:
+        _append(target, [f"{name}={value}\n" for name, value in generated.items()])
+    return WrittenSecrets(target, tuple(generated), tuple(needed))
+
+
+def keep_secret(file: Path, name: str, value: str) -> Path:
+    """Write a secret's value into ``secrets.env`` (0600) beside ``file``, in the place of an older one; where it is."""
+    target = secrets_file(file)
+    if name in from_file([name], target):
+        _replace(target, without_secret(text_of(target).removeprefix("\ufeff"), name))
+    _append(target, [f"{name}={value}\n"])
+    return target
+
+
+def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
+    """How a value for this use begins; None when it is somebody else's: a provider's key, a Proxmox token."""
+    match use.path:
+        case ("containers", _, "services", str(role), str(option)) if role in catalog.services:
+            form = catalog.services[role].secrets.get(option)
+            return form.prefix if form else None
+        case _:
+            return None
+
+
+def _append(file: Path, lines: Iterable[str]) -> None:
+    try:
+        before = text_of(file) if file.exists() else _SECRETS_HEADER
+    except OSError as error:
+        raise _unwritable(file, error) from error
+    _replace(file, (before if before.endswith("\n") else f"{before}\n") + "".join(lines))
+
+
+def _replace(file: Path, text: str) -> None:
+    try:
+        # Written anew beside the old one and renamed: an interrupted run leaves either file whole.
+        handle, partial = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}-")  # 0600
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(partial).replace(file.resolve())
+    except OSError as error:
+        raise _unwritable(file, error) from error
+
+
+def _unwritable(file: Path | str, error: OSError) -> InputError:
+    return InputError(f"Unable to write {file}", details=error.strerror or str(error))

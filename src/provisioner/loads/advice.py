@@ -1,0 +1,215 @@
+"""What to do where engines do not fit on their card, or fit badly: all on it, or all on the CPU, never between.
+
+The order is that of what costs least: experts of a mixture in the host's memory, a smaller cache, a smaller context,
+smaller weights; then the cache, and last everything, in the host's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from provisioner.loads.budgets import Budget
+from provisioner.loads.engines import SMALL_CARD, EngineLoads
+from provisioner.loads.placing import Placing, expert_bytes
+from provisioner.loads.terms import BITS, MIB, Load, largest_context, total_of
+from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
+
+CEILING = 65_536
+"""Tokens on a card of 8 GB: 262,144 were tried, and beyond some 80,000 the memory ran out while it computed."""
+LEAST_CONTEXT = 4096
+"""A context below that is not worth an advice."""
+KEPT_FREE = 1024 * MIB
+"""What llama.cpp leaves free of a card where it decides itself how many layers lie there (``--fit-target``)."""
+SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
+"""Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """``text`` says it; ``write`` is what to write in the service's options; ``total``: what the card then holds."""
+
+    text: str
+    write: str = ""
+    total: int | None = None
+    fits: bool | None = None
+
+
+def advice_on(budget: Budget) -> tuple[Advice, ...]:
+    """What to do about the engines of one card; nothing where its memory is not known."""
+    if budget.usable is None:
+        return ()
+    engines: list[EngineLoads] = []
+    for engine in budget.engines:
+        engines += [engine] * len(engine.loads)
+    has_several = len(engines) > 1
+    advices: list[Advice] = []
+    for engine, (name, load) in zip(engines, budget.named, strict=True):
+        prefix = f"{name}: " if has_several else ""
+        advices += [replace(advice, text=prefix + advice.text) for advice in _on(engine, load, budget)]
+    return tuple(advices)
+
+
+def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to do about one model of an engine."""
+    yield from _whole(load, budget)
+    yield from _split(load, budget)
+    yield from _floor(engine, load)
+    yield from _ceiling(load, budget)
+    if budget.missing and load.weights:
+        yield from _ways(engine, load, budget)
+
+
+def _whole(load: Load, budget: Budget) -> Iterator[Advice]:
+    """All in the card's memory is the fastest place, and needs no option; nobody knows it beside unknown loads."""
+    if load.weights and not budget.missing and not budget.unknown and not load.is_split:
+        yield from _fitting(load, budget)
+
+
+def _fitting(load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to do about a model that fits, and is not split."""
+    lies_there = load.cache_on_card and not load.placing.cpu_experts
+    if load.adapts and not _is_enough(budget, budget.added.total + KEPT_FREE):
+        text = f"left to itself the engine keeps {KEPT_FREE // MIB:,} MiB free, and would move layers to the CPU for it"
+        yield Advice(text, "gpu_layers: all", budget.added.total, fits=True)
+    elif lies_there:
+        yield Advice("all of it lies in the card's memory, the fastest place: leave it there")
+    if not lies_there:
+        yield from _back_on_card(load, budget)
+
+
+def _back_on_card(load: Load, budget: Budget) -> Iterator[Advice]:
+    """That the experts and the cache in the host's memory would fit, too."""
+    total, fits = _with(replace(load, placing=Placing(), cache_on_card=True), load, budget)
+    if fits:
+        yield Advice("all of it would fit: leave out cpu_moe, n_cpu_moe and kv_offload", "", total, fits)
+
+
+def _split(load: Load, budget: Budget) -> Iterator[Advice]:
+    """A dense model between card and CPU is slower than on either."""
+    if not load.is_split:
+        return
+    never = "never split layers between card and CPU: each token crosses the bus, slower than either"
+    total, fits = _with(_on_card(load), load, budget)
+    if fits:
+        yield Advice(f"{never}; all of it fits", "gpu_layers: all", total, fits)
+    else:
+        instead = "all of it does not fit: take another way, or gpu_layers: 0, all on the CPU"
+        yield Advice(f"{never}; {instead}", "gpu_layers: 0", None, fits)
+
+
+def _floor(engine: EngineLoads, load: Load) -> Iterator[Advice]:
+    kind = _quantisation(engine, load)
+    if kind and BYTES_PER_WEIGHT[kind] < BYTES_PER_WEIGHT[FLOOR]:
+        yield Advice(f"{kind} is below {FLOOR}, the floor of quality: a smaller model at {FLOOR} is the better one")
+
+
+def _ceiling(load: Load, budget: Budget) -> Iterator[Advice]:
+    is_small_card = (budget.usable or 0) <= SMALL_CARD
+    if is_small_card and load.context > CEILING and load.cache_on_card:
+        yield Advice(
+            f"{CEILING:,} tokens are the practical ceiling on a card of 8 GB: "
+            "with more, memory ran out while it computed",
+            f"context: {CEILING}",
+        )
+
+
+def _ways(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
+    """What takes less of the card, in the order of what costs least."""
+    whole = _on_card(load)
+    yield from _experts(whole, load, budget)
+    if not load.is_guessed:
+        yield from _cache(whole, load, budget)
+    yield from _weights(engine, whole, load, budget)
+    if load.cache_on_card and not load.is_guessed:
+        away = replace(whole, cache_on_card=False)
+        yield from _if_it_helps(away, load, budget, "kv_offload: false", "the cache in the host's memory, slower")
+    rest = budget.added.total - total_of(load)
+    yield Advice("last: all of it on the CPU, slow but steady", "gpu_layers: 0", rest, _is_enough(budget, rest))
+
+
+def _on_card(load: Load) -> Load:
+    """The same with all of its layers on the card."""
+    return replace(load, placing=replace(load.placing, gpu_layers=None))
+
+
+def _experts(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    """Only the experts that a token needs cross the bus: the one split that pays."""
+    if not load.shape.experts or not expert_bytes(load.tensors):
+        return
+    for count in range(1, whole.count + 1):
+        total, fits = _with(replace(whole, placing=Placing(None, count)), load, budget)
+        if fits:
+            text = f"the experts of {count} of {whole.count} layers in the host's memory"
+            write = f"n_cpu_moe: {count}" if count < whole.count else "cpu_moe: true"
+            yield Advice(text, write, total, fits=True)
+            return
+    total, _ = _with(replace(whole, placing=Placing(None, whole.count)), load, budget)
+    yield Advice("all experts in the host's memory: closer, not enough alone", "cpu_moe: true", total, fits=False)
+
+
+def _cache(whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    """Smaller types of keys and values, then a smaller context."""
+    for keys, values in SMALLER:
+        if not _is_smaller(keys, values, load):
+            continue
+        smaller = replace(whole, keys=keys, values=values)
+        write = f"kv_cache: {{ k: {keys}, v: {values} }}"
+        yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
+        yield from _context(smaller, load, budget, f", {write}")
+    yield from _context(whole, load, budget, "")
+
+
+def _is_smaller(keys: str, values: str, load: Load) -> bool:
+    """Whether a cache of these types takes less than the engine's, without larger keys."""
+    if BITS[keys] > BITS[load.keys]:
+        return False
+    return BITS[keys] + BITS[values] < BITS[load.keys] + BITS[load.values]
+
+
+def _context(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator[Advice]:
+    largest = largest_context(changed, budget.free_for(load))
+    if LEAST_CONTEXT <= largest < load.context:
+        total, fits = _with(replace(changed, context=largest), load, budget)
+        yield Advice("the largest context that fits", f"context: {largest}{beside}", total, fits)
+
+
+def _weights(engine: EngineLoads, whole: Load, load: Load, budget: Budget) -> Iterator[Advice]:
+    kind = _quantisation(engine, load)
+    beats = "a smaller one all on the card beats a larger one that is split"
+    if not kind:
+        yield Advice(f"a smaller model, or {FLOOR}; {beats}")
+        return
+    share = BYTES_PER_WEIGHT[FLOOR] / BYTES_PER_WEIGHT[kind]
+    if share >= 1:
+        yield Advice(f"a smaller model at {FLOOR}: below that quality breaks; {beats}")
+        return
+    total = budget.added.total - total_of(load) + total_of(whole) - round((1 - share) * load.weights)
+    text = f"the same model at {FLOOR}, about {round(share * load.weights) // MIB:,} MiB"
+    yield Advice(text, "", total, _is_enough(budget, total))
+
+
+def _if_it_helps(changed: Load, load: Load, budget: Budget, write: str, text: str) -> Iterator[Advice]:
+    total, fits = _with(changed, load, budget)
+    if total < budget.added.total:
+        yield Advice(text, write, total, fits)
+
+
+def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
+    """What lies on the card with ``changed`` in place of ``load``, and whether that fits."""
+    total = budget.added.total - total_of(load) + total_of(changed)
+    return total, _is_enough(budget, total)
+
+
+def _is_enough(budget: Budget, total: int) -> bool:
+    """Whether so many bytes are usable on the card."""
+    return total <= (budget.usable or 0)
+
+
+def _quantisation(engine: EngineLoads, load: Load) -> str:
+    """The quantisation that the head of the model's file names, empty where it is not known."""
+    header = engine.headers.get(load.name)
+    if header is None:
+        return ""
+    number = header.values.get("general.file_type")
+    return FILE_TYPES.get(number, "") if isinstance(number, int) else ""

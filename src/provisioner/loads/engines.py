@@ -1,0 +1,41 @@
+"""What a service needs on its card: the loads that lie there at the same time, or the reason why nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from provisioner.loads.terms import Load, total_of
+from provisioner.models.gguf import Header
+from provisioner.values.address import Address
+
+SMALL_CARD = 8 * 2**30
+"""With an encoder on such a card the role of llama.cpp computes less at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoads:
+    """One service that computes on a card: its ``loads`` lie there at the same time.
+
+    ``unread``: what is guessed. ``headers``: what the models' files say, from which advice is made.
+    ``unknown``: why nobody knows what it needs; it has no loads then. Engines of the same ``host`` and ``wish``, which
+    says what they ask of a card, get the same card; without a wish an engine is alone on its card.
+    """
+
+    address: Address
+    loads: tuple[Load, ...] = ()
+    unread: tuple[str, ...] = ()
+    headers: Mapping[str, Header] = field(default_factory=dict, compare=False)
+    unknown: str = ""
+    host: str = ""
+    wish: str = ""
+
+    @property
+    def container(self) -> str:
+        """The container in which it runs."""
+        return self.address.container
+
+    @property
+    def total(self) -> int:
+        """Bytes that its loads need on the card."""
+        return sum(map(total_of, self.loads))

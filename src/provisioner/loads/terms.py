@@ -1,0 +1,201 @@
+"""The sum: what one engine needs on a card, term by term, and the largest context with which it still fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from provisioner.loads.layers import Attention, Layer, Recurrent, Shape
+from provisioner.loads.placing import ALL_ON_CARD, Placing, held_back, layer_count
+
+MIB = 2**20
+CELLS = 256
+"""llama.cpp makes room for tokens in steps of so many."""
+BITS: dict[str, float] = {
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "q8_0": 34 / 4,
+    "q5_1": 24 / 4,
+    "q5_0": 22 / 4,
+    "q4_1": 20 / 4,
+    "q4_0": 18 / 4,
+    "iq4_nl": 18 / 4,
+}
+"""Bits of one cached number: ggml packs 32 of them with their scale into 34, 24, 22, 20 or 18 bytes."""
+BITS |= {f"exl{bits}": bits for bits in range(2, 9)}
+"""ExLlama's types; its scales are not counted, as its own figures do not count them either."""
+STATE_BYTES, BUFFER_BYTES = 4, 4
+MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
+"""What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
+
+A hybrid of 9B took 1,457 + 493 MiB beside 5,491 MiB of weights at 40,192 tokens; 500 MiB is what engines take anyway.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One engine: its model, and the options that decide what it needs. Sizes in bytes, ``context`` for all slots.
+
+    ``weights`` are all of the model's, ``tensors`` how they are made up, where that is known: then ``placing`` counts.
+    ``unified``: the slots share one cache; else each has its part, rounded up. ``adapts``: the engine itself decides
+    how many layers the card computes.
+    """
+
+    name: str
+    shape: Shape
+    weights: int
+    context: int
+    keys: str = "f16"
+    values: str = "f16"
+    slots: int = 1
+    ubatch: int = 512
+    encoder: int = 0
+    image_buffer: int = 0
+    cache_on_card: bool = True
+    unified: bool = True
+    adapts: bool = False
+    placing: Placing = ALL_ON_CARD
+    tensors: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether a margin stands for what its file does not tell."""
+        return bool(self.shape.unread)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether some of its layers are computed by the CPU."""
+        return self.placing.is_split(self.count)
+
+    @property
+    def count(self) -> int:
+        """Its layers."""
+        return len(self.shape.layers) or layer_count(self.tensors)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Those whose cache and state lie on the card."""
+        if not self.cache_on_card:
+            return ()
+        return self.shape.layers[self.placing.first_layer(self.count) :]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One line of the sum."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """All terms of all engines on a card, against what is usable of it."""
+
+    terms: tuple[Term, ...]
+    usable: int
+
+    @property
+    def total(self) -> int:
+        """Bytes that are needed."""
+        return sum(term.bytes for term in self.terms)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that are not there; 0 when it fits."""
+        return max(0, self.total - self.usable)
+
+
+def terms_of(load: Load) -> tuple[Term, ...]:
+    """What the engine needs on the card."""
+    away = held_back(load.tensors, load.placing)
+    terms = [Term("weights", load.weights - away.total), Term("weights in transit", away.largest)]
+    if load.is_guessed:
+        terms.append(Term("margin", margin_bytes(load)))
+    else:
+        terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
+        terms.append(Term("compute buffers", buffer_bytes(load)))
+    terms += [Term("image encoder", load.encoder), Term("image buffers", load.image_buffer)]
+    return tuple(term for term in terms if term.bytes)
+
+
+def total_of(load: Load) -> int:
+    """All of them."""
+    return sum(term.bytes for term in terms_of(load))
+
+
+def margin_bytes(load: Load) -> int:
+    """What stands for everything but the weights where the layers are not known."""
+    on_card = load.weights - held_back(load.tensors, load.placing).total
+    return max(LEAST_MARGIN, round(MARGIN * on_card))
+
+
+def added_up(named: Iterable[tuple[str, Load]], usable: int) -> Sum:
+    """The sum over the engines of one card, each term with its engine's name where there are several."""
+    pairs = list(named)
+    terms: list[Term] = []
+    for name, load in pairs:
+        prefix = f"{name}: " if len(pairs) > 1 else ""
+        terms += [Term(f"{prefix}{term.name}", term.bytes) for term in terms_of(load)]
+    return Sum(tuple(terms), usable)
+
+
+def token_bytes(load: Load) -> int:
+    """What one more token takes in the layers that remember all of them."""
+    return sum(_packed(layer, load) for layer in _attending(load) if not layer.window)
+
+
+def cache_bytes(load: Load) -> int:
+    """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
+    caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
+    all_cells = _rounded(-(-load.context // caches))
+    total = 0
+    for layer in _attending(load):
+        cells = all_cells
+        if layer.window:
+            cells = min(all_cells, _rounded(layer.window * slots + load.ubatch))
+        total += _packed(layer, load) * cells
+    return total * caches
+
+
+def _attending(load: Load) -> list[Attention]:
+    """The layers on the card that keep keys and values."""
+    return [layer for layer in load.layers if isinstance(layer, Attention)]
+
+
+def state_bytes(load: Load) -> int:
+    """What recurrent layers keep, for each slot."""
+    numbers = sum(layer.numbers for layer in load.layers if isinstance(layer, Recurrent))
+    return load.slots * STATE_BYTES * numbers
+
+
+def buffer_bytes(load: Load) -> int:
+    """What one step of computing takes: logits and embeddings of as many tokens as are computed at once."""
+    return (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
+
+
+def largest_context(load: Load, free: int) -> int:
+    """The largest context with which the engine fits into ``free`` bytes; 0 when none does, or nobody could know.
+
+    A multiple of 256 for each cache, and no larger than what the model was trained for, where its file says that.
+    """
+    if load.is_guessed:
+        return 0
+    step = CELLS if load.unified else CELLS * load.slots
+    lowest, highest = 0, (load.shape.context or 2**24) // CELLS
+    while lowest < highest:
+        middle = (lowest + highest + 1) // 2
+        if total_of(replace(load, context=middle * step)) <= free:
+            lowest = middle
+        else:
+            highest = middle - 1
+    return lowest * step
+
+
+def _rounded(cells: int) -> int:
+    return -(-cells // CELLS) * CELLS
+
+
+def _packed(layer: Attention, load: Load) -> int:
+    return round((layer.keys * BITS[load.keys] + layer.values * BITS[load.values]) / 8)

@@ -1,0 +1,325 @@
+"""The hub of models: which files are meant, and what they hash to. Asks Hugging Face's API, or one like it.
+
+One request tells all: ``GET /api/models/ORG/REPO/revision/main?blobs=true`` gives the commit (``sha``) and of each file
+(``siblings``) its name (``rfilename``), ``size`` and, as what is large lies in LFS, ``lfs.sha256`` of its content.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from provisioner.models.sources import (TOKEN_NAMES, ModelPart, is_inside, is_plain_filename, part_count, part_names, whole_stem)
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
+from provisioner.values.state import Secret
+from provisioner.values.time_limits import within
+
+ENDPOINT = "https://huggingface.co"
+REVISION = "main"
+TIMEOUT_S = 30.0
+DEADLINE_S = 60.0
+"""For all of an answer and not for each piece of it; a file has more of it, by its size."""
+SLOWEST = 200_000
+"""Bytes a second that a file comes with at least."""
+MAX_BYTES = 50_000_000
+LARGEST_FILE = 1 << 50
+MOST_SHOWN = 40
+MAX_TOKEN_BYTES = 10_000
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_DENIED, _MISSING = (401, 403), 404
+_PROXY_VARIABLES = {"http_proxy": "http", "https_proxy": "https", "all_proxy": "all", "no_proxy": "no"}
+_LACKING = ("RevisionNotFound", "EntryNotFound")
+_LABEL = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4\w*|B?F16|F32|FP16|FP32))$", re.IGNORECASE)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
+
+
+class HubError(Exception):
+    """What was asked for cannot be had from the hub; ``hint`` is what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UnreachableHubError(HubError):
+    """The hub gave no answer; another time it may."""
+
+
+class MissingRevisionError(HubError):
+    """The repository is there, the branch, tag or commit is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of a repository, of one commit: the same for ever; ``rest`` are the others of a model of several.
+
+    Of a folder it is the config.json, which names the ``method`` of its quantisation.
+    """
+
+    revision: str
+    file: str
+    sha256: str
+    size: int
+    rest: tuple[ModelPart, ...] = ()
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where the hub is, and who asks."""
+
+    endpoint: str = ENDPOINT
+    token: Secret | None = None
+
+    def address(self, repository: str, revision: str, file: str) -> str:
+        """Where the file is downloaded."""
+        return f"{self.endpoint}/{repository}/resolve/{revision}/{quote(file)}"
+
+
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows within the same server with the token, to another one without, and never to an unencrypted one."""
+
+    def redirect_request(self, req: urllib.request.Request, *rest: Any) -> urllib.request.Request | None:
+        """The request for the new place."""
+        target = super().redirect_request(req, *rest)
+        if target is None:
+            return None
+        if target.type not in {"https", req.type}:
+            raise HubError(f"{req.host} leads to {target.type}://{target.host}, where nothing is encrypted")
+        if (target.type, target.host) == (req.type, req.host):
+            target.unredirected_hdrs.update(req.unredirected_hdrs)
+        return target
+
+
+def hub_of_environment() -> Hub:
+    """The hub that ``HF_ENDPOINT`` names, and the token that its own client would use; raises ``HubError``."""
+    endpoint = (os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
+    parts = urlsplit(endpoint)
+    is_server = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    has_more = "@" in parts.netloc or bool(parts.query)
+    if not is_server or has_more:
+        raise HubError("HF_ENDPOINT is not the address of a hub", f"Write one such as {ENDPOINT}, or unset it.")
+    token = _token()
+    is_readable_on_its_way = parts.scheme == "http" and parts.hostname not in LOOPBACK
+    if token and is_readable_on_its_way:
+        hint = "Write an https address, or unset the token."
+        raise HubError(f"HF_ENDPOINT is {endpoint}, where anybody could read the token on its way", hint)
+    return Hub(endpoint, token)
+
+
+def _token() -> Secret | None:
+    """The token of the environment, else that of its file; None where there is none."""
+    texts = [os.environ.get(name, "") for name in TOKEN_NAMES]
+    if not any(texts):
+        texts = [_text_of_token_file()]
+    values = [text.strip() for text in texts]
+    value = next(filter(None, values), "")
+    if not value:
+        return None
+    is_plain = value.isascii() and value.isprintable()
+    if not is_plain or " " in value:
+        raise HubError("the token of the hub holds what no token holds", "Set HF_TOKEN to the token alone.")
+    return Secret("hub:token", value)
+
+
+def _text_of_token_file() -> str:
+    """What the file holds in which the hub's own client keeps its token; "" where there is no such file."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{cache}/huggingface"
+    path = os.environ.get("HF_TOKEN_PATH") or f"{home}/token"
+    file = Path(os.path.expandvars(path)).expanduser()
+    if not file.is_file():
+        return ""
+    try:
+        return text_of(file, MAX_TOKEN_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        raise HubError(f"the token of the hub in {file} cannot be read: {error}") from error
+
+
+def find_file(hub: Hub, repository: str, quantisation: str) -> HubFile:
+    """The model of that quantisation as it is now, in one file or in several; raises ``HubError``."""
+    revision, entries = files_of(hub, repository, REVISION)
+    names = sorted(filter(_is_model, entries))
+    chosen = _chosen(names, repository, quantisation)
+    first, *rest = [part_of(name, entries[name], repository) for name in chosen]
+    return HubFile(revision, first.file, first.sha256, first.size or 0, tuple(rest))
+
+
+def files_of(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, Mapping[str, Any]]]:
+    """The commit that a branch, tag or commit is now, and what the hub says of each of its files; ``HubError``."""
+    page = page_of(hub, repository, f"revision/{quote(revision, safe='')}?blobs=true")
+    commit = page.get("sha")
+    if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise HubError(f"the hub does not say which commit of {repository} it shows", "Use https: with a sha256.")
+    entries: dict[str, Mapping[str, Any]] = {}
+    for entry in mappings_in(page.get("siblings")):
+        name = entry.get("rfilename")
+        if isinstance(name, str) and is_inside(name):
+            entries[name] = entry
+    return commit, entries
+
+
+def mappings_in(value: Any) -> list[Mapping[str, Any]]:
+    """The mappings of a list that the hub gave; nothing of what is no list."""
+    if not isinstance(value, list):
+        return []
+    return [entry for entry in value if isinstance(entry, Mapping)]
+
+
+def size_in(value: Any) -> int | None:
+    """A number of bytes that the hub gave; None for what is no such number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= LARGEST_FILE else None
+
+
+def part_of(name: str, entry: Mapping[str, Any], repository: str) -> ModelPart:
+    """A file that lies in LFS, with the hash that the hub gives; raises ``HubError``."""
+    lfs = entry.get("lfs")
+    content = lfs if isinstance(lfs, Mapping) else {}
+    sha256 = content.get("sha256")
+    size = size_in(content.get("size", entry.get("size")))
+    if size is None or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise HubError(f"the hub does not say what {name} of {repository} hashes to", "Use https: with a sha256.")
+    return ModelPart(name, sha256, size)
+
+
+def _is_model(name: str) -> bool:
+    base = name.rpartition("/")[2]
+    if not is_plain_filename(base):
+        return False
+    lower_case = base.lower()
+    return not lower_case.startswith("mmproj") and "imatrix" not in lower_case
+
+
+def _chosen(names: list[str], repository: str, quantisation: str) -> list[str]:
+    """The files of the one model of that quantisation; ``HubError`` where there is none or several."""
+    alternatives = "it holds no GGUF at all"
+    if names:
+        alternatives = f"there: {listed({label_of(name) for name in names})}"
+    matching = _of_quantisation(names, quantisation)
+    if not matching:
+        raise HubError(f"no {quantisation} in {repository}", alternatives)
+    models = {(whole_stem(name), part_count(name)): name for name in reversed(matching)}
+    if len(models) > 1:
+        hint = f'Take one by its address: "{ENDPOINT}/{repository}/resolve/{REVISION}/FILE" and its sha256'
+        raise HubError(f"several files of {repository} are {quantisation}: {listed(models.values())}", hint)
+    parts = part_names(next(iter(models.values())))
+    missing = [name for name in parts if name not in names]
+    if missing:
+        what = f"{quantisation} of {repository} is in {part_count(parts[0])} files, and there is no {missing[0]}"
+        raise HubError(what, alternatives)
+    return list(parts)
+
+
+def _of_quantisation(names: list[str], quantisation: str) -> list[str]:
+    """The files with that label; without any, those whose names end with it."""
+    wanted = quantisation.casefold()
+    labelled = [name for name in names if label_of(name).casefold() == wanted]
+    if labelled:
+        return labelled
+    endings = (f"-{wanted}", f".{wanted}")
+    return [name for name in names if _stem(name).casefold().endswith(endings)]
+
+
+def label_of(name: str) -> str:
+    """The quantisation of a file by its name, "Q4_K_M" of "x-Q4_K_M-00001-of-00002.gguf"; else the name itself."""
+    stem = _stem(name)
+    label = _LABEL.search(stem)
+    return label[1] if label else stem
+
+
+def listed(names: Iterable[str]) -> str:
+    """The names in order, the first of many: a hub may name half a million of them."""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:MOST_SHOWN])
+    more = len(ordered) - MOST_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _stem(name: str) -> str:
+    return whole_stem(name.rpartition("/")[2])
+
+
+def page_of(hub: Hub, repository: str, place: str) -> Mapping[str, Any]:
+    """What the hub's API says at a place of a repository; raises ``HubError``."""
+    content = asked(hub, f"{hub.endpoint}/api/models/{repository}/{place}", repository, MAX_BYTES)
+    try:
+        page = json_value(content)
+    except ValueError as error:
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub: {error}") from error
+    if not isinstance(page, dict):
+        raise UnreachableHubError(f"{hub.endpoint} answers what is no page of a hub")
+    return page
+
+
+def asked(hub: Hub, url: str, repository: str, most: int, deadline_s: float | None = None) -> bytes:
+    """What the hub answers at an address of its own, no more than ``most`` bytes; raises ``HubError``.
+
+    ``deadline_s``: for all of it, ``DEADLINE_S`` where it is left out.
+    """
+    request = urllib.request.Request(url, headers={"Accept": "application/json, */*"})  # noqa: S310  # checked above
+    if hub.token:
+        request.add_unredirected_header("Authorization", f"Bearer {hub.token.reveal()}")
+    try:
+        return within(DEADLINE_S if deadline_s is None else deadline_s, lambda: _read(request, most))
+    except urllib.error.HTTPError as error:
+        raise _error_of_answer(error, hub, repository) from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        hint = "Is this machine online? HF_ENDPOINT, HTTPS_PROXY and NO_PROXY say how the hub is reached."
+        raise UnreachableHubError(f"{hub.endpoint} gives no answer: {reason}", hint) from error
+
+
+def _read(request: urllib.request.Request, most: int) -> bytes:
+    with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
+        content: bytes = answer.read(most)
+    return content
+
+
+def _error_of_answer(error: urllib.error.HTTPError, hub: Hub, repository: str) -> HubError:
+    reason = error.headers.get("X-Error-Message") or error.reason
+    answer = f"{hub.endpoint} answers {error.code} {reason}"
+    if error.code in _DENIED:  # without a token also for what does not exist
+        return HubError(f"the hub does not show {repository}: {answer}", _hint_of_denial(hub, repository))
+    if error.code != _MISSING:
+        return UnreachableHubError(answer, "Try again later.")
+    if error.headers.get("X-Error-Code") in _LACKING:
+        return MissingRevisionError(f"{repository} has nothing there: {answer}")
+    return HubError(f"the hub has no repository {repository}: {answer}", "Correct the name.")
+
+
+def _hint_of_denial(hub: Hub, repository: str) -> str:
+    page = f"{hub.endpoint}/{repository}"
+    if hub.token:
+        return f"Is the name right, and may the token's account read it? Accept its terms on {page}"
+    return f"Is the name right? If so: accept its terms on {page} and set HF_TOKEN"
+
+
+def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The proxies by scheme ("no": who is asked directly), but for those on this machine: a container has its own."""
+    proxies: dict[str, str] = {}
+    for name, value in sorted(environment.items()):  # upper case first: urllib prefers the lower
+        scheme = _PROXY_VARIABLES.get(name.lower())
+        if scheme and value:
+            proxies[scheme] = value
+    for scheme, proxy in list(proxies.items()):
+        if scheme != "no" and _is_here(proxy):
+            del proxies[scheme]
+    return proxies
+
+
+def _is_here(proxy: str) -> bool:
+    address = proxy if "://" in proxy else f"//{proxy}"
+    return urlsplit(address).hostname in LOOPBACK

@@ -1,0 +1,164 @@
+"""The stacks that we know: ``data/stacks/<id>.yml``, each wheel with its address and, where it is known, its sha256."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
+
+from provisioner.wheels.builds import TORCH, Build, build_of
+from provisioner.wheels.parts import Part
+from provisioner.wheels.pythons import is_python
+from provisioner.values import paths
+from provisioner.values.errors import InputError, ProvisionError
+from provisioner.values.plain_data import yaml_value
+from provisioner.values.regular_files import text_of
+
+COLUMNS = (TORCH, "triton", "exllamav3", "exllamav2", "flash-attn", "causal-conv1d", "flash-linear-attention")
+"""What each stack has, or says why not."""
+UNVERIFIED = "unverified"
+"""Instead of a hash that could not be read from any source."""
+
+
+def _python(text: str) -> str:
+    if not is_python(text):
+        raise ValueError(f"{text} is no version of Python such as 3.12")
+    return text
+
+
+class _Page(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Wheel(_Page):
+    """A file of a package: its address, or its mere name where it is on the index, and its sha256 or ``UNVERIFIED``."""
+
+    url: Annotated[str, StringConstraints(pattern=r"^(https://[^\s]+/)?[^\s/]+\.whl$")]
+    sha256: Annotated[str, StringConstraints(pattern=rf"^([0-9a-f]{{64}}|{UNVERIFIED})$")]
+
+    @property
+    def build(self) -> Build:
+        """What its name says; raises ``WheelNameError``."""
+        return build_of(self.url)
+
+    @property
+    def is_on_index(self) -> bool:
+        """Whether it is asked for by its version: the index that uv is told of says where it is."""
+        return "://" not in self.url
+
+
+class Package(_Page):
+    """A package in one version, and its wheels: one for each Python, or one for all."""
+
+    version: str
+    wheels: Annotated[tuple[Wheel, ...], AfterValidator(lambda wheels: wheels or _refuse("it has no wheel"))]
+
+
+class Tabby(_Page):
+    """The commit of tabbyAPI that a stack serves, and through which of its backends."""
+
+    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    backend: Literal["exllamav3", "exllamav2"]
+
+
+class Stack(_Page):
+    """Packages that belong together, for some Pythons.
+
+    ``missing``: columns that it goes without, with the reasons; ``without``: what metadata asks for and nobody needs.
+    """
+
+    id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    title: str
+    source: str
+    tabbyapi: Tabby | None = None
+    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
+    driver: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
+    python: tuple[Annotated[str, AfterValidator(_python)], ...]
+    packages: Mapping[str, Package]
+    missing: Mapping[str, str] = {}
+    without: tuple[str, ...] = ()
+    notes: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Stack:
+        for column in COLUMNS:
+            if (column in self.packages) == (column in self.missing):
+                raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
+        unknown = self.missing.keys() - set(COLUMNS)
+        if unknown:
+            raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
+        for name, package in self.packages.items():
+            _check_wheels(name, package)
+        return self
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Its packages, to be judged."""
+        parts = []
+        for name, package in self.packages.items():
+            builds = tuple(wheel.build for wheel in package.wheels)
+            parts.append(Part(name, builds))
+        return tuple(parts)
+
+    @property
+    def serves(self) -> Tabby | None:
+        """What a service that is installed with it runs; None for a stack that serves nothing."""
+        return self.tabbyapi
+
+    @property
+    def unverified(self) -> tuple[str, ...]:
+        """The files whose hash nobody has told us."""
+        files: list[str] = []
+        for package in self.packages.values():
+            files += [wheel.build.file for wheel in package.wheels if wheel.sha256 == UNVERIFIED]
+        return tuple(files)
+
+
+def _check_wheels(name: str, package: Package) -> None:
+    for wheel in package.wheels:
+        build = wheel.build
+        if (build.package, str(build.version)) != (name, package.version):
+            raise ValueError(f"{build.file} is no wheel of {name} {package.version}")
+
+
+def known_stacks(folder: Path | None = None) -> dict[str, Stack]:
+    """All stacks by their ids, in the order of the ids; ``ProvisionError`` names the page that is wrong."""
+    pages = sorted((folder or paths.data() / "stacks").glob("*.yml"))
+    return {page.stem: _stack(page) for page in pages}
+
+
+def stacks_of(file: Path) -> dict[str, Stack]:
+    """The stacks that a lab's file can name: those that are known, and those in ``stacks/`` beside the file."""
+    return {**known_stacks(), **known_stacks(file.parent / "stacks")}
+
+
+def known_stack(name: str) -> Stack:
+    """The stack of that id; ``InputError`` lists those that there are."""
+    known = known_stacks()
+    if name not in known:
+        there = f"There are: {', '.join(known)}"
+        raise InputError(f"Unable to find stack {name}", details=there, resolution="See: provision stacks")
+    return known[name]
+
+
+def is_stack_name(text: str) -> bool:
+    """Whether it could be the id of a stack: no path, no file."""
+    return re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text) is not None
+
+
+def _stack(page: Path) -> Stack:
+    try:
+        content = yaml_value(text_of(page))
+        return Stack(**{**content, "id": page.stem})
+    except (OSError, TypeError, ValueError) as error:
+        raise ProvisionError(
+            f"Unable to read the page of stack {page.stem}", details=str(error), resolution=f"Correct {page}"
+        ) from error
+
+
+def _refuse(why: str) -> tuple[Wheel, ...]:
+    raise ValueError(why)
