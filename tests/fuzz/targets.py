@@ -17,13 +17,14 @@ from urllib.error import URLError
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import ModelFile, desired_fleet, problems, resolve
+from provisioner.lab.opening import open_lab
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.pins import read_pins, read_stacks, write_pins, write_stacks
 from provisioner.loads.layers import shape_of
 from provisioner.models.gguf import GgufError, read_head, read_header
 from provisioner.models.hub import Hub, HubError, find_file
 from provisioner.models.hub.folder import find_folder
-from provisioner.lab import ModelFile, desired_fleet, problems, resolve
-from provisioner.labfile.pins import read_pins, read_stacks, write_pins, write_stacks
-from provisioner.lab.opening import open_lab
 from provisioner.probe import probe
 from provisioner.providers.base import Looked
 from provisioner.providers.fake import FakeProvider
@@ -34,7 +35,6 @@ from provisioner.providers.proxmox.login import Login
 from provisioner.repair.diagnosis import diagnose
 from provisioner.repair.facts import ClusterFacts
 from provisioner.repair.reading import read_node
-from provisioner.labfile.parsing import parse_spec
 from provisioner.stamp import reasons_to_run
 from provisioner.values.state import Execution, Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge

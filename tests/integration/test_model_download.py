@@ -20,9 +20,9 @@ from provisioner.artifacts import ensure_artifacts
 from provisioner.inventory import render_builders
 from provisioner.lab.artifacts import given_path, stored
 from provisioner.lab.opening.folder_files import folder_file
+from provisioner.labfile.spec import Model
 from provisioner.providers.incus import IncusProvider
 from provisioner.runner import run_playbook
-from provisioner.labfile.spec import Model
 from provisioner.values.errors import PlaybookError
 from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.paths import inventory_templates

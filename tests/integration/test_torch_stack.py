@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
-from provisioner.wheels.builds import build_of
 from provisioner.values.state import Instance
+from provisioner.wheels.builds import build_of
 from tests.integration.role_box import RoleBox
 from tests.torch_extensions import PIP, TORCH, extensions, torch_site
 from tests.wheel_files import sha256_of, write_wheel

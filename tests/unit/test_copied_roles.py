@@ -16,11 +16,11 @@ from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import resolve
 from provisioner.lab.stacks import Pinned, stack_uses, wheel_options
-from provisioner.services import base, knowledge_of
 from provisioner.labfile.parsing import parse_spec
-from provisioner.wheels.known import known_stacks
+from provisioner.services import base, knowledge_of
 from provisioner.values import paths
 from provisioner.values.state import Secret
+from provisioner.wheels.known import known_stacks
 from tests.folder_files import folder_files, write_folder
 from tests.scratch_roles import linked_roles
 from tests.unit.cli.conftest import World

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.models.gguf import GgufError, Header, read_header
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.labfile.spec import Model
+from provisioner.models.gguf import GgufError, Header, read_header
 from provisioner.models.tiny import EMBEDDING, TOKENS, tiny_model
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
 

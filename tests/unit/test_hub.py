@@ -14,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from provisioner.models.hub import (ENDPOINT, Hub, HubError, HubFile, UnreachableHubError, find_file, hub_of_environment, label_of, proxies_of)
+from provisioner.models.hub import (
+    ENDPOINT,
+    Hub,
+    HubError,
+    HubFile,
+    UnreachableHubError,
+    find_file,
+    hub_of_environment,
+    label_of,
+    proxies_of,
+)
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, Seen, dripping, serving

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.models import folders
 from provisioner.models.hub import Hub, HubError, HubFile, UnreachableHubError
 from provisioner.models.hub.folder import find_folder
-from provisioner.models import folders
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, Page, Seen, serving

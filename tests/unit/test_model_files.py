@@ -10,10 +10,10 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, resolve
-from provisioner.labfile.pins import Pin
 from provisioner.lab.opening.model_files import find_models, missing_files
-from provisioner.labfile.spec import Model
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.pins import Pin
+from provisioner.labfile.spec import Model
 from provisioner.models.sources import ModelPart, part_count, part_names
 from provisioner.values.state import Artifact
 

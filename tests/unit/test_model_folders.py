@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.labfile.loader import Loaded, load
-from provisioner.labfile.pins import Pin
 from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
-from provisioner.labfile.spec import Model, Spec
+from provisioner.labfile.loader import Loaded, load
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.pins import Pin
+from provisioner.labfile.spec import Model, Spec
 from provisioner.models.folders import contradiction, format_by_name
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Problem

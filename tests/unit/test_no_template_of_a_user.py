@@ -23,12 +23,12 @@ from provisioner.gpus.cards import Card
 from provisioner.inventory import render_builders, render_inventory, render_nodes, render_this_machine
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.written import host_variables, role_variables
-from provisioner.runner import ansible_environment
-from provisioner.labfile.schema import file_schema
-from provisioner.labfile.spec import Spec
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile import parsing
 from provisioner.labfile.options import options_model
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.schema import file_schema
+from provisioner.labfile.spec import Spec
+from provisioner.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value

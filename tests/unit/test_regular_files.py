@@ -11,13 +11,13 @@ import pytest
 
 from provisioner.cli.options import container_names
 from provisioner.cuda.toolkit import read_toolkit
-from provisioner.models.gguf import GgufError, read_header
-from provisioner.labfile.pins import read_pins, read_stacks
 from provisioner.lab.opening import open_lab
-from provisioner.wheels.given import parts_given
+from provisioner.labfile.pins import read_pins, read_stacks
+from provisioner.models.gguf import GgufError, read_header
 from provisioner.values.errors import ProvisionError
 from provisioner.values.regular_files import content_of, open_file
 from provisioner.values.time_limits import within
+from provisioner.wheels.given import parts_given
 from tests.gguf_bytes import model_bytes
 
 LAB = """\

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.lab import ModelFile
+from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
+from provisioner.labfile.pins import Pin
+from provisioner.labfile.spec import Model
 from provisioner.models import remote_head
 from provisioner.models.gguf import GgufError, Header, read_head
-from provisioner.lab import ModelFile
-from provisioner.labfile.pins import Pin
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
-from provisioner.labfile.spec import Model
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, serving
 from tests.gguf_bytes import gguf_bytes, model_bytes

@@ -12,9 +12,9 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
 from provisioner.lab.cards import given
-from provisioner.lab.hosts import hosts_of
-from provisioner.lab.resolved import resolve
 from provisioner.lab.opening import open_lab
+from provisioner.lab.resolved import resolve
+from provisioner.labfile.spec import hosts_of
 from provisioner.labfile.starter import write_starter
 from tests.unit.cli.conftest import World
 

@@ -12,9 +12,9 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
 from provisioner.labfile.document import parse_document
+from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
-from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.starter import STARTER
 from provisioner.values.state import Secret
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.labfile.loader import load
-from provisioner.labfile.loader import problem_line
+from provisioner.labfile.loader import load, problem_line
 from provisioner.plan import Change, Plan
 from provisioner.report.plan import plan_text
 from provisioner.values.errors import InputError, with_hint

@@ -5,9 +5,8 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from provisioner.cli.session import Session
-from provisioner.lab.hosts import is_elsewhere
 from provisioner.lab.opening import Lab
-from provisioner.labfile.spec import IncusHost
+from provisioner.labfile.hosts import IncusHost, is_elsewhere
 from provisioner.values.errors import PreflightError
 
 

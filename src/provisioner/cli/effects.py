@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner.lab.proxmox import direct_ways
 from provisioner.lab.opening import Lab
+from provisioner.lab.proxmox import direct_ways
+from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
-from provisioner.labfile.spec import IncusHost
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values import paths
 
 if TYPE_CHECKING:

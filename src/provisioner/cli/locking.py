@@ -27,8 +27,8 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
 
     What is noted there stays; to have something found anew, remove its lines.
     """
-    from provisioner.lab.stacks import stack_uses
     from provisioner.lab.opening.stack_pins import find_stacks
+    from provisioner.lab.stacks import stack_uses
     from provisioner.wheels.known import stacks_of
     from provisioner.wheels.locking import Wish, locked
 

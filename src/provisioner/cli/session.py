@@ -11,8 +11,8 @@ from provisioner.cli.console import Console
 
 if TYPE_CHECKING:  # the world is imported when a verb touches it
     from provisioner.artifacts import RunPlaybook
-    from provisioner.labfile.loader import Needs
     from provisioner.lab.opening import Lab
+    from provisioner.labfile.loader import Needs
     from provisioner.plan import Plan
     from provisioner.providers.base import Provider
     from provisioner.runner import PlaybookResult

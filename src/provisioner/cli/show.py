@@ -8,8 +8,8 @@ from provisioner.catalog import Catalog
 from provisioner.cli.addresses import address_of
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
 from provisioner.values.errors import ExitCode, InputError

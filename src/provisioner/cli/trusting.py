@@ -24,8 +24,8 @@ MAX_TOKEN_CHARACTERS = 65536
 def enrol(session: Session, text: str, address: str | None, *, others: Sequence[str]) -> int:
     """Have this user's client certificate trusted by the Incus that made the token ``text``."""
     from provisioner.cli.effects import client_pair
-    from provisioner.providers.incus import trust
     from provisioner.labfile.fields import https_address
+    from provisioner.providers.incus import trust
 
     if others:
         names = ", ".join(sorted(others))

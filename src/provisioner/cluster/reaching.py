@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provisioner.lab.opening import open_lab
+from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.providers.proxmox.access import SSH_CONFIG, Access
 from provisioner.providers.proxmox.shell import Shell
 from provisioner.providers.proxmox.ssh_failures import Destination, destination_of, no_ssh
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import InputError
 
 DIRECT = "root@ADDRESS[:PORT]"

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from provisioner.services.base import RoutedAlias
+from provisioner.services.base import ResolvedService, RoutedAlias
+from provisioner.values.address import Address
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One service of the file that answers completions, and the models that it serves."""
+
+    service: ResolvedService
+    models: tuple[str, ...]
+
+    @property
+    def address(self) -> Address:
+        """``container/service``."""
+        return self.service.address
+
+    def model_for(self, name: str) -> str:
+        """Which of its models an alias' ``name`` means: the one of that name, else the first; empty without any."""
+        return name if name in self.models else next(iter(self.models), "")
+
+
+def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
+    """The engines that ``name`` means: all that serve the model of that name, or the one at that address."""
+    return tuple(engine for engine in engines if name in {*engine.models, engine.address})
+
 
 Aliases = Mapping[str, Any]
 """What the file says of each: a list of names, or a mapping of ``engines`` and how they are asked."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.catalog import ArtifactType
-from provisioner.services.base import ResolvedService
 from provisioner.models.sources import ModelPart
+from provisioner.services.base import ResolvedService
 from provisioner.values.state import Artifact, Secret
 
 MODEL_ROLE = "model_store"

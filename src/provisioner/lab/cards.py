@@ -7,10 +7,10 @@ from typing import Any
 
 from provisioner.gpus.cards import Card
 from provisioner.gpus.choice import Refusal, Wish, choices
-from provisioner.lab.hosts import HostPage
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
+from provisioner.labfile.hosts import HostPage, IncusHost
+from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
-from provisioner.labfile.spec import Gpu, IncusHost
 from provisioner.values.state import Device, Problem
 
 DEVICE = "gpu"

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.lab.aliases import Aliases, flatten, for_too_long, routed_aliases
+from provisioner.lab.aliases import Aliases, Engine, find_engines, flatten, for_too_long, routed_aliases
 from provisioner.lab.artifacts import MODELS_PATH, ModelFile, given_path
-from provisioner.lab.engines import Engine, find_engines
 from provisioner.lab.resolved import ResolvedLab
+from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService, RoutedEngine
-from provisioner.labfile.spec import Upstream
 from provisioner.values.address import Address
 
 CONTEXT_OPTION = "context"

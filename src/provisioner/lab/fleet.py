@@ -14,10 +14,10 @@ from provisioner.lab.proxmox import settings_of
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
 from provisioner.lab.upkeep import managed_by
+from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
-from provisioner.labfile.spec import Gpu
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.address import Address
 from provisioner.values.state import Artifact, Device, Fleet, Instance, Service
 

@@ -8,17 +8,18 @@ from functools import cached_property
 from typing import Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
-from provisioner.lab.aliases import written_names
-from provisioner.lab.engines import Engine, find_engines
-from provisioner.lab.hosts import DEFAULT_IMAGE, INCUS_DOMAIN, LOCAL_HOST, HostPage, fixed_address, hosts_of
+from provisioner.lab.aliases import Engine, find_engines, written_names
+from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
+from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
+from provisioner.models.gguf import Header
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ModelUse, ResolvedService
-from provisioner.labfile.spec import Container, IncusHost, Model, ServiceSpec, Spec, Upstream
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.address import Address
 
+DEFAULT_IMAGE = "debian/12"
+INCUS_DOMAIN = "incus"
+"""The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
 STACK = "stack"
 """The kind of a reference to a stack of wheels."""
 ENGINE_STAGE = "engine"

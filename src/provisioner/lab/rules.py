@@ -9,10 +9,11 @@ from typing import Any
 
 from provisioner.catalog import beyond_limit
 from provisioner.lab.alias_rules import alias_names
-from provisioner.lab.hosts import fixed_address, is_elsewhere
-from provisioner.lab.model_sources import model_formats, model_sources
+from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.proxmox import direct_ways
 from provisioner.lab.resolved import ResolvedLab
+from provisioner.labfile.hosts import is_elsewhere
+from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, Path, ResolvedService
 from provisioner.values.refusals import did_you_mean

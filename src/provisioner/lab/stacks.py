@@ -14,11 +14,11 @@ from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import distribution_of
 from provisioner.lab.resolved import STACK, ResolvedLab
 from provisioner.services import knowledge_of
+from provisioner.values.address import Address
+from provisioner.values.state import Problem
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked
 from provisioner.wheels.pythons import IMAGES, Machine, takes
-from provisioner.values.address import Address
-from provisioner.values.state import Problem
 
 Key = tuple[str, str]
 """A stack's name, and the distribution whose Python it is installed for."""

@@ -8,11 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from provisioner.lab.fleet import desired_fleet
-from provisioner.lab.hosts import LOCAL_INCUS, HostPage
 from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
-from provisioner.labfile.spec import Container, IncusHost
-from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.labfile.hosts import LOCAL_INCUS, HostPage, IncusHost, ProxmoxHost
+from provisioner.labfile.spec import Container
 from provisioner.values.sizes import written_size
 from provisioner.values.state import Device, Instance
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+
 from provisioner.labfile.wording import KeyPath
 from provisioner.values.state import Problem, Secret
-
 
 _WORDS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
 import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
-from provisioner.values.refusals import refusal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
 from provisioner.values import sizes
+from provisioner.values.refusals import refusal
 from provisioner.values.state import Secret
 
 

@@ -1,4 +1,4 @@
-"""The parts of the file that only Proxmox VE knows: how a node is reached, and what a container there can be told."""
+"""What the file says of hosts: an Incus or a Proxmox VE, how each is reached, and what a container there can be told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,34 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from provisioner.labfile.fields import (Count, DevicePath, FileMode, Fingerprint, Folder, GroupName, HttpsUrl, Interface, KeyValue, Label, MacAddress, ProxmoxUser, SecretValue, Size, SizeOrNone, SshDestination, Storage, Tag, TokenId)
-from provisioner.labfile.fields import Part
+from provisioner.labfile.fields import (
+    Address,
+    Count,
+    DevicePath,
+    FileMode,
+    Fingerprint,
+    Folder,
+    GroupName,
+    HttpsUrl,
+    Interface,
+    KeyValue,
+    Label,
+    MacAddress,
+    Part,
+    ProxmoxUser,
+    SecretValue,
+    Size,
+    SizeOrNone,
+    SshDestination,
+    Storage,
+    Tag,
+    TokenId,
+    https_address,
+)
 from provisioner.values.refusals import refusal
+
+LOCAL_INCUS = "local"
+"""What ``incus:`` of a host says of the one on this machine."""
 
 DEFAULT_BRIDGE = "vmbr0"
 _LOGIN = "write token: {id: NAME, secret: !secret NAME}, or password: !secret NAME"
@@ -155,3 +180,42 @@ class ProxmoxContainer(Part):
     tags: list[Tag] = Field(default=[], description="Beside those that mark it as ours")
     description: str = ""
     protection: bool = Field(default=False, description="Refuse to delete it, or a disk of it")
+
+
+def _incus(value: str) -> str:
+    if value == "local":
+        return value
+    if value.startswith(("http://", "https://")):
+        return https_address(value)
+    raise refusal("not an Incus", 'write "local" for the one on this machine, or an address: "https://box:8443"')
+
+
+class IncusHost(Part):
+    """An Incus: the one on this machine, or one elsewhere with our client certificate."""
+
+    incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
+    cert: str | None = Field(default=None, description="File of the client certificate; this user's own when left out")
+    key: str | None = Field(default=None, description="File of its key, which only you can read")
+    fingerprint: Fingerprint | None = Field(
+        default=None, description="sha256 of the server's certificate; without it an authority must have signed that"
+    )
+    address: Address | None = Field(default=None, description="Where other hosts' containers reach it in the LAN")
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> IncusHost:
+        credentials = {"cert": self.cert, "key": self.key, "fingerprint": self.fingerprint}
+        given = [name for name, value in credentials.items() if value is not None]
+        if given and self.incus == "local":
+            raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
+        if (self.cert is None) != (self.key is None):
+            raise refusal("cert and key belong together", "write both")
+        return self
+
+
+HostPage = IncusHost | ProxmoxHost
+"""What the file says of a host."""
+
+
+def is_elsewhere(host: HostPage) -> bool:
+    """Whether the host is an Incus on another machine."""
+    return isinstance(host, IncusHost) and host.incus != LOCAL_INCUS

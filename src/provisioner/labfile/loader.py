@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from pydantic import BaseModel
-from provisioner.labfile.document import Document
-from provisioner.labfile.spec import Spec
-from provisioner.labfile.wording import path_text
-from provisioner.values.errors import InputError, with_hint
-from provisioner.values.state import Problem, Secret
-from provisioner.labfile.spec import Model, Spec
-from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
-from provisioner.values.regular_files import open_file
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
+
+from pydantic import BaseModel
+
 from provisioner.catalog import Catalog
 from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
-from provisioner.labfile.secret_values import (SecretError, environment_name, filled, from_command, from_environment, from_file, secrets_file)
 from provisioner.labfile.parsing import Parsed, parse_spec
-from provisioner.values.errors import InputError
+from provisioner.labfile.secret_values import (
+    SecretError,
+    environment_name,
+    filled,
+    from_command,
+    from_environment,
+    from_file,
+    secrets_file,
+)
+from provisioner.labfile.spec import Model, Spec
+from provisioner.labfile.wording import path_text
+from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
+from provisioner.values.errors import InputError, with_hint
+from provisioner.values.regular_files import open_file
+from provisioner.values.state import Problem, Secret
 
 
 @dataclass(frozen=True, slots=True)

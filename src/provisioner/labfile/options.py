@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-from pydantic import Discriminator, Field, Tag
-from provisioner.labfile.fields import Part
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
-from provisioner.catalog import Option, Reference, ServiceType
-from provisioner.labfile.fields import AliasName, FreeValue, VariableName
-from provisioner.values.state import Secret
 
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
+
+from provisioner.catalog import Option, Reference, ServiceType
+from provisioner.labfile.fields import AliasName, FreeValue, Part, VariableName
+from provisioner.values.state import Secret
 
 Names = Annotated[list[str], Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0)]

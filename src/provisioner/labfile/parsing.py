@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from provisioner.catalog import Catalog, Option, ServiceType
-from provisioner.labfile.spec import IncusHost, ServiceSpec, Spec
+from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.labfile.options import options_model
-from provisioner.labfile.hosts import ProxmoxHost
-from provisioner.values.refusals import did_you_mean
+from provisioner.labfile.spec import ServiceSpec, Spec
 from provisioner.labfile.wording import SECRET_REFUSED, KeyPath, kind_of, path_text, problems_of
+from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem, Secret
 
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.models.folders import FolderError, is_method, selected
-from provisioner.models.sources import (ModelPart, is_folder, is_inside, is_plain_filename, part_count, part_names)
+from provisioner.models.sources import ModelPart, is_folder, is_inside, is_plain_filename, part_count, part_names
 from provisioner.values.errors import InputError, ProvisionError, with_hint
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.regular_files import text_of

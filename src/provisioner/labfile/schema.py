@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
-from provisioner.labfile.spec import Spec
-from provisioner.labfile.options import AliasOptions
 from provisioner.labfile.fields import ALIAS, VARIABLE
-from provisioner.labfile.options import SERVICE_ADDRESS, file_options
+from provisioner.labfile.options import SERVICE_ADDRESS, AliasOptions, file_options
+from provisioner.labfile.spec import Spec
 
 DIALECT = "http://json-schema.org/draft-07/schema#"  # what yaml-language-server reads best
 _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number", "bool": "boolean"}

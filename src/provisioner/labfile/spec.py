@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-from pydantic import Field, model_validator
-from provisioner.labfile.fields import GpuUuid, PciAddress, Sha256, Size, Version, text_of
-from provisioner.labfile.fields import Part
-from provisioner.values.refusals import refusal
-from typing import Annotated, Any
 from urllib.parse import urlsplit
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
-from provisioner.labfile.fields import HttpUrl, KeyValue
-from provisioner.values.refusals import did_you_mean
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
-from provisioner.labfile.fields import (Address, Count, Fingerprint, Image, Label, Name, Sha256, Size, https_address)
-from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
-from provisioner.models.sources import SOURCE, format_of_source, model_source
 
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from provisioner.labfile.fields import (
+    Count,
+    GpuUuid,
+    HttpUrl,
+    Image,
+    KeyValue,
+    Label,
+    Name,
+    Part,
+    PciAddress,
+    Sha256,
+    Size,
+    Version,
+    text_of,
+)
+from provisioner.labfile.hosts import LOCAL_INCUS, HostPage, IncusHost, ProxmoxContainer, ProxmoxHost
+from provisioner.models.sources import SOURCE, format_of_source, model_source
+from provisioner.values.refusals import did_you_mean, refusal
 
 INSTALLER = r"^https://[^\s?#]+/NVIDIA-Linux-[A-Za-z0-9_]+-[0-9.]+\.run$"
 _INSTALLER_HINT = 'write the address of its .run file: "https://…/NVIDIA-Linux-x86_64-580.95.05.run"'
@@ -169,37 +185,9 @@ class Upstream(Part):
         return self
 
 
+LOCAL_HOST = "local"
+"""The host of a file that names none: the Incus on this machine."""
 Format = Literal["gguf", "exl3", "exl2", "awq", "gptq", "fp8", "safetensors"]
-
-
-def _incus(value: str) -> str:
-    if value == "local":
-        return value
-    if value.startswith(("http://", "https://")):
-        return https_address(value)
-    raise refusal("not an Incus", 'write "local" for the one on this machine, or an address: "https://box:8443"')
-
-
-class IncusHost(Part):
-    """An Incus: the one on this machine, or one elsewhere with our client certificate."""
-
-    incus: Annotated[str, AfterValidator(_incus), WithJsonSchema({"anyOf": [{"const": "local"}, {"type": "string"}]})]
-    cert: str | None = Field(default=None, description="File of the client certificate; this user's own when left out")
-    key: str | None = Field(default=None, description="File of its key, which only you can read")
-    fingerprint: Fingerprint | None = Field(
-        default=None, description="sha256 of the server's certificate; without it an authority must have signed that"
-    )
-    address: Address | None = Field(default=None, description="Where other hosts' containers reach it in the LAN")
-
-    @model_validator(mode="after")
-    def _check_credentials(self) -> IncusHost:
-        credentials = {"cert": self.cert, "key": self.key, "fingerprint": self.fingerprint}
-        given = [name for name, value in credentials.items() if value is not None]
-        if given and self.incus == "local":
-            raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
-        if (self.cert is None) != (self.key is None):
-            raise refusal("cert and key belong together", "write both")
-        return self
 
 
 class Model(Part):
@@ -283,3 +271,14 @@ class Spec(Part):
     fit_check: Literal["refuse", "warn"] = Field(
         default="refuse", description="What becomes of engines that do not fit on their card"
     )
+
+
+def hosts_of(spec: Spec) -> Mapping[str, HostPage]:
+    """The file's hosts; without any, the Incus on this machine under the name ``local``."""
+    return spec.hosts or {LOCAL_HOST: IncusHost.model_validate({"incus": LOCAL_INCUS})}
+
+
+def fixed_address(container: Container) -> str:
+    """The address that the file gives a container; empty where it gives none."""
+    address = container.proxmox.network.ip.partition("/")[0] if container.proxmox else ""
+    return address if address[:1].isdigit() else ""

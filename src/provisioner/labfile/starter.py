@@ -12,8 +12,8 @@ from pathlib import Path
 
 from provisioner.catalog import Catalog
 from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
-from provisioner.labfile.secret_values import from_file, without_secret
 from provisioner.labfile.schema import file_schema
+from provisioner.labfile.secret_values import from_file, without_secret
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from provisioner.values.regular_files import text_of

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from provisioner.labfile.options import FORMS
-from provisioner.values.refusals import REFUSED
-from provisioner.values.refusals import did_you_mean
+from provisioner.values.refusals import REFUSED, did_you_mean
 from provisioner.values.state import Problem, Secret
 
 KeyPath = tuple[str | int, ...]

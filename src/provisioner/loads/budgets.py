@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from provisioner.gpus.cards import Card
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import MIB, Load, Sum, added_up, total_of
-from provisioner.gpus.cards import Card
 
 RESERVED = 832 * MIB
 """What the driver, a display and the engine's own context take of a card before anything of the engine lies there.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from provisioner.models.folders import GGUF, format_by_name
-from provisioner.values.refusals import refusal
-from provisioner.values.refusals import did_you_mean
+from provisioner.values.refusals import did_you_mean, refusal
 
 BUILTIN_MODELS = ("tiny",)
 TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

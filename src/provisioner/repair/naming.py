@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from provisioner.repair.facts import ClusterFacts, CorosyncConf, Member, NodeFacts, Silent
 from provisioner.repair.view import member_in
-from provisioner.values.refusals import did_you_mean
 from provisioner.values.errors import InputError, PreflightError, UnavailableError
+from provisioner.values.refusals import did_you_mean
 
 WHAT = "Unable to rejoin"
 

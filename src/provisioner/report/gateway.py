@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from provisioner.lab.aliases import Aliases, flatten, for_too_long
-from provisioner.lab.engines import find_engines
+from provisioner.lab.aliases import Aliases, find_engines, flatten, for_too_long
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.labfile.loader import environment_name

@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
 from provisioner.models.sources import TOKEN_NAMES
+from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.masking import masked

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ServiceType
-from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.labfile.spec import Model
+from provisioner.models.gguf import Header
 from provisioner.values.address import Address
 from provisioner.values.state import Problem, Secret
 

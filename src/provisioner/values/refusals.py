@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pydantic_core import PydanticCustomError
 
+from pydantic_core import PydanticCustomError
 
 _MANY = 12
 _LONG = 100  # no slip of the pen any more, and comparing it costs time

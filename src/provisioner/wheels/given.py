@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from email.parser import BytesParser
 from pathlib import Path
 
+from provisioner.values.errors import InputError
+from provisioner.values.regular_files import content_of, open_file
 from provisioner.wheels.builds import WheelNameError, build_of
 from provisioner.wheels.lists import ListError, merged, of_torch, parts_of_pylock, parts_of_requirements
 from provisioner.wheels.parts import Part
-from provisioner.values.errors import InputError
-from provisioner.values.regular_files import content_of, open_file
 
 METADATA_LIMIT = 4 * 2**20
 """Bytes of a wheel's METADATA that are read: real ones have some 10 kB."""

@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
-from provisioner.wheels.builds import TORCH, Build, build_of
-from provisioner.wheels.parts import Part
-from provisioner.wheels.pythons import is_python
 from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.regular_files import text_of
+from provisioner.wheels.builds import TORCH, Build, build_of
+from provisioner.wheels.parts import Part
+from provisioner.wheels.pythons import is_python
 
 COLUMNS = (TORCH, "triton", "exllamav3", "exllamav2", "flash-attn", "causal-conv1d", "flash-linear-attention")
 """What each stack has, or says why not."""

@@ -9,9 +9,9 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from provisioner.values.plain_data import toml_value
 from provisioner.wheels.builds import LINKED, MODULES, TORCH, Build, WheelNameError, build_of, pinned_build
 from provisioner.wheels.parts import Part
-from provisioner.values.plain_data import toml_value
 
 _HASH = re.compile(r"\s--hash[= ]\S+")
 _COMMENT = re.compile(r"(^|\s)#.*$")

@@ -12,10 +12,10 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.wheels.builds import Build, build_of
 from provisioner.wheels.known import UNVERIFIED, Stack, Wheel
 from provisioner.wheels.pythons import DEBIAN_12, Machine, best_of, takes
-from provisioner.values.errors import PreflightError, ProvisionError
 
 TIMEOUT_S = 3600
 """Wheels without a known hash are downloaded to take it, and torch has gigabytes."""

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from provisioner.wheels.builds import TORCH, Build
-from provisioner.wheels.objections import (Fit, Objection, cuda_of, is_compiled_against_torch, is_silent, of_cuda, of_link, of_metadata, of_torch)
+from provisioner.wheels.objections import (
+    Fit,
+    Objection,
+    cuda_of,
+    is_compiled_against_torch,
+    is_silent,
+    of_cuda,
+    of_link,
+    of_metadata,
+    of_torch,
+)
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import DEBIAN_12, Machine, every_python, named_pythons, pythons_of, takes
 

@@ -13,12 +13,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from provisioner.lab.hosts import fixed_address
-from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
+from provisioner.labfile.hosts import IncusHost
+from provisioner.labfile.spec import fixed_address
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
-from provisioner.labfile.spec import IncusHost
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event

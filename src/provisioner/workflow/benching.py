@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from provisioner.bench import Ask, Bench, Run, Series, run_of
-from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from provisioner.apply import apply_instances
 from provisioner.artifacts import ensure_artifacts
 from provisioner.configure import Configured, configure
-from provisioner.lock import Lease
 from provisioner.lab.opening import Lab
+from provisioner.lock import Lease
 from provisioner.plan import Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather

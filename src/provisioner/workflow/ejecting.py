@@ -10,8 +10,8 @@ from pathlib import Path
 
 from provisioner.ejected import Box, Source, connection_plugins, ejected_texts, roles_of
 from provisioner.ejected.support import FOLDER, SUPPORT, packages_of, plugin_text
-from provisioner.lab.written import host_variables, role_variables
 from provisioner.lab.opening import Lab
+from provisioner.lab.written import host_variables, role_variables
 from provisioner.providers.base import Provider
 from provisioner.runner import ansible_version
 from provisioner.values import paths

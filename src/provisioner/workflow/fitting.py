@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from provisioner.gpus.cards import Card
+from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import ResolvedContainer
 from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import remember
 from provisioner.loads.refusals import refusals
-from provisioner.gpus.cards import Card
-from provisioner.lab.resolved import ResolvedContainer
-from provisioner.lab.opening import Lab
 from provisioner.services import knowledge_of
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from provisioner.lab.opening import Lab
 from provisioner.lab.rules import RESERVED_PREFIX
 from provisioner.lab.written import wanted_of, written_container
-from provisioner.lab.opening import Lab
+from provisioner.labfile.fields import LABEL
 from provisioner.plan import Change, differences
 from provisioner.providers.base import Provider
-from provisioner.labfile.fields import LABEL
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Instance, Status
 from provisioner.workflow.surveying import observe

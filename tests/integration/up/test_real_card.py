@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from provisioner.models import tiny as tiny_model
 from provisioner.ansible.modules.provision_card_memory import MIB, QUERY, of_nvidia, uses_in
 from provisioner.gpus.cards import Card
 from provisioner.gpus.look import SCRIPT, cards_in
+from provisioner.models import tiny as tiny_model
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.test_device_proof import LARGE, repeated
 from tests.lab.incus import Lab as Incus

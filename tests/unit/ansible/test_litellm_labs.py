@@ -17,8 +17,8 @@ import yaml
 from provisioner.catalog import load_catalog
 from provisioner.inventory import render_inventory
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
-from provisioner.runner import ansible_environment
 from provisioner.labfile.parsing import parse_spec
+from provisioner.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.state import Instance, Secret, secrets_of
 from tests.case_files import read_case

@@ -16,10 +16,9 @@ from provisioner.ansible.modules.provision_container import (
     run,
     wanted_instance,
 )
+from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.incus.endpoint import Endpoint
-from provisioner.labfile.spec import IncusHost
-from provisioner.labfile.hosts import ProxmoxHost
 from provisioner.values.errors import InputError, PreflightError
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve

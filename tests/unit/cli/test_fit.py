@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from provisioner.configure import prove
+from provisioner.gpus.cards import Card
 from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
-from provisioner.gpus.cards import Card
 from provisioner.models.tiny import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.catalog import load_catalog
-from provisioner.labfile.spec import Spec
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
 
 MODELS = {
     "nine": {"source": "file:/models/nine.gguf"},

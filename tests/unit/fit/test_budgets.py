@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
+from provisioner.gpus.cards import Card
+from provisioner.lab import Known, resolve
 from provisioner.loads.budgets import Budget, budgets, usable_of
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.placing import Placing
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB
 from provisioner.models.gguf import Header
-from provisioner.gpus.cards import Card
-from provisioner.lab import Known, resolve
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 from tests.unit.fit.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from provisioner.loads.layers import Attention, Recurrent, shape_of
-from provisioner.loads.terms import (MIB, Load, added_up, buffer_bytes, cache_bytes, largest_context, state_bytes, terms_of, token_bytes, total_of)
+from provisioner.loads.terms import (
+    MIB,
+    Load,
+    added_up,
+    buffer_bytes,
+    cache_bytes,
+    largest_context,
+    state_bytes,
+    terms_of,
+    token_bytes,
+    total_of,
+)
 from tests.unit.fit.models import GEMMA, LLAMA, NINE, QWEN, USABLE
 
 

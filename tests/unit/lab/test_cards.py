@@ -13,8 +13,8 @@ from provisioner.gpus.cards import Card, Node
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.cards import given
 from provisioner.lab.rules import card_problems
-from provisioner.labfile.spec import Spec
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
 from provisioner.values.state import Device, Instance, Secret
 
 GIB = 2**30

@@ -12,8 +12,8 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
-from provisioner.labfile.spec import Spec
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
 from provisioner.values.state import Artifact, Fleet, Secret
 from tests.case_files import read_case
 

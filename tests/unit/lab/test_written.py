@@ -10,8 +10,8 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.proxmox import settings_of, written_form
 from provisioner.lab.written import host_variables, written_container
-from provisioner.labfile.spec import Container, IncusHost, Spec
-from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
+from provisioner.labfile.hosts import IncusHost, ProxmoxContainer, ProxmoxHost
+from provisioner.labfile.spec import Container, Spec
 from provisioner.values.sizes import parse_size, written_size
 from provisioner.values.state import Instance, Secret
 

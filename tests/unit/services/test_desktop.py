@@ -8,9 +8,9 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.services.desktop import needed_bytes
-from provisioner.labfile.spec import Spec
 from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
+from provisioner.services.desktop import needed_bytes
 from provisioner.values.state import Secret, Service
 
 CATALOG = load_catalog()

@@ -10,10 +10,10 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ResolvedLab, desired_fleet, problems, resolve
 from provisioner.lab.rules import card_problems
 from provisioner.lab.speech import speakers_for
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
 from provisioner.report.client import Gateway, Served, Speech, client_text
 from provisioner.report.gateway import SpeechEndpoint, entrance_of, speech_endpoint_of
-from provisioner.labfile.spec import Spec
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
 from tests.unit.lab.test_cards import AMD, NVIDIA

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.values import paths
+from provisioner.values.errors import InputError, ProvisionError
 from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
 from provisioner.wheels.objections import DRIVERS, Fit
 from provisioner.wheels.rule import judge, worst
-from provisioner.values import paths
-from provisioner.values.errors import InputError, ProvisionError
 
 STACKS = known_stacks()
 UNFIT = {"stack-d"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack
 from provisioner.wheels.locking import Wish, locked
-from provisioner.values.errors import PreflightError, ProvisionError
 from tests.wheel_files import sha256_of, write_wheel
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.loads.measured import measured
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab, open_lab
+from provisioner.loads.measured import measured
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event

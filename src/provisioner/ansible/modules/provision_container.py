@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 if TYPE_CHECKING:
+    from provisioner.labfile.spec import Spec
     from provisioner.plan import Change
     from provisioner.providers.base import Provider
-    from provisioner.labfile.spec import Spec
     from provisioner.values.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from provisioner.catalog import load_catalog
-from provisioner.models.gguf import Header
 from provisioner.gpus.cards import Card
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.cards import given
+from provisioner.lab.opening.model_files import Found, find_models, missing_files
+from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
 from provisioner.labfile.pins import lock_file, read_pins, write_pins
-from provisioner.lab.opening.model_files import Found, find_models, missing_files
-from provisioner.lab.opening.model_headers import read_headers
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
 from provisioner.labfile.spec import Model, Spec
+from provisioner.models.gguf import Header
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.events import Diagnostic

@@ -5,9 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from provisioner.lab import ModelFile
-from provisioner.models.hashes import sha256_of
 from provisioner.labfile.spec import Model
-from provisioner.models.folders import (SMALL_BYTES, FolderError, contradiction, is_needed, is_read_whole, method_in, selected, unknown_format)
+from provisioner.models.folders import (
+    SMALL_BYTES,
+    FolderError,
+    contradiction,
+    is_needed,
+    is_read_whole,
+    method_in,
+    selected,
+    unknown_format,
+)
+from provisioner.models.hashes import sha256_of
 from provisioner.models.sources import ModelPart
 from provisioner.values.regular_files import open_file
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.lab import ModelFile
-from provisioner.labfile.pins import Pin
 from provisioner.lab.opening.folder_files import folder_file, folder_problem
-from provisioner.models.hashes import sha256_of
+from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import FolderError, contradiction
+from provisioner.models.hashes import sha256_of
 from provisioner.models.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
 from provisioner.values import paths
 from provisioner.values.errors import UnavailableError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from provisioner.models.gguf import GgufError, Header, read_header
 from provisioner.labfile.spec import Model
+from provisioner.models.gguf import GgufError, Header, read_header
 from provisioner.models.sources import part_count, part_names
 from provisioner.values.state import Problem
 

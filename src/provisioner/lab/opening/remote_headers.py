@@ -14,10 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from provisioner.models.gguf import GgufError, Header
 from provisioner.lab import ModelFile
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
+from provisioner.models.gguf import GgufError, Header
 from provisioner.models.sources import is_folder
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value

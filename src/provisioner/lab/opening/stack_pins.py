@@ -10,10 +10,10 @@ from typing import Any
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.stacks import Key, Pinned, Use, stack_uses, unlocked, wanted, wheel_options
 from provisioner.labfile.pins import read_stacks, write_stacks
-from provisioner.wheels.known import Stack
-from provisioner.wheels.locking import Locked
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
+from provisioner.wheels.known import Stack
+from provisioner.wheels.locking import Locked
 
 Find = Callable[[Use, Stack], tuple[Locked, ...]]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.models.gguf.reading import (LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped)
+from provisioner.models.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
 from provisioner.models.gguf.tensors import Tensors, read_tensors, sizes_of
 from provisioner.values.regular_files import open_file
 

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from provisioner.models.sources import (TOKEN_NAMES, ModelPart, is_inside, is_plain_filename, part_count, part_names, whole_stem)
+from provisioner.models.sources import (
+    TOKEN_NAMES,
+    ModelPart,
+    is_inside,
+    is_plain_filename,
+    part_count,
+    part_names,
+    whole_stem,
+)
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 from provisioner.values.state import Secret

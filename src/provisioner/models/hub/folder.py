@@ -12,8 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from provisioner.models.hub import (DEADLINE_S, SLOWEST, Hub, HubError, HubFile, MissingRevisionError, asked, files_of, listed, mappings_in, page_of, part_of, size_in)
 from provisioner.models.folders import SMALL_BYTES, FolderError, is_read_whole, method_in, selected
+from provisioner.models.hub import (
+    DEADLINE_S,
+    SLOWEST,
+    Hub,
+    HubError,
+    HubFile,
+    MissingRevisionError,
+    asked,
+    files_of,
+    listed,
+    mappings_in,
+    page_of,
+    part_of,
+    size_in,
+)
 from provisioner.models.sources import ModelPart
 
 WHOLE_DEADLINE_S = 600.0

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from provisioner.catalog import ServiceType
-from provisioner.lab.aliases import flatten, for_too_long
-from provisioner.lab.engines import find_engines
-from provisioner.lab.hosts import HostPage
+from provisioner.lab.aliases import find_engines, flatten, for_too_long
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
-from provisioner.services.base import ResolvedService
+from provisioner.labfile.hosts import HostPage, ProxmoxHost
 from provisioner.labfile.spec import Gpu
-from provisioner.labfile.hosts import ProxmoxHost
+from provisioner.services.base import ResolvedService
 
 LAN = "lan"
 """The id of the clients on the network around the lab."""

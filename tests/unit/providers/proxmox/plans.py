@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.lab.proxmox import settings_of
+from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.plan import Action, Change
 from provisioner.providers.proxmox.access import Access
-from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.values.state import Artifact, Device, Instance, Secret, Service, Status
 from tests.lab.pve import Double
 

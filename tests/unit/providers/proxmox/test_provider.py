@@ -11,12 +11,12 @@ import pytest
 
 from provisioner.apply import apply_instances
 from provisioner.lab.proxmox import settings_of
+from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.plan import Change, make_plan
 from provisioner.providers import provider_for
 from provisioner.providers.proxmox import ProxmoxProvider, locks, marks
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.marks import Mark
-from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
 from provisioner.values.state import Fleet, Instance, Secret, Status
 from tests.lab.pve import Double

@@ -9,11 +9,11 @@ import yaml
 from jinja2.nativetypes import NativeEnvironment
 
 from provisioner.catalog import load_catalog
+from provisioner.lab import resolve
+from provisioner.labfile.parsing import parse_spec
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.terms import MIB
-from provisioner.lab import resolve
 from provisioner.services.llama_cpp.loads import BATCH, SMALL_BATCH, SMALL_UBATCH, UBATCH, loads_of
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values import paths
 from provisioner.values.address import Address
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from provisioner.catalog import load_catalog
-from provisioner.models.gguf import Header
 from provisioner.lab import Known, ResolvedLab, resolve
-from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.lab.opening import Lab, open_lab
+from provisioner.lab.rules import model_option_problems, warnings
+from provisioner.labfile.parsing import parse_spec
+from provisioner.labfile.spec import Spec
+from provisioner.models.gguf import Header
 from provisioner.report.client import Served
 from provisioner.report.gateway import entrance_of
-from provisioner.labfile.spec import Spec
-from provisioner.labfile.parsing import parse_spec
 from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
 from tests.gguf_bytes import gguf_bytes, model_bytes
