@@ -41,7 +41,8 @@ def test_the_layers_hold(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "statement", "broken"),
     [
-        ("state.py", "import provisioner.plan", "provisioner.values.state -> provisioner.plan"),
+        ("values/state.py", "import provisioner.plan", "provisioner.values.state -> provisioner.plan"),
+        ("lab/resolved.py", "import provisioner.lab.opening", "provisioner.lab.resolved -> provisioner.lab.opening"),
         ("plan.py", "import provisioner.providers.base", "provisioner.plan -> provisioner.providers.base"),
         ("plan.py", "import provisioner.inventory", "provisioner.plan -> provisioner.inventory"),
         ("apply.py", "def later() -> None:\n    import pylxd\n", "provisioner.apply -> pylxd"),

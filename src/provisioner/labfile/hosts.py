@@ -1,4 +1,4 @@
-"""What the file says of hosts: an Incus or a Proxmox VE, how each is reached, and what a container there can be told."""
+"""What the file says of hosts, an Incus or a Proxmox VE: how each is reached, and what its containers can be told."""
 
 from __future__ import annotations
 

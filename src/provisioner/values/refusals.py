@@ -1,4 +1,4 @@
-"""What the user may have meant."""
+"""How values of the file are refused: the error of a validator, and what the user may have meant."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from provisioner.values.facts import DeviceMemory, Proof
 from provisioner.workflow import proving
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
-from tests.unit.fit.models import QWEN
+from tests.unit.loads.models import QWEN
 
 FILE = """\
 name: homelab

@@ -15,7 +15,7 @@ from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
 from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
 from tests.gguf_bytes import gguf_bytes
-from tests.unit.fit.models import QWEN
+from tests.unit.loads.models import QWEN
 
 MIB = 2**20
 FILE = """\

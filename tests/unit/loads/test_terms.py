@@ -21,7 +21,7 @@ from provisioner.loads.terms import (
     token_bytes,
     total_of,
 )
-from tests.unit.fit.models import GEMMA, LLAMA, NINE, QWEN, USABLE
+from tests.unit.loads.models import GEMMA, LLAMA, NINE, QWEN, USABLE
 
 
 def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:

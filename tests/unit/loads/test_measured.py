@@ -11,7 +11,7 @@ from provisioner.loads.measured import digest_of, measured, remember
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load
 from provisioner.values import paths
-from tests.unit.fit.models import NINE, mixture
+from tests.unit.loads.models import NINE, mixture
 
 ADDRESS = "llama/llama_cpp"
 

@@ -15,7 +15,7 @@ from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.models.gguf import Header
 from provisioner.values.address import Address
-from tests.unit.fit.models import NINE, USABLE, mixture
+from tests.unit.loads.models import NINE, USABLE, mixture
 
 
 def advised(load: Load, usable: int | None, **values: Any) -> tuple[Advice, ...]:

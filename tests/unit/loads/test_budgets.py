@@ -18,8 +18,8 @@ from provisioner.loads.terms import MIB
 from provisioner.models.gguf import Header
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
-from tests.unit.fit.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors
-from tests.unit.fit.specs import spec_of
+from tests.unit.loads.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors
+from tests.unit.loads.specs import spec_of
 
 GIB = 2**30
 EIGHT = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 4060", memory=8 * GIB)

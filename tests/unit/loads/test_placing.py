@@ -9,7 +9,7 @@ import pytest
 from provisioner.loads.layers import shape_of
 from provisioner.loads.placing import HeldBack, Placing, held_back
 from provisioner.loads.terms import MIB, Load, cache_bytes, state_bytes, terms_of
-from tests.unit.fit.models import NINE, mixture, mixture_tensors
+from tests.unit.loads.models import NINE, mixture, mixture_tensors
 
 ALL = sum(mixture_tensors().values())
 
