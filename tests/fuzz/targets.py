@@ -22,7 +22,8 @@ from provisioner.lab.opening import open_lab
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import read_pins, read_stacks, write_pins, write_stacks
 from provisioner.loads.layers import shape_of
-from provisioner.models.gguf import GgufError, read_head, read_header
+from provisioner.models.gguf import read_head, read_header
+from provisioner.models.header import GgufError
 from provisioner.models.hub import Hub, HubError, find_file
 from provisioner.models.hub.folder import find_folder
 from provisioner.probe import probe

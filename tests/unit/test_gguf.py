@@ -13,7 +13,8 @@ import pytest
 
 from provisioner.lab.opening.model_headers import read_headers
 from provisioner.labfile.spec import Model
-from provisioner.models.gguf import GgufError, Header, read_header
+from provisioner.models.gguf import read_header
+from provisioner.models.header import GgufError, Header
 from provisioner.models.tiny import EMBEDDING, TOKENS, tiny_model
 from tests.gguf_bytes import gguf_bytes, model_bytes, projector_bytes
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.labfile.pins import Pin, lock_file, read_pins, write_pins
+from provisioner.labfile.pins import Pin, read_pins, write_pins
 from provisioner.models.sources import ModelPart
 from provisioner.values.errors import InputError, ProvisionError
+from provisioner.values.paths import lock_file
 
 PIN = Pin("hf:acme/Small-GGUF:Q4_K_M", "1e10" * 10, "Small-Q4_K_M.gguf", "1" * 64, 5)
 GOOD = f"""version: 1

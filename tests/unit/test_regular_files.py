@@ -13,7 +13,8 @@ from provisioner.cli.options import container_names
 from provisioner.cuda.toolkit import read_toolkit
 from provisioner.lab.opening import open_lab
 from provisioner.labfile.pins import read_pins, read_stacks
-from provisioner.models.gguf import GgufError, read_header
+from provisioner.models.gguf import read_header
+from provisioner.models.header import GgufError
 from provisioner.values.errors import ProvisionError
 from provisioner.values.regular_files import content_of, open_file
 from provisioner.values.time_limits import within

@@ -15,7 +15,8 @@ from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models import remote_head
-from provisioner.models.gguf import GgufError, Header, read_head
+from provisioner.models.gguf import read_head
+from provisioner.models.header import GgufError, Header
 from provisioner.values.state import Secret
 from tests.file_server import FileServer, serving
 from tests.gguf_bytes import gguf_bytes, model_bytes

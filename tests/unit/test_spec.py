@@ -12,8 +12,7 @@ from provisioner.catalog import Catalog, Option, ServiceType, load_catalog
 from provisioner.labfile.options import options_model
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
-from provisioner.labfile.wording import path_text
-from provisioner.values.refusals import did_you_mean
+from provisioner.values.refusals import did_you_mean, path_text
 from provisioner.values.state import Problem, Secret
 
 

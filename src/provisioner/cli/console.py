@@ -8,10 +8,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from provisioner.cli.pace import Pace
-from provisioner.report import lines, messages
+from provisioner.report import messages
 from provisioner.report.style import Style
 from provisioner.values.errors import ExitCode, ProvisionError
 from provisioner.values.events import (
@@ -24,10 +24,11 @@ from provisioner.values.events import (
     Event,
     Summary,
 )
-from provisioner.values.masking import hidden_forms
+from provisioner.values.masking import MASK, hidden_forms
 from provisioner.values.state import Secret
 
 if TYPE_CHECKING:  # most verbs show no progress
+    from provisioner.cli.pace import Pace
     from provisioner.cli.progress import Progress
 
 _FALSE = frozenset({"", "0", "false", "f", "no", "n", "off"})
@@ -45,7 +46,6 @@ class Console:
         self._no_color = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._environment = environment
         self._clock = clock
-        self._pace = Pace(clock)
         self._started = clock()
         self._lock = threading.RLock()
         self._progress: Progress | None = None
@@ -56,6 +56,12 @@ class Console:
         self.has_begun = False
         """Whether a change of anything has begun."""
         self._hidden: tuple[str, ...] = ()
+
+    @cached_property
+    def _pace(self) -> Pace:
+        from provisioner.cli.pace import Pace  # only the stream of lines is slowed down
+
+        return Pace(self._clock)
 
     def expect(self, arguments: Sequence[str]) -> None:
         """Learn the form of the answer before the arguments are understood: a usage error is told in it, too."""
@@ -85,7 +91,7 @@ class Console:
                 self._counts[event.action] += 1
             if self.json:
                 if self._pace.is_due(event):
-                    self._line(lines.event_line(event))
+                    self._line_of(event)
             elif isinstance(event, ApplyStart | ApplyProgress | ApplyComplete | ApplyErrored):
                 self._progress = self._progress or self._new_progress()
                 self._progress.handle(event)
@@ -98,6 +104,11 @@ class Console:
             elif isinstance(event, Diagnostic):
                 self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)
 
+    def _line_of(self, event: Event) -> None:
+        from provisioner.report import lines  # nothing that text for people needs
+
+        self._line(lines.event_line(event))
+
     def say(self, text: str) -> None:
         """Text for people; nothing with ``--json``, whose reader has the same as events."""
         if not self.json and text:
@@ -105,6 +116,8 @@ class Console:
 
     def result(self, text: str, **content: Any) -> None:
         """The answer of a verb that only answers: the text, or one ``result`` line with ``content``."""
+        from provisioner.report import lines
+
         if self.json:
             self._line(lines.json_line("result", content))
         else:
@@ -112,6 +125,8 @@ class Console:
 
     def line(self, kind: str, content: object) -> None:
         """One line of the stream that is no event (a mapping or a dataclass); nothing without ``--json``."""
+        from provisioner.report import lines
+
         if self.json:
             self._line(lines.json_line(kind, lines.plain_value(content)))
 
@@ -153,7 +168,7 @@ class Console:
         counts = self._counts + self._planned if self.json else self._counts
         summary = Summary(self.verb, code, dict(counts), round(self._clock() - self._started, 3))
         if self.json:
-            self._line(lines.event_line(summary))
+            self._line_of(summary)
         else:
             self.say(messages.summary_text(summary, self.style))
         _flush_quietly(sys.stdout)
@@ -179,6 +194,8 @@ class Console:
         return Style(color=stream.isatty() and not self._no_color)
 
     def _line(self, text: str) -> None:
+        from provisioner.report import lines
+
         if not self._stream_open:
             self._stream_open = True
             self._write(lines.version_line(), sys.stdout)
@@ -186,7 +203,7 @@ class Console:
 
     def _write(self, text: str, stream: TextIO) -> None:
         for value in self._hidden:
-            text = text.replace(value, lines.MASK)
+            text = text.replace(value, MASK)
         with self._lock:
             if self._progress is not None and self._progress.print_above(text):
                 return

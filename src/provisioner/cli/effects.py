@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.lab.opening import Lab
-from provisioner.lab.proxmox import direct_ways
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.providers import provider_for
 from provisioner.providers.base import Provider
@@ -53,8 +52,13 @@ def client_pair() -> tuple[Path, Path]:
 
 def direct_of(lab: Lab, name: str) -> Direct | None:
     """The containers of host ``name`` whose own sshd Ansible uses; None where there is none."""
-    host, ways = lab.resolved.hosts[name], direct_ways(lab.resolved, name)
-    if not ways or not isinstance(host, ProxmoxHost):
+    host = lab.resolved.hosts[name]
+    if not isinstance(host, ProxmoxHost):
+        return None
+    from provisioner.lab.proxmox import direct_ways
+
+    ways = direct_ways(lab.resolved, name)
+    if not ways:
         return None
     from provisioner.providers.proxmox.access import Direct
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provisioner.cli.console import Console
 
@@ -53,6 +53,11 @@ class Session:
         """How playbooks are run, their logs kept in ``folder``."""
         from functools import partial
 
-        from provisioner.runner import run_playbook
+        return partial(self.run_playbook or _run_playbook, folder=folder)
 
-        return partial(self.run_playbook or run_playbook, folder=folder)
+
+def _run_playbook(*arguments: Any, **options: Any) -> PlaybookResult:
+    """``runner.run_playbook``, imported when something is run."""
+    from provisioner.runner import run_playbook
+
+    return run_playbook(*arguments, **options)

@@ -19,7 +19,6 @@ SUPPORT = {
         "providers/incus/failures",
         "providers/incus/files",
         "providers/incus/graphics",
-        "providers/incus/host",
         "providers/incus/stopping",
         "providers/incus/inside",
         "providers/incus/tls",

@@ -8,9 +8,7 @@ from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
 from provisioner.lab.artifacts import ModelFile, built, stored
-from provisioner.lab.cards import USERSPACE, devices, lends, userspace, with_device_files
 from provisioner.lab.filling import Place, filled_in
-from provisioner.lab.proxmox import settings_of
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
 from provisioner.lab.upkeep import managed_by
@@ -83,12 +81,17 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
 
 def _settings(container: ResolvedContainer) -> Mapping[str, Any]:
     """What only its kind of host knows."""
+    from provisioner.lab.cards import with_device_files
+    from provisioner.lab.proxmox import settings_of
+
     if not isinstance(container.page, ProxmoxHost):
         return {}
     return with_device_files(settings_of(container.page, container.written.proxmox), container.card)
 
 
 def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Iterator[Device]:
+    from provisioner.lab.cards import devices
+
     for artifact in artifacts:
         properties = {"volume": artifact.volume, "path": artifact.path, "readonly": "true"}
         yield Device(artifact.name.replace("_", "-"), "volume", properties)
@@ -126,6 +129,8 @@ def _services(context: _Context, container: ResolvedContainer) -> tuple[Service,
 
 def _implied(catalog: Catalog, container: ResolvedContainer) -> Iterator[Service]:
     """What comes with the container's card."""
+    from provisioner.lab.cards import USERSPACE, lends, userspace
+
     if container.card is None or container.page is None:
         return
     options = userspace(container.written.gpu or Gpu(), container.card, is_lent=lends(container.page))

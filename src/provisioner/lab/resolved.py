@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.gpus.cards import Card
 from provisioner.lab.aliases import Engine, find_engines, written_names
 from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, ModelUse, ResolvedService
 from provisioner.values.address import Address
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
 
 DEFAULT_IMAGE = "debian/12"
 INCUS_DOMAIN = "incus"
@@ -106,6 +108,11 @@ class ResolvedLab:
     def speakers(self) -> tuple[ResolvedService, ...]:
         """The services that speak, in the order of the file."""
         return tuple(one for one in self.services.values() if one.page.protocol == SPEECH_PROTOCOL)
+
+    @cached_property
+    def wants_cards(self) -> bool:
+        """Whether a container of the file wants a card."""
+        return any(container.written.gpu is not None for container in self.containers.values())
 
     @cached_property
     def has_stacks(self) -> bool:

@@ -10,9 +10,8 @@ from typing import Any
 from provisioner.catalog import beyond_limit
 from provisioner.lab.alias_rules import alias_names
 from provisioner.lab.model_rules import model_formats, model_sources
-from provisioner.lab.proxmox import direct_ways
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.labfile.hosts import is_elsewhere
+from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
 from provisioner.services.base import LAN, Path, ResolvedService
@@ -86,6 +85,10 @@ def host_words(lab: ResolvedLab) -> Iterator[Problem]:
 
 def direct_addresses(lab: ResolvedLab) -> Iterator[Problem]:
     """A container whose own sshd is used has an address."""
+    if not any(isinstance(page, ProxmoxHost) for page in lab.hosts.values()):
+        return
+    from provisioner.lab.proxmox import direct_ways  # nothing that a lab on Incus needs
+
     ways = {name: way for host in lab.hosts for name, way in direct_ways(lab, host).items()}
     for name, way in ways.items():
         options = lab.containers[name].written.proxmox

@@ -13,7 +13,7 @@ from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from provisioner.labfile.wording import KeyPath
+from provisioner.values.refusals import KeyPath
 from provisioner.values.state import Problem, Secret
 
 _WORDS = {

@@ -22,9 +22,9 @@ from provisioner.labfile.secret_values import (
     secrets_file,
 )
 from provisioner.labfile.spec import Model, Spec
-from provisioner.labfile.wording import path_text
 from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, format_by_name, format_of, method_of
 from provisioner.values.errors import InputError, with_hint
+from provisioner.values.refusals import path_text
 from provisioner.values.regular_files import open_file
 from provisioner.values.state import Problem, Secret
 

@@ -12,8 +12,7 @@ from provisioner.catalog import Catalog, Option, ServiceType
 from provisioner.labfile.hosts import IncusHost, ProxmoxHost
 from provisioner.labfile.options import options_model
 from provisioner.labfile.spec import ServiceSpec, Spec
-from provisioner.labfile.wording import SECRET_REFUSED, KeyPath, kind_of, path_text, problems_of
-from provisioner.values.refusals import did_you_mean
+from provisioner.values.refusals import KeyPath, did_you_mean, kind_of, path_text
 from provisioner.values.state import Problem, Secret
 
 _HOST_KINDS: dict[str, type[IncusHost | ProxmoxHost]] = {"incus": IncusHost, "proxmox": ProxmoxHost}
@@ -63,6 +62,8 @@ class _Parse:
         try:
             return model.model_validate(data)
         except ValidationError as error:
+            from provisioner.labfile.wording import problems_of  # nothing that a good file needs
+
             self.problems += problems_of(error, path, model, hints or {})
             return None
 
@@ -172,6 +173,8 @@ class _Parse:
 
     def refuse_secrets(self, value: Any, path: KeyPath) -> None:
         if isinstance(value, Secret):
+            from provisioner.labfile.wording import SECRET_REFUSED
+
             self.refuse(path, *SECRET_REFUSED)
         elif isinstance(value, dict):
             for key, part in value.items():

@@ -19,7 +19,6 @@ from provisioner.values.regular_files import text_of
 VERSION = 1
 MAX_BYTES = 2_000_000
 """A stack of 200 wheels takes 80,000."""
-SUFFIX = ".lock"
 HEAD = """\
 # Written by "provision up" and "provision lock": what the lab's file leaves open, as it was found. Keep them together.
 # To take what a repository of models holds now, remove the model's lines: the next "provision up" asks again.
@@ -55,11 +54,6 @@ class Pin:
 
 _PIN_FIELDS = {field.name for field in fields(Pin)} - {_REST, _METHOD}
 _PART_FIELDS = {field.name for field in fields(ModelPart)}
-
-
-def lock_file(file: Path) -> Path:
-    """The lock file of a lab's file: ``homelab.lock`` of ``homelab.yml``."""
-    return file.with_suffix(SUFFIX)
 
 
 def read_pins(lock: Path) -> dict[str, Pin]:

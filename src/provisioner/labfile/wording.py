@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import types
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -11,12 +9,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from provisioner.labfile.options import FORMS
-from provisioner.values.refusals import REFUSED, did_you_mean
+from provisioner.values.refusals import REFUSED, KeyPath, did_you_mean, kind_of
 from provisioner.values.state import Problem, Secret
 
-KeyPath = tuple[str | int, ...]
 SECRET_REFUSED = ("a secret cannot stand here", "write the value in clear")
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 _EXPECTED = {
     "string_type": "a string",
     "int_type": "a whole number",
@@ -41,31 +37,6 @@ _WORDING = {
     "too_short": ("must not be empty", ""),
     "string_too_short": ("must not be empty", ""),
 }
-
-
-def path_text(path: KeyPath) -> str:
-    """``containers.llama.services.litellm.aliases.fast[0]``; an odd key is quoted and cut to fit in a line."""
-    text = ""
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-            continue
-        key = step if _PLAIN_KEY.fullmatch(step) else json.dumps(step[:63])
-        text += f".{key}" if text else key
-    return text
-
-
-def kind_of(value: object) -> str:
-    """What a value of the file is, in words."""
-    kinds = {
-        dict: "a mapping",
-        list: "a list",
-        str: "a string",
-        bool: "a boolean",
-        type(None): "nothing",
-        Secret: "a secret",
-    }
-    return kinds.get(type(value), "a number")
 
 
 def problems_of(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from provisioner.loads.terms import Load, total_of
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.values.address import Address
 
 SMALL_CARD = 8 * 2**30

@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import urllib.request
 
-from provisioner.models.gguf import Header, read_head
+from provisioner.models.gguf import read_head
+from provisioner.models.header import Header
 from provisioner.models.hub import HubError, Redirects
 from provisioner.values.time_limits import within
 

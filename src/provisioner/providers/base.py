@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.values import limits
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Execution, Fleet, Instance, Snapshot
 
 if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
     from provisioner.values.host_facts import HostFact
 

@@ -10,10 +10,10 @@ from enum import Enum
 from typing import Any
 
 from provisioner import __version__
+from provisioner.values.masking import MASK
 from provisioner.values.state import Secret
 
 FORMAT = "1.0"
-MASK = "********"
 
 
 def version_line() -> str:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import ServiceType
-from provisioner.gpus.cards import Card
 from provisioner.labfile.spec import Model
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.values.address import Address
 from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
     from provisioner.loads.engines import EngineLoads
     from provisioner.wheels.known import Stack
 

@@ -59,3 +59,8 @@ def config() -> Path:
 def lab_folder(file: Path) -> Path:
     """``.provision/`` beside the file: only what can be rebuilt."""
     return file.resolve().parent / ".provision"
+
+
+def lock_file(file: Path) -> Path:
+    """The lock file of a lab's file: ``homelab.lock`` of ``homelab.yml``."""
+    return file.with_suffix(".lock")

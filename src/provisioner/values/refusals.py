@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 
 from pydantic_core import PydanticCustomError
 
+from provisioner.values.state import Secret
+
+KeyPath = tuple[str | int, ...]
+"""Where something stands in a file: keys and list indexes, from its top."""
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,63}", re.ASCII)
 _MANY = 12
 _LONG = 100  # no slip of the pen any more, and comparing it costs time
 _COMPARED = 200
@@ -48,3 +55,28 @@ REFUSED = "refused"
 def refusal(message: str, hint: str = "") -> PydanticCustomError:
     """An error that becomes a ``Problem`` of exactly this wording; it must hold no value that may be secret."""
     return PydanticCustomError(REFUSED, "{message}", {"message": message, "hint": hint})
+
+
+def path_text(path: KeyPath) -> str:
+    """``containers.llama.services.litellm.aliases.fast[0]``; an odd key is quoted and cut to fit in a line."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+            continue
+        key = step if _PLAIN_KEY.fullmatch(step) else json.dumps(step[:63])
+        text += f".{key}" if text else key
+    return text
+
+
+def kind_of(value: object) -> str:
+    """What a value of the file is, in words."""
+    kinds = {
+        dict: "a mapping",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "nothing",
+        Secret: "a secret",
+    }
+    return kinds.get(type(value), "a number")

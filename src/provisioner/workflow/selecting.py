@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from provisioner.gpus.cards import Card
-from provisioner.lab.cards import wanting
 from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.values.errors import PreflightError
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
 
 
 def cards_of(lab: Lab, providers: Mapping[str, Provider]) -> dict[str, Card]:
@@ -24,9 +26,11 @@ def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str
 
     Only the hosts of such containers are looked at, all at once.
     """
-    hosts = sorted(wanting(lab.resolved))
-    if not hosts:
+    if not lab.resolved.wants_cards:
         return lab.cards({})
+    from provisioner.lab.cards import wanting  # nothing that a lab without cards needs
+
+    hosts = sorted(wanting(lab.resolved))
     with ThreadPoolExecutor(len(hosts)) as pool:
         seen = pool.map(lambda host: providers[host].cards(), hosts)
         return lab.cards(dict(zip(hosts, seen, strict=True)))

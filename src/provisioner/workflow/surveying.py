@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.plan import AS_WRITTEN, Inside, Plan, Wishes, differences, make_plan
 from provisioner.probe import probe, require_answers
 from provisioner.providers.base import Provider
-from provisioner.screens import gather
 from provisioner.services import knowledge_of
 from provisioner.stamp import reasons_to_run
 from provisioner.values.address import Address
@@ -41,10 +39,12 @@ from provisioner.values.state import (
     ServiceStatus,
     Status,
 )
-from provisioner.verify import processor
 from provisioner.workflow.addressing import Addresses, look_at_addresses
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.selecting import look_at_cards, require_cards
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
 
 FULL = "everything is run again (--full)"
 NOWHERE = Addresses()
@@ -218,6 +218,8 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
+    from provisioner.screens import gather
+
     seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
     warn_of_moved(seen.actual, effects)
     warn_of_kept_images(lab, seen, effects)
@@ -266,6 +268,8 @@ def _options(service: Service) -> dict[str, Any]:
 
 
 def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_card: bool) -> ServiceStatus:
+    from provisioner.verify import processor
+
     own = [fact for fact in facts if fact.address == service.address]
     unit, health = by_address(own, UnitState).get(service.address), by_address(own, Health).get(service.address)
     verdict = by_address(own, Verdict).get(service.address)

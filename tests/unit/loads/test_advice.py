@@ -13,7 +13,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import shape_of
 from provisioner.loads.placing import Placing
 from provisioner.loads.terms import MIB, Load, total_of
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.values.address import Address
 from tests.unit.loads.models import NINE, USABLE, mixture
 

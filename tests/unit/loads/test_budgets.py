@@ -15,7 +15,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.placing import Placing
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.services import knowledge_of
 from provisioner.values.address import Address
 from tests.unit.loads.models import MIXTURE, NINE, QWEN, USABLE, mixture_tensors

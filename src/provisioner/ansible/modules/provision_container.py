@@ -250,8 +250,8 @@ def lab_of(options: Mapping[str, Any]) -> Spec:
     """A lab of this one container on its host, as its file would say it."""
     from provisioner.catalog import Catalog
     from provisioner.labfile.parsing import parse_spec
-    from provisioner.labfile.wording import path_text
     from provisioner.values.errors import InputError
+    from provisioner.values.refusals import path_text
     from provisioner.values.state import Secret
 
     host = _given(options["host"])

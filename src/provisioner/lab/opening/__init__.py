@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provisioner.catalog import load_catalog
-from provisioner.gpus.cards import Card
 from provisioner.lab import desired_fleet, problems, resolve
-from provisioner.lab.cards import given
 from provisioner.lab.opening.model_files import Found, find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
-from provisioner.labfile.pins import lock_file, read_pins, write_pins
 from provisioner.labfile.spec import Model, Spec
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.values import paths
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import Fleet, Problem
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
+    from provisioner.labfile.pins import Pin
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,12 @@ class Lab:
 
     def cards(self, there: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], dict[str, str]]:
         """The card of each container that wants one, of those of each host; and why others get none, with its line."""
-        found, refused = given(self.resolved, there)
+        found: dict[str, Card] = {}
+        refused: list[Problem] = []
+        if self.resolved.wants_cards:
+            from provisioner.lab.cards import given  # nothing that a lab without cards needs
+
+            found, refused = given(self.resolved, there)
         with_cards = self._knowing(replace(self.resolved.known, cards=found))
         refused += card_problems(with_cards)
         refused += self._stacks_elsewhere(found, {})
@@ -125,12 +131,20 @@ class Lab:
         }
         return list(host_problems(stack_uses(self.resolved), stacks_of(self.loaded.path), cards, there))
 
+    def _pins(self) -> dict[str, Pin]:
+        """What the lock file says of models; nothing where there is none."""
+        if not self.lock_file.exists():
+            return {}
+        from provisioner.labfile.pins import read_pins
+
+        return read_pins(self.lock_file)
+
     def models(self) -> Found:
         """The files behind the models that services use; found once, so that a run makes and pins what it planned."""
         if not self._found:
             used = self.resolved.used_models
             models = {name: model for name, model in self.spec.models.items() if name in used}
-            found = find_models(models, read_pins(self.lock_file))
+            found = find_models(models, self._pins())
             if found.problems:
                 raise self.loaded.error(found.problems)
             self._found.append(found)
@@ -154,7 +168,7 @@ class Lab:
     @property
     def lock_file(self) -> Path:
         """What the file leaves open, as it was found: beside the file."""
-        return lock_file(self.loaded.path)
+        return paths.lock_file(self.loaded.path)
 
     def look_at_models(self) -> list[Diagnostic]:
         """Read the heads of models elsewhere that are not known yet, and hold the services' options against them.
@@ -163,6 +177,10 @@ class Lab:
         """
         known = self.resolved.known.headers
         files = {name: file for name, file in self.models().files.items() if name not in known}
+        if not any("://" in file.path for file in files.values()):
+            return []
+        from provisioner.lab.opening.remote_headers import fetch_headers  # nothing that models on this machine need
+
         found, notes = fetch_headers(self.spec.models, files)
         self._fetched.update(found)
         if not found:  # the options were held against all that is known when the file was opened
@@ -177,10 +195,12 @@ class Lab:
 
     def pin(self) -> None:
         """Note in the lock file what the models were found to be; nothing is written where it says so already."""
-        there = read_pins(self.lock_file)
+        there = self._pins()
         sources = {name: model.source for name, model in self.spec.models.items()}
         kept = {name: pin for name, pin in there.items() if sources.get(name) == pin.source} | self.models().pins
         if kept != there:
+            from provisioner.labfile.pins import write_pins
+
             write_pins(self.lock_file, kept)
 
     def used_hosts(self) -> tuple[str, ...]:
@@ -222,8 +242,14 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
 
 
 def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
-    has_pins = any(model.source.startswith("hf:") for model in models.values())
-    return cached_headers(models, read_pins(lock_file(path)) if has_pins else {})
+    elsewhere = {name: model for name, model in models.items() if model.source.startswith(("hf:", "https:"))}
+    if not elsewhere:
+        return {}
+    from provisioner.lab.opening.remote_headers import cached_headers  # nothing that models on this machine need
+    from provisioner.labfile.pins import read_pins
+
+    has_pins = any(model.source.startswith("hf:") for model in elsewhere.values())
+    return cached_headers(elsewhere, read_pins(paths.lock_file(path)) if has_pins else {})
 
 
 def _stack_problems(resolved: ResolvedLab, path: Path) -> Iterable[Problem]:

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provisioner.lab import ModelFile
-from provisioner.lab.opening.folder_files import folder_file, folder_problem
-from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import FolderError, contradiction
-from provisioner.models.hashes import sha256_of
 from provisioner.models.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
 from provisioner.values import paths
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
+    from provisioner.labfile.pins import Pin
     from provisioner.models.hub import Hub
 
 BUILTIN_TINY = "builtin:tiny"
@@ -55,8 +53,11 @@ def find_models(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> Found:
 def missing_files(models: Mapping[str, Model]) -> Iterable[Problem]:
     """A problem for each ``file:`` or ``dir:`` source that is not there, not all of it, or not what it shall be."""
     for name, model in models.items():
-        if model.source.startswith("dir:") and (error := folder_problem(model)):
-            yield Problem(("models", name, "source"), error.message, error.hint)
+        if model.source.startswith("dir:"):
+            from provisioner.lab.opening.folder_files import folder_problem  # nothing that models of one file need
+
+            if error := folder_problem(model):
+                yield Problem(("models", name, "source"), error.message, error.hint)
         if model.source.startswith("file:"):
             for message, hint in _missing(_path(model)):
                 yield Problem(("models", name, "source"), message, hint)
@@ -86,6 +87,8 @@ def _add_hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found
 
 
 def _add_folder(name: str, model: Model, found: Found) -> None:
+    from provisioner.lab.opening.folder_files import folder_file
+
     try:
         found.files[name] = folder_file(model)
     except FolderError as error:  # it was another one when the file was opened
@@ -93,6 +96,8 @@ def _add_folder(name: str, model: Model, found: Found) -> None:
 
 
 def _file_of(model: Model) -> ModelFile:
+    from provisioner.models.hashes import sha256_of
+
     if model.source == BUILTIN_TINY:
         from provisioner.models.tiny import SHA256, ensure_tiny_model
 
@@ -126,6 +131,7 @@ def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) ->
 
 
 def _asked(hub: Hub, model: Model) -> Pin:
+    from provisioner.labfile.pins import Pin
     from provisioner.models.hub import find_file
     from provisioner.models.hub.folder import find_folder
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from provisioner.labfile.spec import Model
-from provisioner.models.gguf import GgufError, Header, read_header
+from provisioner.models.header import GgufError, Header
 from provisioner.models.sources import part_count, part_names
 from provisioner.values.state import Problem
 
@@ -53,6 +53,8 @@ def _header_of(model: Model, file: Path) -> Header | None:
 
 def _whole(file: Path) -> Header:
     """What the first file says, with the tensors of all that are there."""
+    from provisioner.models.gguf import read_header
+
     first, *rest = (read_header(one) for one in map(file.with_name, part_names(file.name)) if one.is_file())
     tensors = dict(first.tensors)
     for one in rest:

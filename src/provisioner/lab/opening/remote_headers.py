@@ -17,7 +17,7 @@ from typing import Any
 from provisioner.lab import ModelFile
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
-from provisioner.models.gguf import GgufError, Header
+from provisioner.models.header import GgufError, Header
 from provisioner.models.sources import is_folder
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value

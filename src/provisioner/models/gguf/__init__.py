@@ -8,47 +8,18 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provisioner.models.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, GgufError, Reader, Skipped
+from provisioner.models.gguf.reading import LONGEST_HEAD, MAGIC, MOST_KEYS, Arriving, Reader, Skipped
 from provisioner.models.gguf.tensors import Tensors, read_tensors, sizes_of
+from provisioner.models.header import GgufError, Header
 from provisioner.values.regular_files import open_file
 
-__all__ = ["PROJECTOR", "GgufError", "Header", "read_head", "read_header"]
-
-PROJECTOR = "clip"
-"""The architecture of a file that turns images into tokens of another model; such a file answers nothing itself."""
+__all__ = ["read_head", "read_header"]
 
 _VERSIONS = (2, 3)
 _KINDS_OF_PROJECTORS = ("clip.projector_type", "clip.vision.projector_type")
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """One file's model. A number is 0 where the file does not say it or it has no meaning for its architecture."""
-
-    architecture: str
-    layers: int = 0
-    context: int = 0
-    key_size: int = 0
-    value_size: int = 0
-    experts: int = 0
-    parts: int = 1
-    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """All its numbers, and its short lists of numbers, by the file's own names."""
-    tokens: int = field(default=0, compare=False)
-    """Items of its vocabulary."""
-    tensors: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """Bytes of each tensor of this file; the last one is left out where the file's end is not known."""
-    parameters: int = field(default=0, compare=False)
-    """Weights of this file, counted."""
-
-    @property
-    def is_projector(self) -> bool:
-        """Whether it belongs beside a model, as its eye."""
-        return self.architecture == PROJECTOR
 
 
 def read_header(file: Path) -> Header:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.models.header import GgufError
+
 MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -19,10 +21,6 @@ _MOST_TEXTS = 1 << 22
 _LONGEST_KEPT = 4096
 """Arrays with more items are vocabularies: their length is checked and their content left alone."""
 _STEP = 1 << 18
-
-
-class GgufError(ValueError):
-    """The file is no GGUF, or not a whole one; the text says how that was seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from provisioner.models.gguf.reading import GgufError, Reader
+from provisioner.models.gguf.reading import Reader
+from provisioner.models.header import GgufError
 
 _DIMENSIONS = 4
 _MOST = 1 << 17

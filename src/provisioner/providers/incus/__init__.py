@@ -7,25 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from provisioner import file_systems
-from provisioner.file_systems import Run
-from provisioner.gpus.cards import Card
 from provisioner.plan import Change
 from provisioner.providers.base import READY_TIMEOUT_S, Provider
-from provisioner.providers.incus import (
-    adoption,
-    failures,
-    files,
-    graphics,
-    growing,
-    locks,
-    projects,
-    ready,
-    snapshots,
-    stopping,
-    volumes,
-)
-from provisioner.providers.incus.change import change
+from provisioner.providers.incus import failures, projects, volumes
 from provisioner.providers.incus.inside import Inside
 from provisioner.providers.incus.translate import LAB, instance_of, request_for, updated
 from provisioner.providers.incus.wire import WireError
@@ -33,7 +17,10 @@ from provisioner.values.errors import ProviderError
 from provisioner.values.state import Fleet, HostState, Instance, Snapshot
 
 if TYPE_CHECKING:
+    from provisioner.file_systems import Run
+    from provisioner.gpus.cards import Card
     from provisioner.gpus.health import HostDriver
+    from provisioner.providers.incus import graphics
     from provisioner.values.host_facts import HostFact
 
 _PARALLEL = 10
@@ -72,14 +59,21 @@ class IncusProvider(Inside, Provider):
             strangers=names - our_names,
             images=frozenset(alias["name"] for alias in aliases),
             volumes=complete,
-            adoptable=adoption.adoptable(found, adopt, self.host),
+            adoptable=self._adoptable(found, adopt) if adopt else {},
             moved={name: projects.words(project) for name, project in moved.items()},
             moved_hints={name: projects.hint(name, project) for name, project in moved.items()},
         )
         return Fleet(lab, tuple(instance_of(entry, self.host) for entry in ours), hosts={self.host: state})
 
+    def _adoptable(self, found: Sequence[Mapping[str, Any]], names: Collection[str]) -> dict[str, Instance]:
+        from provisioner.providers.incus import adoption
+
+        return adoption.adoptable(found, names, self.host)
+
     def review(self, changes: Sequence[Change]) -> tuple[str, ...]:
         """What should be known of the containers that are to be adopted."""
+        from provisioner.providers.incus import adoption
+
         names = [change.container for change in changes if change.action == "adopt"]
         with failures.reachable(self.endpoint):
             seen = [found for name in names if (found := self._client.find("instances", name)) is not None]
@@ -87,6 +81,8 @@ class IncusProvider(Inside, Provider):
 
     def read(self, reference: str) -> Instance | None:
         """The container of that name, whoever made it; a virtual machine is none."""
+        from provisioner.providers.incus import adoption
+
         with self._worded(f"Unable to look at container {reference}"):
             found = self._whole(reference)
             if found is None or found["type"] != "container":
@@ -95,6 +91,9 @@ class IncusProvider(Inside, Provider):
 
     def adopt(self, instance: Instance) -> Instance:
         """Put the lab's mark on a container that bears none, and read it back."""
+        from provisioner.providers.incus import adoption
+        from provisioner.providers.incus.change import change
+
         with self._worded(f"Unable to adopt container {instance.name}"):
             change(self._client, instance.name, lambda body: adoption.marked(body, instance), self._root_disk)
             return self._read(instance.name)
@@ -129,6 +128,8 @@ class IncusProvider(Inside, Provider):
 
     def create(self, instance: Instance) -> Instance:
         """Create the container from a local image, unprivileged and stopped, and read it back."""
+        from provisioner.providers.incus import graphics
+
         with self._worded(f"Unable to create container {instance.name}"):
             self._require_image(instance)
             body = request_for(instance, self._root_disk, self._pool) | {"profiles": [self.profile]}
@@ -144,6 +145,8 @@ class IncusProvider(Inside, Provider):
 
     def update(self, instance: Instance) -> Instance:
         """Make the container what ``instance`` says, and read it back; nesting counts from the next start."""
+        from provisioner.providers.incus import growing
+
         with self._worded(f"Unable to change container {instance.name}"):
             before = instance_of(self._existing(instance, "change"), self.host)
             with growing.watched(before, instance, self._asked_in(instance.name), self._saying(instance), self._pool):
@@ -151,12 +154,17 @@ class IncusProvider(Inside, Provider):
             return self._read(instance.name)
 
     def _asked_in(self, name: str) -> Run:
+        from provisioner import file_systems
+
         return lambda command: self.execute(name, command, timeout_s=file_systems.TIMEOUT_S)
 
     def _saying(self, instance: Instance) -> Callable[[str], None]:
         return lambda words: self.on_progress(instance.name, words)
 
     def _make(self, instance: Instance) -> None:
+        from provisioner.providers.incus import graphics
+        from provisioner.providers.incus.change import change
+
         needed = graphics.needed_groups(instance.devices)
         groups = self._groups(instance.name, needed) if needed else graphics.NO_GROUPS
         root, pool = self._root_disk, self._pool
@@ -164,6 +172,7 @@ class IncusProvider(Inside, Provider):
 
     def _groups(self, name: str, needed: Collection[str]) -> graphics.Groups:
         from provisioner.gpus.groups import FILE, numbers_in
+        from provisioner.providers.incus import files
 
         return numbers_in(files.read(self.endpoint, name, FILE).decode(errors="replace"), needed)
 
@@ -177,6 +186,8 @@ class IncusProvider(Inside, Provider):
 
     def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
         """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+        from provisioner.providers.incus import stopping
+
         with self._worded(f"Unable to stop container {instance.name}"):
             found = self._owned(instance, "stop")
             if found.get("status", "Stopped") == "Stopped":
@@ -198,24 +209,32 @@ class IncusProvider(Inside, Provider):
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Block until systemd has started and the container has an IPv4 address, and read it back."""
+        from provisioner.providers.incus import ready
+
         with self._worded(f"Unable to wait for container {instance.name}"):
             ready.wait(self._client, instance.name, timeout_s, self._saying(instance))
             return self._read(instance.name)
 
     def snapshot(self, instance: Instance, name: str) -> Snapshot:
         """Take a snapshot of the container, running or not; it stays until it is deleted."""
+        from provisioner.providers.incus import snapshots
+
         with self._worded(f"Unable to take snapshot {name} of container {instance.name}"):
             self._existing(instance, "take a snapshot of")
             return snapshots.take(self._client, instance.name, name)
 
     def delete_snapshot(self, instance: Instance, name: str) -> None:
         """Delete the snapshot; a missing one is success."""
+        from provisioner.providers.incus import snapshots
+
         with self._worded(f"Unable to delete snapshot {name} of container {instance.name}"):
             self._owned(instance, "delete a snapshot of")
             snapshots.delete(self._client, instance.name, name)
 
     def rollback(self, instance: Instance, name: str) -> Instance:
         """Stop the container, make it what the snapshot holds, and start it again if it was running."""
+        from provisioner.providers.incus import snapshots
+
         with self._worded(f"Unable to roll container {instance.name} back to snapshot {name}"):
             was_stopped = self._existing(instance, "roll back")["status"] == "Stopped"
             snapshots.require(self._client, instance.name, name, (LAB, instance.lab))
@@ -230,11 +249,15 @@ class IncusProvider(Inside, Provider):
 
     def snapshot_obstacle(self, instance: Instance) -> str:
         """The writable volumes and folders that are mounted in it."""
+        from provisioner.providers.incus import snapshots
+
         with self._worded(f"Unable to look at container {instance.name}"):
             return snapshots.obstacle(self._client.get("instances", instance.name))
 
     def clone(self, instance: Instance, name: str) -> Instance:
         """Copy the container as it is now, running or not, and read the copy back."""
+        from provisioner.providers.incus import snapshots
+
         with self._worded(f"Unable to clone container {instance.name} as {name}"):
             self._existing(instance, "clone")
             snapshots.copy(self._client, instance.name, name, self._root_disk)
@@ -267,21 +290,29 @@ class IncusProvider(Inside, Provider):
 
     def create_lock(self, name: str, properties: Mapping[str, str]) -> bool:
         """Make the profile ``name``; False when there is one."""
+        from provisioner.providers.incus import locks
+
         with self._worded(f"Unable to make lock {name} on host {self.host}"):
             return locks.create(self._client, name, properties)
 
     def read_locks(self, prefix: str) -> dict[str, dict[str, str]]:
         """What is written on the profiles whose names begin with ``prefix``."""
+        from provisioner.providers.incus import locks
+
         with self._worded(f"Unable to read the locks of host {self.host}"):
             return locks.read(self._client, prefix)
 
     def renew_lock(self, name: str, properties: Mapping[str, str]) -> bool:
         """Write on the profile; False when it is gone or somebody else's."""
+        from provisioner.providers.incus import locks
+
         with self._worded(f"Unable to renew lock {name} on host {self.host}"):
             return locks.renew(self._client, name, properties)
 
     def delete_lock(self, name: str) -> None:
         """Delete the profile; a missing one is success."""
+        from provisioner.providers.incus import locks
+
         with self._worded(f"Unable to delete lock {name} on host {self.host}"):
             locks.delete(self._client, name)
 

@@ -5,14 +5,116 @@ An ejected lab takes this module and what it imports along (``provisioner.ejecte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from provisioner.providers.incus import execute, files
-from provisioner.providers.incus.host import IncusHost
+from provisioner.providers.incus import failures
+from provisioner.providers.incus.client import Client
+from provisioner.providers.incus.endpoint import Endpoint, local_endpoint
+from provisioner.providers.incus.translate import LAB, instance_of, is_root
+from provisioner.providers.incus.wire import WireError
 from provisioner.values import limits
-from provisioner.values.errors import ProviderError
-from provisioner.values.state import Execution
+from provisioner.values.errors import ProviderError, UnavailableError
+from provisioner.values.state import Execution, Instance
+
+PROFILE = "default"
+_JUST_CHANGING = "Invalid PID"
+
+
+class IncusHost:
+    """One Incus host, reached through its unix socket or over https."""
+
+    def __init__(self, host: str, *, endpoint: Endpoint | None = None, profile: str = PROFILE) -> None:
+        self.host = host
+        self.endpoint = endpoint or local_endpoint()
+        self.profile = profile
+        """Its root disk says which storage pool is used, its ``eth0`` which bridge."""
+        self._client = Client(self.endpoint)
+        self.on_progress: Callable[[str, str], None] = lambda _name, _message: None
+
+    def _worded(self, message: str) -> AbstractContextManager[None]:
+        return failures.worded(message, self.endpoint, lambda: self._pool)
+
+    def _require_here(self, what: str) -> None:
+        if self.endpoint.is_remote:
+            raise UnavailableError(
+                f"Unable to {what}: host {self.host} is an Incus elsewhere ({self.endpoint})",
+                resolution="Run provision on that machine, with { incus: local }.",
+            )
+
+    def _change_state(self, name: str, action: str, **options: Any) -> None:
+        self._client.change("put", "instances", name, "state", body={"action": action, **options})
+
+    def _stop_by_force(self, name: str) -> None:
+        from provisioner.providers.incus import stopping
+
+        stopping.by_force(self._client, name)
+
+    def _read(self, name: str) -> Instance:
+        return instance_of(self._whole(name) or self._client.get("instances", name), self.host)
+
+    def _whole(self, name: str) -> Mapping[str, Any] | None:
+        """What Incus says of a container with its state and snapshots; None when there is none."""
+        try:
+            found: Mapping[str, Any] | None = self._client.find("instances", name, recursion="1")
+        except WireError as error:
+            if _JUST_CHANGING not in str(error):
+                raise
+            return self._without_state(name)
+        return found
+
+    def _without_state(self, name: str) -> Mapping[str, Any] | None:
+        """The container without its state, which Incus does not give while it is just starting or stopping."""
+        found = self._client.find("instances", name)
+        kept = self._client.find("instances", name, "snapshots", recursion="1")
+        return None if found is None else {**found, "snapshots": kept}
+
+    def _owned(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+        """What Incus says of the container; empty when there is none, ``ProviderError`` when it is not this lab's."""
+        found: Mapping[str, Any] = self._client.find("instances", instance.name) or {}
+        if found and found["config"].get(LAB) != instance.lab:
+            raise ProviderError(
+                f"Unable to {verb} container {instance.name}",
+                details=f"It does not bear the mark of lab {instance.lab}: provision did not make it.",
+                resolution="Choose another name in the file; provision never touches what it did not make.",
+            )
+        return found
+
+    def _existing(self, instance: Instance, verb: str) -> Mapping[str, Any]:
+        """What Incus says of the container of this lab; ``ProviderError`` when there is none."""
+        found = self._owned(instance, verb)
+        if not found:
+            raise ProviderError(f"Unable to {verb} container {instance.name}", details="There is none of that name.")
+        return found
+
+    def _require_image(self, instance: Instance) -> None:
+        if self._client.find("images", "aliases", instance.image) is None:
+            there = sorted(alias["name"] for alias in self._client.get("images", "aliases", recursion="1"))
+            raise ProviderError(
+                f"Unable to create container {instance.name}: image {instance.image} not found",
+                details="Images there: " + (", ".join(there) or "none"),
+                resolution=self.endpoint.prepare(f" --image {instance.image}"),
+            )
+
+    @cached_property
+    def _root_disk(self) -> Mapping[str, str]:
+        with failures.reachable(self.endpoint):
+            devices: Mapping[str, Mapping[str, str]] = self._client.get("profiles", self.profile)["devices"]
+        root = next((device for device in devices.values() if is_root(device)), None)
+        if root is None:
+            raise UnavailableError(
+                f"Unable to use profile {self.profile} of host {self.host}",
+                details="It has no root disk, so there is no storage pool to use.",
+                resolution=self.endpoint.prepare(),
+            )
+        return root
+
+    @property
+    def _pool(self) -> str:
+        return self._root_disk["pool"]
 
 
 class Inside(IncusHost):
@@ -29,6 +131,8 @@ class Inside(IncusHost):
         limit: int = limits.OUTPUT_BYTES,
     ) -> Execution:
         """Run ``command`` as root in the container; one that is not there gives 127, one that hangs is killed."""
+        from provisioner.providers.incus import execute
+
         what = f"Unable to run {command[0]} in container {name}"
         with self._worded(what):
             try:
@@ -50,10 +154,14 @@ class Inside(IncusHost):
         self, name: str, source: Path | bytes, path: str, *, mode: int = 0o600, uid: int = 0, gid: int = 0
     ) -> None:
         """Write a file into the container, streamed, and read back its size."""
+        from provisioner.providers.incus import files
+
         with self._worded(f"Unable to copy a file to {path} in container {name}"):
             files.push(self.endpoint, name, source, path, mode=mode, uid=uid, gid=gid)
 
     def pull(self, name: str, path: str, target: Path) -> None:
         """Copy a file out of the container, streamed; ``target`` appears when it is whole."""
+        from provisioner.providers.incus import files
+
         with self._worded(f"Unable to copy {path} from container {name}"):
             files.pull(self.endpoint, name, path, target)

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from provisioner.providers.incus import files, wire
+from provisioner.providers.incus import wire
 from provisioner.providers.incus.client import Client
 from provisioner.providers.incus.translate import ARTIFACT, READY
 from provisioner.values import limits
@@ -59,6 +59,8 @@ def delete(client: Client, pool: str, volume: str) -> None:
 
 def export(client: Client, pool: str, volume: str, target: Path) -> None:
     """Write the volume as one zstd-compressed file; ``target`` appears when it is whole."""
+    from provisioner.providers.incus import files
+
     place = ("storage-pools", pool, "volumes", "custom", volume, "backups")
     if client.find(*place, _EXPORT) is not None:
         client.change("delete", *place, _EXPORT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from provisioner.gpus.cards import Card, Vendor, described
 from provisioner.services import base
 from provisioner.services.base import CudaBuild, Limits, Processor, ResolvedService
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
@@ -13,6 +12,7 @@ from provisioner.services.llama_cpp.options import model_problems, number_proble
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card, Vendor
     from provisioner.loads.engines import EngineLoads
 
 BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
@@ -37,6 +37,8 @@ class Knowledge(base.Knowledge):
 
     def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:
         """The backend, the architecture to compile for, and all layers on the card."""
+        from provisioner.gpus.cards import described
+
         backend = said.get("backend", BACKENDS[card.vendor])
         if backend == CPU:
             return {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from provisioner.cuda.architectures import EXAMPLES, architecture_problem
 from provisioner.services.base import ResolvedService
 from provisioner.values.state import Problem
 
@@ -69,6 +68,8 @@ def _cuda(service: ResolvedService, *, is_open: bool) -> Iterator[Problem]:
     version, architectures = service.option("cuda_version"), service.option("cuda_architectures") or []
     if version is None or service.option("backend") != CUDA:
         return
+    from provisioner.cuda.architectures import EXAMPLES, architecture_problem  # nothing that other builds need
+
     if not architectures and not is_open:
         hint = f"Write cuda_architectures: [N], N one of {EXAMPLES}."
         yield service.problem("backend", "a build for CUDA has to know its cards", hint)

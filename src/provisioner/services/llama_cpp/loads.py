@@ -12,7 +12,7 @@ from provisioner.loads.placing import Placing
 from provisioner.loads.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
 from provisioner.loads.vision import image_buffer
 from provisioner.loads.weights import estimated_by_name
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp.options import asked_context, cache_type
 

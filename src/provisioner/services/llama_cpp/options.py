@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.services.base import ModelUse, ResolvedService
 from provisioner.values.state import Problem
 

@@ -15,7 +15,7 @@ from provisioner.lab.opening import Lab, open_lab
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
-from provisioner.models.gguf import Header
+from provisioner.models.header import Header
 from provisioner.report.client import Served
 from provisioner.report.gateway import entrance_of
 from provisioner.values.errors import InputError

@@ -1,0 +1,40 @@
+"""``Header``: what the head of a model's file says of it; ``GgufError``: why it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PROJECTOR = "clip"
+"""The architecture of a file that turns images into tokens of another model; such a file answers nothing itself."""
+
+
+class GgufError(ValueError):
+    """The file is no GGUF, or not a whole one; the text says how that was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One file's model. A number is 0 where the file does not say it or it has no meaning for its architecture."""
+
+    architecture: str
+    layers: int = 0
+    context: int = 0
+    key_size: int = 0
+    value_size: int = 0
+    experts: int = 0
+    parts: int = 1
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """All its numbers, and its short lists of numbers, by the file's own names."""
+    tokens: int = field(default=0, compare=False)
+    """Items of its vocabulary."""
+    tensors: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Bytes of each tensor of this file; the last one is left out where the file's end is not known."""
+    parameters: int = field(default=0, compare=False)
+    """Weights of this file, counted."""
+
+    @property
+    def is_projector(self) -> bool:
+        """Whether it belongs beside a model, as its eye."""
+        return self.architecture == PROJECTOR
