@@ -304,7 +304,7 @@ def _of_taken(wanted: list[Instance], actual: Fleet) -> Iterator[_Refusal]:
     """Refuse to make containers whose names unmanaged ones on the same host have."""
     taken, details = list[Instance](), list[str]()
     for container in wanted:
-        is_taken = container.name in _host(container.host, actual).strangers
+        is_taken = container.name in _host(container.host, actual).unmanaged
         if is_taken and _adopted(container, actual) is None:
             taken.append(container)
             details.append(f"host {container.host} has a container {container.name} that is not of this lab")

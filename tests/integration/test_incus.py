@@ -312,7 +312,7 @@ def test_a_container_that_was_moved_to_another_project_is_named_with_the_way_bac
         seen = provider.observe(lab)
         host = seen.hosts["box"]
         assert (seen.instances, dict(host.moved)) == ((), {one.name: f"in project {project}"})
-        assert one.name not in host.strangers
+        assert one.name not in host.unmanaged
         command = host.moved_hints[one.name].partition("&& ")[2].partition(";")[0]
         incus(*command.split()[1:])
         assert provider.observe(lab).instance(one.name) == one

@@ -52,7 +52,7 @@ def test_what_is_nobodys_is_told_only_when_it_is_asked_for(host: Host, nobodys: 
     assert seen.instance(nobodys.name) is None
     state = seen.hosts["box"]
     assert set(state.adoptable) == {nobodys.name}
-    assert nobodys.name in state.strangers
+    assert nobodys.name in state.unmanaged
     there = state.adoptable[nobodys.name]
     assert (there.lab, there.cpu, there.memory) == ("", 1, 2**29)
     assert host.provider.observe(host.lab).hosts["box"].adoptable == {}

@@ -138,7 +138,7 @@ def test_a_stranger_is_seen_and_never_touched(host: Host) -> None:
     ours = replace(theirs, lab=host.lab)
     fleet = host.provider.observe(host.lab)
     assert fleet.instance(theirs.name) is None
-    assert theirs.name in fleet.hosts["box"].strangers
+    assert theirs.name in fleet.hosts["box"].unmanaged
     for verb in (host.provider.start, host.provider.stop, host.provider.delete, host.provider.create):
         with pytest.raises(ProviderError):
             verb(ours)
@@ -170,7 +170,7 @@ def test_a_failed_creation_leaves_nothing(host: Host) -> None:
     with pytest.raises(ProviderError, match="Unable to create container"):
         host.provider.create(wanted)
     assert host.seen(wanted) is None
-    assert wanted.name not in host.provider.observe(host.lab).hosts["box"].strangers
+    assert wanted.name not in host.provider.observe(host.lab).hosts["box"].unmanaged
 
 
 def test_commands(host: Host) -> None:

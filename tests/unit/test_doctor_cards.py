@@ -9,7 +9,7 @@ import pytest
 from provisioner.doctor.cards import Graphics, card_diagnoses
 from provisioner.doctor.slot import slot_verdict
 from provisioner.gpus.cards import Link
-from provisioner.gpus.choice import Wish
+from provisioner.gpus.choice import CardRequest
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.gpus.look import cards_in
 from tests.unit.gpus.test_cards import (
@@ -24,7 +24,7 @@ from tests.unit.gpus.test_cards import (
     nvidia,
 )
 
-ANY = {"llama": Wish()}
+ANY = {"llama": CardRequest()}
 WELL = HostDriver(module="580.95.05", next_module="580.95.05", has_modprobe=True, makers=(UNIT,))
 CARD = "NVIDIA GeForce RTX 3060 (0000:01:00.0)"
 WITHOUT_TOOLS = (
@@ -37,16 +37,16 @@ APU = "\n".join([AMD, nodes("kfd eb 0", "dri/renderD129 e2 81")])
 MIG = "\n".join([ONE, nodes(*CAPS)])
 
 
-def said(answer: str, wishes: dict[str, Wish] | None = None, driver: HostDriver = WELL) -> dict[str, str]:
+def said(answer: str, requests: dict[str, CardRequest] | None = None, driver: HostDriver = WELL) -> dict[str, str]:
     """The findings' messages by check, with what to do behind it."""
-    seen = Graphics("box", cards_in(answer), driver, ANY if wishes is None else wishes, lends=True)
+    seen = Graphics("box", cards_in(answer), driver, ANY if requests is None else requests, lends=True)
     found = [one.finding for one in card_diagnoses(seen) if one.finding]
     return {one.message.partition(": ")[0]: f"{one.message}\n{one.details}\n{one.resolution}" for one in found}
 
 
-def lines(answer: str, wishes: dict[str, Wish] | None = None, driver: HostDriver = WELL) -> list[str]:
+def lines(answer: str, requests: dict[str, CardRequest] | None = None, driver: HostDriver = WELL) -> list[str]:
     """Every line, "name: message", those that are not well with a mark."""
-    seen = Graphics("box", cards_in(answer), driver, ANY if wishes is None else wishes, lends=True)
+    seen = Graphics("box", cards_in(answer), driver, ANY if requests is None else requests, lends=True)
     checks = [one.check for one in card_diagnoses(seen)]
     return [f"{'' if one.ok else '! '}{one.name}: {one.message}" for one in checks]
 
@@ -95,7 +95,7 @@ def test_of_two_different_ones_one_has_to_be_named() -> None:
     found = said(TWO_DIFFERENT)
     assert list(found) == ["gpu"]
     assert "gpu: { pci:" in found["gpu"]
-    assert list(said(wide(TWO_DIFFERENT), {"llama": Wish(pci="0000:02:00.0")})) == []
+    assert list(said(wide(TWO_DIFFERENT), {"llama": CardRequest(pci="0000:02:00.0")})) == []
 
 
 def test_a_card_for_virtual_machines() -> None:
@@ -108,7 +108,7 @@ def test_a_card_for_virtual_machines() -> None:
 def test_another_one_that_can_be_used_hides_no_card_for_virtual_machines() -> None:
     answer = f"{wide(ONE)}\n{VFIO}"
     assert said(answer) == {}
-    assert "driver" in said(answer, {"llama": Wish(pci="0000:02:00.0")})
+    assert "driver" in said(answer, {"llama": CardRequest(pci="0000:02:00.0")})
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,10 @@ def test_an_apu_has_no_slot_and_takes_of_the_machine_s_memory() -> None:
 
 def test_intel_beside_nvidia() -> None:
     answer = "\n".join([wide(ONE), INTEL, nodes("dri/renderD128 e2 80")])
-    assert said(answer, {"llama": Wish(vendor="nvidia"), "eyes": Wish(vendor="intel")}) == {}
-    assert [one for one in lines(answer, {"eyes": Wish(vendor="intel")}) if one.startswith(("module", "boot"))] == []
+    assert said(answer, {"llama": CardRequest(vendor="nvidia"), "eyes": CardRequest(vendor="intel")}) == {}
+    assert [
+        one for one in lines(answer, {"eyes": CardRequest(vendor="intel")}) if one.startswith(("module", "boot"))
+    ] == []
 
 
 def test_the_parts_of_a_card_that_is_divided() -> None:

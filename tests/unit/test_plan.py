@@ -36,7 +36,7 @@ def _fleet(written: dict[str, Any]) -> Fleet:
     hosts = {
         name: HostState(
             name,
-            strangers=frozenset(state.get("strangers", [])),
+            unmanaged=frozenset(state.get("unmanaged", [])),
             moved=state.get("moved", {}),
             moved_hints={name: f"bring {name} back" for name in state.get("moved", {})},
             images=frozenset(state.get("images", IMAGES)),

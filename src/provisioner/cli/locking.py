@@ -30,7 +30,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
     from provisioner.lab.opening.stack_pins import find_stacks
     from provisioner.lab.stacks import stack_uses
     from provisioner.wheels.known import stacks_of
-    from provisioner.wheels.locking import Wish, locked
+    from provisioner.wheels.locking import LockRequest, locked
 
     lab = session.open_lab(words.existing(), needs="none")
     pins = lab.models().pins
@@ -38,7 +38,7 @@ def lock(session: Session, words: Words, *, source: str, accept_unverified: bool
 
     def find(use: Use, stack: Stack) -> tuple[Locked, ...]:
         session.console.emit(Diagnostic("note", f"Looking for the wheels of {use.stack} for {use.distribution}"))
-        return locked(stack, Wish(*use.place, use.requirements, source, accept_unverified))
+        return locked(stack, LockRequest(*use.place, use.requirements, source, accept_unverified))
 
     found = find_stacks(stack_uses(lab.resolved), stacks_of(lab.loaded.path), lab.lock_file, find)
     lines = [f"{name} for {place}: {len(one.packages)} wheels" for (name, place), one in found.items()]

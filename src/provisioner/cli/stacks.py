@@ -95,11 +95,11 @@ def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path,
     """
     from provisioner.report.stacks import lock_text
     from provisioner.wheels.known import known_stack
-    from provisioner.wheels.locking import Wish, locked
+    from provisioner.wheels.locking import LockRequest, locked
 
     extra = tuple(line for file in lists for line in file.read_text(encoding="utf-8").splitlines())
     stack = known_stack(name)
-    wheels = locked(stack, Wish(extra=extra, **words))
+    wheels = locked(stack, LockRequest(extra=extra, **words))
     text = lock_text(stack.id, wheels)
     if output is not None:
         output.write_text(text, encoding="utf-8")

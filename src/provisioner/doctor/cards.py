@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from provisioner.doctor.diagnosis import Diagnosis, Verdict, diagnosed
 from provisioner.doctor.slot import slot_verdict
 from provisioner.gpus.cards import DRIVERS, Card, Vendor
-from provisioner.gpus.choice import Refusal, Wish, choices
+from provisioner.gpus.choice import CardRequest, Refusal, choices
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.values.errors import ProvisionError
 from provisioner.values.sizes import size_text
@@ -38,13 +38,13 @@ class Graphics:
     host: str
     cards: tuple[Card, ...] = ()
     driver: HostDriver = field(default_factory=HostDriver)
-    wishes: Mapping[str, Wish] = field(default_factory=dict)
+    requests: Mapping[str, CardRequest] = field(default_factory=dict)
     lends: bool = False
 
     @property
     def choices(self) -> Mapping[str, Card | Refusal]:
         """The card of each container that wants one, or why it gets none."""
-        return choices(self.wishes, self.cards)
+        return choices(self.requests, self.cards)
 
     @property
     def given(self) -> Mapping[str, Card]:
@@ -103,7 +103,7 @@ def _of_driven(card: Card, driver: HostDriver) -> Iterator[tuple[str, Verdict]]:
 def _wanted(seen: Graphics) -> tuple[Card, ...]:
     """The cards that containers get, and where one gets none those that it may mean."""
     given = {card.pci for card in seen.given.values()}
-    refused = [seen.wishes[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
+    refused = [seen.requests[name] for name, choice in seen.choices.items() if isinstance(choice, Refusal)]
     wanted = list[Card]()
     for card in seen.cards:
         is_given = card.pci in given
@@ -112,16 +112,16 @@ def _wanted(seen: Graphics) -> tuple[Card, ...]:
     return tuple(wanted)
 
 
-def _is_meant(card: Card, refused: Sequence[Wish]) -> bool:
+def _is_meant(card: Card, refused: Sequence[CardRequest]) -> bool:
     """Whether a container may mean this card, which nobody can use as it is."""
-    return bool(card.obstacle()) and any(_may_mean(wish, card) for wish in refused)
+    return bool(card.obstacle()) and any(_may_mean(request, card) for request in refused)
 
 
-def _may_mean(wish: Wish, card: Card) -> bool:
-    """Whether the wish may be for this card; a driver that is not there tells no uuid."""
-    if wish.uuid is not None and card.uuid not in {"", wish.uuid}:
+def _may_mean(request: CardRequest, card: Card) -> bool:
+    """Whether the request may be for this card; a driver that is not there tells no uuid."""
+    if request.uuid is not None and card.uuid not in {"", request.uuid}:
         return False
-    return wish.vendor in {None, card.vendor} and wish.pci in {None, card.pci}
+    return request.vendor in {None, card.vendor} and request.pci in {None, card.pci}
 
 
 def _choice(container: str, choice: Card | Refusal) -> Verdict:

@@ -10,7 +10,7 @@ from provisioner.values.sizes import size_text
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CardRequest:
     """What a container says of the card that it wants; nothing at all is any card."""
 
     vendor: str | None = None
@@ -33,13 +33,13 @@ class Refusal:
     hint: str
 
 
-def chosen(wish: Wish, cards: Sequence[Card]) -> Card | Refusal:
-    """The one card that the wish means; equal ones are as good as one, the first of them is taken."""
-    fitting = [card for card in cards if _fits(wish, card)]
+def chosen(request: CardRequest, cards: Sequence[Card]) -> Card | Refusal:
+    """The one card that the request means; equal ones are as good as one, the first of them is taken."""
+    fitting = [card for card in cards if _fits(request, card)]
     usable = _usable(fitting)
     if not usable:
-        return _nothing(wish, cards, fitting)
-    if wish.vram is None and _are_different(usable):
+        return _nothing(request, cards, fitting)
+    if request.vram is None and _are_different(usable):
         hint = f'Write which one: gpu: {{ pci: "{usable[0].pci}" }}'
         return Refusal(f"there are several different cards: {_titles(usable)}", hint)
     return min(usable, key=lambda card: (card.memory, card.pci))
@@ -55,46 +55,48 @@ def _are_different(cards: Sequence[Card]) -> bool:
     return len(kinds) > 1
 
 
-def choices(wishes: Mapping[str, Wish], cards: Sequence[Card]) -> dict[str, Card | Refusal]:
+def choices(requests: Mapping[str, CardRequest], cards: Sequence[Card]) -> dict[str, Card | Refusal]:
     """The card of each container of one host. One that is wanted exclusively is nobody else's."""
     given: dict[str, Card | Refusal] = {}
     users: dict[str, str] = {}
-    those_that_name_one_first = sorted(wishes, key=lambda name: (not wishes[name].names_one, name))
+    those_that_name_one_first = sorted(requests, key=lambda name: (not requests[name].names_one, name))
     for name in those_that_name_one_first:
-        card = _choice(name, wishes, cards, users)
+        card = _choice(name, requests, cards, users)
         if isinstance(card, Card):
             users.setdefault(card.pci, name)
         given[name] = card
     return given
 
 
-def _choice(name: str, wishes: Mapping[str, Wish], cards: Sequence[Card], users: Mapping[str, str]) -> Card | Refusal:
+def _choice(
+    name: str, requests: Mapping[str, CardRequest], cards: Sequence[Card], users: Mapping[str, str]
+) -> Card | Refusal:
     """The card of one container; ``users`` are the containers that have one already, by its address."""
-    wish = wishes[name]
-    free = [card for card in cards if _can_share(wish, wishes, users.get(card.pci))]
-    card = chosen(wish, free)
+    request = requests[name]
+    free = [card for card in cards if _can_share(request, requests, users.get(card.pci))]
+    card = chosen(request, free)
     if isinstance(card, Card) or len(free) == len(cards):
         return card
-    wanted = chosen(wish, cards)
+    wanted = chosen(request, cards)
     if isinstance(wanted, Refusal):
         return card
     message = f"{wanted.title} is given to container {users[wanted.pci]}, and one of the two wants it alone"
     return Refusal(message, "Leave `exclusive` out, or name another card.")
 
 
-def _can_share(wish: Wish, wishes: Mapping[str, Wish], user: str | None) -> bool:
-    """Whether the wish agrees with the container that has the card, None for nobody."""
+def _can_share(request: CardRequest, requests: Mapping[str, CardRequest], user: str | None) -> bool:
+    """Whether the request agrees with the container that has the card, None for nobody."""
     if user is None:
         return True
-    return not wish.exclusive and not wishes[user].exclusive
+    return not request.exclusive and not requests[user].exclusive
 
 
-def _fits(wish: Wish, card: Card) -> bool:
-    """Whether the card is one that the wish describes, and has the memory that it asks for."""
-    for wanted, own in ((wish.vendor, card.vendor), (wish.pci, card.pci), (wish.uuid, card.uuid)):
+def _fits(request: CardRequest, card: Card) -> bool:
+    """Whether the card is one that the request describes, and has the memory that it asks for."""
+    for wanted, own in ((request.vendor, card.vendor), (request.pci, card.pci), (request.uuid, card.uuid)):
         if wanted not in {None, own}:
             return False
-    needed = wish.vram or 0
+    needed = request.vram or 0
     return max(card.memory, card.shared_memory) >= needed
 
 
@@ -102,15 +104,15 @@ def _titles(cards: Sequence[Card]) -> str:
     return ", ".join(card.title for card in cards)
 
 
-def _nothing(wish: Wish, cards: Sequence[Card], fitting: Sequence[Card]) -> Refusal:
+def _nothing(request: CardRequest, cards: Sequence[Card], fitting: Sequence[Card]) -> Refusal:
     """Why no card can be used: the first obstacle of those that fit, too little memory, or no such card."""
     if fitting:
         card = fitting[0]
         return Refusal(f"{card.title} cannot be given to a container: {card.obstacle()}", "See: provision doctor")
     if not cards:
         return Refusal("it has no graphics card that can be given to a container", "See: lspci -nn")
-    if wish.vram is not None:
-        return _too_small(wish.vram, cards)
+    if request.vram is not None:
+        return _too_small(request.vram, cards)
     message = f"there is no such card on the host; there are: {_titles(cards)}"
     return Refusal(message, "Write one of these, or gpu: any.")
 

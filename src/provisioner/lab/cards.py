@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.gpus.cards import Card
-from provisioner.gpus.choice import Refusal, Wish, choices
+from provisioner.gpus.choice import CardRequest, Refusal, choices
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.labfile.hosts import HostPage, IncusHost
 from provisioner.labfile.spec import Gpu
@@ -25,21 +25,21 @@ USERSPACE = "gpu_userspace"
 _EVERYBODY, _GROUP = "0666", "0660"
 
 
-def wanting(lab: ResolvedLab) -> dict[str, dict[str, Wish]]:
+def card_requests(lab: ResolvedLab) -> dict[str, dict[str, CardRequest]]:
     """The containers that want a card, with what they say of it, by their hosts."""
-    found: dict[str, dict[str, Wish]] = {}
+    found: dict[str, dict[str, CardRequest]] = {}
     for name, container in lab.containers.items():
         if container.written.gpu is not None:
-            found.setdefault(host_name(container), {})[name] = _wish(container.written.gpu)
+            found.setdefault(host_name(container), {})[name] = _request(container.written.gpu)
     return found
 
 
-def given(lab: ResolvedLab, cards: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], list[Problem]]:
+def choose_cards(lab: ResolvedLab, cards: Mapping[str, Sequence[Card]]) -> tuple[dict[str, Card], list[Problem]]:
     """The card of each container that wants one, and why some get none; ``cards`` are those of each host."""
     found: dict[str, Card] = {}
     problems: list[Problem] = []
-    for host, wishes in wanting(lab).items():
-        for name, card in choices(wishes, cards.get(host, ())).items():
+    for host, requests in card_requests(lab).items():
+        for name, card in choices(requests, cards.get(host, ())).items():
             path = ("containers", name, "gpu")
             if isinstance(card, Refusal):
                 problems.append(Problem(path, f"host {host}: {card.message}", card.hint))
@@ -98,8 +98,8 @@ def userspace(gpu: Gpu, card: Card, *, is_lent: bool) -> dict[str, Any] | None:
     }
 
 
-def _wish(gpu: Gpu) -> Wish:
-    return Wish(gpu.vendor, gpu.pci, gpu.uuid, gpu.vram, exclusive=gpu.sharing == "exclusive")
+def _request(gpu: Gpu) -> CardRequest:
+    return CardRequest(gpu.vendor, gpu.pci, gpu.uuid, gpu.vram, exclusive=gpu.sharing == "exclusive")
 
 
 def _lent(container: ResolvedContainer) -> dict[str, str]:

@@ -227,7 +227,7 @@ class HostState:
 
     name: str
     architecture: str = "x86_64"
-    strangers: frozenset[str] = frozenset()
+    unmanaged: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
     volumes: frozenset[str] = frozenset()
     """Names of artifact volumes that are complete (marked ready); a half-made one is not listed."""

@@ -35,7 +35,7 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LockRequest:
     """What is to be locked: for which Python and machine; ``extra``, lines of requirements, besides.
 
     ``source``: a folder of wheels, or the address of an index, instead of the wheels' own places and PyPI.
@@ -48,16 +48,16 @@ class Wish:
     accept_unverified: bool = False
 
 
-def locked(stack: Stack, wish: Wish) -> tuple[Locked, ...]:
+def locked(stack: Stack, request: LockRequest) -> tuple[Locked, ...]:
     """All wheels of the stack and what they ask for, by name.
 
     Raises ``PreflightError`` where there is no wheel for that Python, a hash is not known and not accepted, or uv finds
     no solution, and ``ProvisionError`` where a wheel is another than its page says, or there are only sources.
     """
-    chosen = {name: _chosen(stack, name, wish) for name in stack.packages}
-    if not wish.accept_unverified:
+    chosen = {name: _chosen(stack, name, request) for name in stack.packages}
+    if not request.accept_unverified:
         _refuse_unverified(stack, chosen.values())
-    solution = {found.name: found for found in _wheels(_resolved(stack, chosen, wish), wish)}
+    solution = {found.name: found for found in _wheels(_resolved(stack, chosen, request), request)}
     for name, wheel in chosen.items():
         solution[name] = _as_page_says(stack, wheel, solution.get(name))
     return tuple(solution[name] for name in sorted(solution))
@@ -88,24 +88,24 @@ def _as_page_says(stack: Stack, wheel: Wheel, found: Locked | None) -> Locked:
     )
 
 
-def _chosen(stack: Stack, name: str, wish: Wish) -> Wheel:
+def _chosen(stack: Stack, name: str, request: LockRequest) -> Wheel:
     for wheel in stack.packages[name].wheels:
-        if takes(wish.python, wish.machine, wheel.build):
+        if takes(request.python, request.machine, wheel.build):
             return wheel
     raise PreflightError(
-        f"Unable to lock {stack.id}: {name} has no wheel for Python {wish.python}",
+        f"Unable to lock {stack.id}: {name} has no wheel for Python {request.python}",
         details=f"There are wheels for Python {', '.join(stack.python)}.",
         resolution="Take one of these, or another stack: provision stacks",
     )
 
 
-def _lines(chosen: Mapping[str, Wheel], wish: Wish) -> Iterator[str]:
+def _lines(chosen: Mapping[str, Wheel], request: LockRequest) -> Iterator[str]:
     for name, wheel in chosen.items():
-        if wish.source or wheel.is_on_index:
+        if request.source or wheel.is_on_index:
             yield f"{name}=={wheel.build.version}"
         else:
             yield f"{name} @ {_address(wheel)}"
-    yield from wish.extra
+    yield from request.extra
 
 
 def _address(wheel: Wheel) -> str:
@@ -115,26 +115,36 @@ def _address(wheel: Wheel) -> str:
     return f"{wheel.url}#sha256={wheel.sha256}"
 
 
-def _resolved(stack: Stack, chosen: Mapping[str, Wheel], wish: Wish) -> list[dict[str, Any]]:
+def _resolved(stack: Stack, chosen: Mapping[str, Wheel], request: LockRequest) -> list[dict[str, Any]]:
     """The packages of uv's pylock.toml."""
     from uv import find_uv_bin
 
-    glibc = "_".join(map(str, min(wish.machine.glibc, NEWEST_GLIBC)))
+    glibc = "_".join(map(str, min(request.machine.glibc, NEWEST_GLIBC)))
     with tempfile.TemporaryDirectory(prefix="provision-lock-") as folder:
         excludes = Path(folder) / "excludes.txt"
         excludes.write_text("\n".join(stack.without), encoding="utf-8")
         command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header", "--generate-hashes"]
         command += ["--no-python-downloads"]  # nothing is built, so that no interpreter of that version is needed
-        command += ["--format", "pylock.toml", "--only-binary", ":all:", "--python-version", wish.python]
-        command += ["--python-platform", f"{wish.machine.architecture}-manylinux_{glibc}", "--excludes", str(excludes)]
-        text = "\n".join(_lines(chosen, wish))
+        command += ["--format", "pylock.toml", "--only-binary", ":all:", "--python-version", request.python]
+        command += [
+            "--python-platform",
+            f"{request.machine.architecture}-manylinux_{glibc}",
+            "--excludes",
+            str(excludes),
+        ]
+        text = "\n".join(_lines(chosen, request))
         done = subprocess.run(
-            [*command, *_place(wish.source)], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            [*command, *_place(request.source)],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
     if done.returncode:
         said = "\n".join(done.stderr.strip().splitlines()[-_SAID:])
         raise PreflightError(
-            f"Unable to lock {stack.id} for Python {wish.python}: uv finds no solution",
+            f"Unable to lock {stack.id} for Python {request.python}: uv finds no solution",
             details=said,
             resolution="Where no other machine is reached: --from FOLDER or --from INDEX, with all the wheels.",
         )
@@ -150,11 +160,11 @@ def _place(source: str) -> Sequence[str]:
     return ("--no-index", "--find-links", source)
 
 
-def _wheels(packages: Iterable[Mapping[str, Any]], wish: Wish) -> Iterator[Locked]:
+def _wheels(packages: Iterable[Mapping[str, Any]], request: LockRequest) -> Iterator[Locked]:
     for package in packages:
         entries = [package["archive"]] if "archive" in package else package.get("wheels", [])
         by_build = {_build(entry): entry for entry in entries}
-        best = best_of(wish.python, wish.machine, by_build)
+        best = best_of(request.python, request.machine, by_build)
         if best is None:
             raise ProvisionError(
                 f"Unable to lock {package['name']} {package.get('version', '')}: there is no wheel for this Python",

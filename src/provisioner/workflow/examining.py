@@ -14,7 +14,7 @@ from provisioner.gpus.cards import Card
 from provisioner.gpus.health import HostDriver
 from provisioner.gpus.inside import SCRIPT, Inside, inside_in
 from provisioner.lab import images_by_host
-from provisioner.lab.cards import given, lends, wanting
+from provisioner.lab.cards import card_requests, choose_cards, lends
 from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
@@ -65,7 +65,7 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
     there = _observed(lab, provider)
     made_of = lab.resolved.with_known(replace(lab.resolved.known, images=kept_images(lab, there)))
     facts = provider.examine(images_by_host(made_of).get(name, frozenset()))
-    wishes = wanting(lab.resolved).get(name, {})
+    requests = card_requests(lab.resolved).get(name, {})
     if any(answers.problem for answers in of_kind(facts, HostAnswers)):
         return _Seen(facts, Graphics(name))
     installed = tuple(_packages(there, provider))
@@ -73,8 +73,8 @@ def _look(lab: Lab, provider: Provider) -> _Seen:
         cards = provider.cards()
         driver = provider.host_driver() if cards else HostDriver()
     except ProvisionError as error:
-        return _Seen(facts, Graphics(name), error if wishes else None, packages=installed)
-    seen = Graphics(name, cards, driver, wishes, lends=lends(lab.resolved.hosts[name]))
+        return _Seen(facts, Graphics(name), error if requests else None, packages=installed)
+    seen = Graphics(name, cards, driver, requests, lends=lends(lab.resolved.hosts[name]))
     try:
         return _Seen(facts, seen, inside=dict(_arrived(lab, provider, seen)), packages=installed)
     except ProvisionError as error:
@@ -128,7 +128,7 @@ def _judged(lab: Lab, seen: _Seen) -> Iterator[Diagnosis]:
     yield from seen.packages
     yield from card_diagnoses(seen.graphics)
     cards = seen.graphics.given
-    _, problems = given(lab.resolved, {seen.graphics.host: seen.graphics.cards})
+    _, problems = choose_cards(lab.resolved, {seen.graphics.host: seen.graphics.cards})
     for problem in problems:
         if problem.path[1] in cards:  # of those that get none it has been said
             yield requirement_diagnosis(seen.graphics.host, problem)

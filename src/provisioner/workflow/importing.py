@@ -69,7 +69,7 @@ def _existing(provider: Provider, lab: str, wanted: str) -> Instance:
     what = f"Unable to import container {wanted} of host {provider.host}"
     if there is None:
         names = observe(lab, {provider.host: provider}, detailed=False)
-        known = sorted({*names.hosts[provider.host].strangers, *(one.name for one in names.instances)})
+        known = sorted({*names.hosts[provider.host].unmanaged, *(one.name for one in names.instances)})
         raise PreflightError(f"{what}: there is none", resolution=f"Containers there: {', '.join(known) or 'none'}")
     if there.lab not in ("", lab):
         raise PreflightError(

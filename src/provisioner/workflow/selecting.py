@@ -28,9 +28,9 @@ def look_at_cards(lab: Lab, providers: Mapping[str, Provider]) -> tuple[dict[str
     """
     if not lab.resolved.wants_cards:
         return lab.cards({})
-    from provisioner.lab.cards import wanting  # nothing that a lab without cards needs
+    from provisioner.lab.cards import card_requests  # nothing that a lab without cards needs
 
-    hosts = sorted(wanting(lab.resolved))
+    hosts = sorted(card_requests(lab.resolved))
     with ThreadPoolExecutor(len(hosts)) as pool:
         seen = pool.map(lambda host: providers[host].cards(), hosts)
         return lab.cards(dict(zip(hosts, seen, strict=True)))

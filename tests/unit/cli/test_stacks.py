@@ -9,7 +9,7 @@ import yaml
 
 from provisioner.wheels import locking
 from provisioner.wheels.known import Stack
-from provisioner.wheels.locking import Locked, Wish
+from provisioner.wheels.locking import Locked, LockRequest
 from tests.unit.cli.conftest import World
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -130,10 +130,10 @@ def test_a_lock_for_another_python_lists_those_that_there_are(world: World) -> N
 
 def test_a_lock_is_what_the_role_takes(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = Locked("torch", "2.9.0+cu128", "https://example.org/torch.whl", "0" * 64)
-    asked: list[Wish] = []
+    asked: list[LockRequest] = []
 
-    def locked(_stack: Stack, wish: Wish) -> tuple[Locked, ...]:
-        asked.append(wish)
+    def locked(_stack: Stack, request: LockRequest) -> tuple[Locked, ...]:
+        asked.append(request)
         return (wheel,)
 
     monkeypatch.setattr(locking, "locked", locked)
@@ -142,7 +142,7 @@ def test_a_lock_is_what_the_role_takes(world: World, tmp_path: Path, monkeypatch
     answer = world.command(*arguments)
     written = {"name": wheel.name, "version": wheel.version, "url": wheel.url, "sha256": wheel.sha256}
     assert yaml.safe_load(answer.out) == {"torch_stack_name": "tabbyapi-cu13", "torch_stack_packages": [written]}
-    assert asked == [Wish("3.13", extra=("rich",))]
+    assert asked == [LockRequest("3.13", extra=("rich",))]
     (result,) = world.command("stacks", "lock", "--json", *arguments[2:]).of("result")
     assert result["packages"] == [written]
     told = world.command(*arguments, "--output", str(tmp_path / "vars.yml"))

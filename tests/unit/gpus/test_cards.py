@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from provisioner.gpus.cards import Card
-from provisioner.gpus.choice import Refusal, Wish, choices, chosen
+from provisioner.gpus.choice import CardRequest, Refusal, choices, chosen
 from provisioner.gpus.look import SCRIPT, cards_in
 
 GIB = 2**30
@@ -114,7 +114,7 @@ def test_what_is_missing_after_a_reboot_is_named() -> None:
 def test_a_card_for_virtual_machines_is_told_apart() -> None:
     (card,) = cards_in(nvidia("0000:01:00.0", 0, driver="vfio-pci"))
     assert "vfio-pci" in card.obstacle()
-    refusal = chosen(Wish(), [card])
+    refusal = chosen(CardRequest(), [card])
     assert isinstance(refusal, Refusal)
     assert "reserved for virtual machines" in refusal.message
 
@@ -126,15 +126,15 @@ def test_an_apu_of_amd_has_kfd_and_its_own_renderer() -> None:
     assert paths(card) == ["/dev/kfd", "/dev/dri/renderD129"]
     assert (card.memory, card.shared_memory) == (GIB // 2, 30 * GIB)
     assert card.link is None
-    assert chosen(Wish(vram=8 * GIB), [card]) == card
+    assert chosen(CardRequest(vram=8 * GIB), [card]) == card
 
 
 def test_intel_beside_nvidia() -> None:
     cards = cards_in("\n".join([ONE, INTEL, nodes("dri/renderD128 e2 80")]))
     assert [card.vendor for card in cards] == ["intel", "nvidia"]
     assert paths(cards[0]) == ["/dev/dri/renderD128"]
-    assert chosen(Wish(vendor="intel"), cards) == cards[0]
-    refusal = chosen(Wish(), cards)
+    assert chosen(CardRequest(vendor="intel"), cards) == cards[0]
+    refusal = chosen(CardRequest(), cards)
     assert isinstance(refusal, Refusal)
     assert "0000:00:02.0" in refusal.message
     assert "0000:01:00.0" in refusal.message
@@ -142,47 +142,49 @@ def test_intel_beside_nvidia() -> None:
 
 def test_of_equal_cards_any_is_the_first() -> None:
     cards = cards_in(TWO_EQUAL)
-    assert chosen(Wish(), cards) == cards[0]
+    assert chosen(CardRequest(), cards) == cards[0]
 
 
 def test_the_smallest_card_that_is_large_enough_is_taken() -> None:
     cards = cards_in(TWO_DIFFERENT)
-    assert chosen(Wish(vram=8 * GIB), cards) == cards[1]
-    assert chosen(Wish(vram=12 * GIB), cards) == cards[0]
-    refusal = chosen(Wish(vram=24 * GIB), cards)
+    assert chosen(CardRequest(vram=8 * GIB), cards) == cards[1]
+    assert chosen(CardRequest(vram=12 * GIB), cards) == cards[0]
+    refusal = chosen(CardRequest(vram=24 * GIB), cards)
     assert isinstance(refusal, Refusal)
     assert "no card has 24GiB: NVIDIA GeForce RTX 3060 (0000:01:00.0) has 12GiB" in refusal.message
 
 
-@pytest.mark.parametrize("wish", [Wish(pci="0000:03:00.0"), Wish(uuid="GPU-9"), Wish(vendor="amd")])
-def test_what_is_not_there_is_refused_with_what_is(wish: Wish) -> None:
-    refusal = chosen(wish, cards_in(TWO_DIFFERENT))
+@pytest.mark.parametrize(
+    "asked", [CardRequest(pci="0000:03:00.0"), CardRequest(uuid="GPU-9"), CardRequest(vendor="amd")]
+)
+def test_what_is_not_there_is_refused_with_what_is(asked: CardRequest) -> None:
+    refusal = chosen(asked, cards_in(TWO_DIFFERENT))
     assert isinstance(refusal, Refusal)
     assert "NVIDIA GeForce RTX 3060 (0000:01:00.0), NVIDIA GeForce RTX 3050 (0000:02:00.0)" in refusal.message
 
 
 def test_a_host_without_cards() -> None:
     assert cards_in("") == ()
-    refusal = chosen(Wish(), ())
+    refusal = chosen(CardRequest(), ())
     assert isinstance(refusal, Refusal)
     assert "no graphics card" in refusal.message
 
 
 def test_an_exclusive_card_is_nobody_else_s() -> None:
     cards = cards_in(ONE)
-    found = choices({"a": Wish(exclusive=True), "b": Wish()}, cards)
+    found = choices({"a": CardRequest(exclusive=True), "b": CardRequest()}, cards)
     assert found["a"] == cards[0]
     assert isinstance(found["b"], Refusal)
     assert "given to container a" in found["b"].message
-    twice = choices({"a": Wish(exclusive=True), "b": Wish(exclusive=True)}, cards_in(TWO_EQUAL))
+    twice = choices({"a": CardRequest(exclusive=True), "b": CardRequest(exclusive=True)}, cards_in(TWO_EQUAL))
     assert [one.pci for one in twice.values() if isinstance(one, Card)] == ["0000:01:00.0", "0000:02:00.0"]
-    shared = choices({"a": Wish(), "b": Wish()}, cards)
+    shared = choices({"a": CardRequest(), "b": CardRequest()}, cards)
     assert shared == {"a": cards[0], "b": cards[0]}
 
 
 def test_who_names_a_card_is_served_first() -> None:
     cards = cards_in(TWO_EQUAL)
-    found = choices({"a": Wish(exclusive=True), "b": Wish(pci="0000:01:00.0", exclusive=True)}, cards)
+    found = choices({"a": CardRequest(exclusive=True), "b": CardRequest(pci="0000:01:00.0", exclusive=True)}, cards)
     assert found == {"a": cards[1], "b": cards[0]}
 
 

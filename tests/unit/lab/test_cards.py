@@ -11,7 +11,7 @@ import pytest
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import Known, ModelFile, desired_fleet, problems, resolve
-from provisioner.lab.cards import given
+from provisioner.lab.cards import choose_cards
 from provisioner.lab.rules import card_problems
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
@@ -136,7 +136,7 @@ def said(spec: Spec, *cards: Card) -> list[str]:
     """Why the container gets no card, or cannot use it."""
     host = next(iter(spec.hosts), "local")
     lab = resolve(spec, load_catalog())
-    found, refused = given(lab, {host: cards})
+    found, refused = choose_cards(lab, {host: cards})
     refused += card_problems(lab.with_known(Known(cards=found)))
     return [f"{'.'.join(map(str, one.path))}: {one.message}" for one in refused]
 

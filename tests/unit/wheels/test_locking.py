@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.values.errors import PreflightError, ProvisionError
 from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack
-from provisioner.wheels.locking import Wish, locked
+from provisioner.wheels.locking import LockRequest, locked
 from tests.wheel_files import sha256_of, write_wheel
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -62,7 +62,7 @@ def stack(folder: Path, **hashes: str) -> Stack:
 
 
 def test_everything_that_is_asked_for_is_frozen_with_its_hash(folder: Path) -> None:
-    found = {one.name: one for one in locked(stack(folder), Wish("3.12", source=str(folder)))}
+    found = {one.name: one for one in locked(stack(folder), LockRequest("3.12", source=str(folder)))}
     assert {name: one.version for name, one in found.items()} == {
         "causal-conv1d": "1.6.2.post1+cu12torch2.9cxx11abitrue",
         "einops": "0.8.1",
@@ -88,44 +88,44 @@ def test_a_wheel_without_an_address_is_taken_from_the_index_and_held_to_its_hash
         whole = stack(folder).model_dump() | {"packages": {"einops": package}}
         return Stack(**whole | {"missing": dict.fromkeys(COLUMNS, "not wanted")})
 
-    (found,) = locked(only(sha256_of(folder / file)), Wish("3.12"))
+    (found,) = locked(only(sha256_of(folder / file)), LockRequest("3.12"))
     assert (found.version, found.url) == ("0.8.99", (folder / file).as_uri())
     with pytest.raises(ProvisionError, match="is not what it should be"):
-        locked(only("0" * 64), Wish("3.12"))
+        locked(only("0" * 64), LockRequest("3.12"))
 
 
 def test_what_is_wanted_besides_counts(folder: Path) -> None:
-    found = locked(stack(folder), Wish("3.12", source=str(folder), extra=("sympy<1.14  # older", "")))
+    found = locked(stack(folder), LockRequest("3.12", source=str(folder), extra=("sympy<1.14  # older", "")))
     assert {one.name: one.version for one in found}["sympy"] == "1.13.0"
 
 
 def test_a_hash_that_nobody_knows_has_to_be_accepted(folder: Path) -> None:
     mine = stack(folder, flash_attn=UNVERIFIED)
     with pytest.raises(PreflightError, match="1 of its files") as caught:
-        locked(mine, Wish("3.12", source=str(folder)))
+        locked(mine, LockRequest("3.12", source=str(folder)))
     assert caught.value.details == FLASH
     assert "--accept-unverified" in caught.value.resolution
-    found = locked(mine, Wish("3.12", source=str(folder), accept_unverified=True))
+    found = locked(mine, LockRequest("3.12", source=str(folder), accept_unverified=True))
     assert {one.name: one.sha256 for one in found}["flash-attn"] == sha256_of(folder / FLASH)
 
 
 def test_another_file_than_the_page_says_is_refused(folder: Path) -> None:
     with pytest.raises(ProvisionError, match="is not what it should be") as caught:
-        locked(stack(folder, torch="0" * 64), Wish("3.12", source=str(folder)))
+        locked(stack(folder, torch="0" * 64), LockRequest("3.12", source=str(folder)))
     assert "0" * 64 in caught.value.details
     assert sha256_of(folder / TORCH) in caught.value.details
 
 
 def test_another_python_lists_those_that_there_are(folder: Path) -> None:
     with pytest.raises(PreflightError, match=r"no wheel for Python 3\.11") as caught:
-        locked(stack(folder), Wish("3.11", source=str(folder)))
+        locked(stack(folder), LockRequest("3.11", source=str(folder)))
     assert "3.12" in caught.value.details
 
 
 def test_what_is_not_there_is_told_in_uv_s_words(folder: Path) -> None:
     (folder / EINOPS).unlink()
     with pytest.raises(PreflightError, match="no solution") as caught:
-        locked(stack(folder), Wish("3.12", source=str(folder)))
+        locked(stack(folder), LockRequest("3.12", source=str(folder)))
     assert "einops" in caught.value.details
 
 
@@ -133,4 +133,4 @@ def test_sources_are_not_taken(folder: Path) -> None:
     (folder / EINOPS).unlink()
     (folder / "einops-0.8.1.tar.gz").write_bytes(b"")
     with pytest.raises(PreflightError, match="no solution"):
-        locked(stack(folder), Wish("3.12", source=str(folder)))
+        locked(stack(folder), LockRequest("3.12", source=str(folder)))

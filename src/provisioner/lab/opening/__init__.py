@@ -107,9 +107,9 @@ class Lab:
         found: dict[str, Card] = {}
         refused: list[Problem] = []
         if self.resolved.wants_cards:
-            from provisioner.lab.cards import given  # nothing that a lab without cards needs
+            from provisioner.lab.cards import choose_cards  # nothing that a lab without cards needs
 
-            found, refused = given(self.resolved, there)
+            found, refused = choose_cards(self.resolved, there)
         with_cards = self._knowing(replace(self.resolved.known, cards=found))
         refused += card_problems(with_cards)
         refused += self._stacks_elsewhere(found, {})

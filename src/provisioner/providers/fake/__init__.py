@@ -54,7 +54,7 @@ class FakeProvider(Snapshots, Locks, Provider):
         state = HostState(
             self.host,
             self.architecture,
-            strangers=frozenset(instance.name for instance in there if instance.lab != lab),
+            unmanaged=frozenset(instance.name for instance in there if instance.lab != lab),
             images=frozenset(self.images),
             volumes=complete,
             moved=dict(self.elsewhere),

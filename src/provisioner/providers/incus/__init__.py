@@ -56,7 +56,7 @@ class IncusProvider(Inside, Provider):
         state = HostState(
             name=self.host,
             architecture=server["environment"]["kernel_architecture"],
-            strangers=names - our_names,
+            unmanaged=names - our_names,
             images=frozenset(alias["name"] for alias in aliases),
             volumes=complete,
             adoptable=self._adoptable(found, adopt) if adopt else {},

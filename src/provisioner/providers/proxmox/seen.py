@@ -47,7 +47,7 @@ def observe(host: ProxmoxHost, lab: str, *, detailed: bool, adopt: Collection[st
     state = HostState(
         name=host.host,
         architecture=first.machine,
-        strangers=_strangers(first, ours, host.client.node),
+        unmanaged=unmanaged(first, ours, host.client.node),
         moved={name: f"on {moved.words(guest)}" for name, guest in sorted(elsewhere.items())},
         moved_hints={name: moved.hint(host.client.node, guest) for name, guest in elsewhere.items()},
         images=templates.gathered(contents, first.offers, first.machine).images,
@@ -127,7 +127,7 @@ def _detailed(host: ProxmoxHost, guest: Guest) -> Guest:
     return replace(guest, snapshots=snapshots_of(snapshots, guest.vmid), address=address_in(interfaces))
 
 
-def _strangers(first: _FirstAnswers, ours: Sequence[Guest], node: str) -> frozenset[str]:
+def unmanaged(first: _FirstAnswers, ours: Sequence[Guest], node: str) -> frozenset[str]:
     """The names that guests have on the node which are not this lab's: containers and virtual machines."""
     our_numbers = {guest.vmid for guest in ours}
     our_names = {guest.name for guest in ours}

@@ -31,8 +31,8 @@ def look(access: Access, **options: Any) -> Fleet:
     return driver(access).observe(LAB, **options)
 
 
-def strangers(fleet: Fleet) -> frozenset[str]:
-    return fleet.hosts["box"].strangers
+def unmanaged(fleet: Fleet) -> frozenset[str]:
+    return fleet.hosts["box"].unmanaged
 
 
 def test_ours_are_those_with_our_mark(pve: Double, access: Access) -> None:
@@ -43,7 +43,7 @@ def test_ours_are_those_with_our_mark(pve: Double, access: Access) -> None:
     fleet = look(access)
     assert [one.name for one in fleet.instances] == ["a", "b"]
     assert [one.settings["pool"] for one in fleet.instances] == ["", "prod"]
-    assert strangers(fleet) == {"theirs"}
+    assert unmanaged(fleet) == {"theirs"}
     assert fleet.hosts["box"].architecture == "x86_64"
     assert fleet.hosts["box"].images == {"debian/12", "debian/13"}
     assert "pveam update" in fleet.hosts["box"].image_hint
@@ -64,7 +64,7 @@ def test_whatever_else_is_a_stranger(pve: Double, access: Access, lab: str, conf
     marked(pve, 105, "one", lab, **config)
     fleet = look(access)
     assert fleet.instances == ()
-    assert strangers(fleet) == {"one"}
+    assert unmanaged(fleet) == {"one"}
 
 
 def test_one_of_ours_that_has_moved_to_another_node_takes_its_name_along(pve: Double, access: Access) -> None:
@@ -72,7 +72,7 @@ def test_one_of_ours_that_has_moved_to_another_node_takes_its_name_along(pve: Do
     pve.world.add_guest(106, "pve2", hostname="elsewhere")
     fleet = look(access)
     assert fleet.instances == ()
-    assert strangers(fleet) == frozenset(), "a name on another node is free"
+    assert unmanaged(fleet) == frozenset(), "a name on another node is free"
     state = fleet.hosts["box"]
     assert state.moved == {"moved": "on node pve2, as CT 105"}
     assert "pct migrate 105 pve1" in state.moved_hints["moved"]
@@ -124,7 +124,7 @@ def test_what_is_to_be_adopted_is_told_of_when_it_is_nobodys(pve: Double, access
     assert list(found) == ["old"]
     assert (found["old"].lab, found["old"].image, found["old"].cpu) == ("", "", 2)
     assert found["old"].settings["tags"] == ("mine",)
-    assert strangers(fleet) == {"old", "theirs"}
+    assert unmanaged(fleet) == {"old", "theirs"}
     assert look(access).hosts["box"].adoptable == {}
 
 

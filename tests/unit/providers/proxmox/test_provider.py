@@ -169,7 +169,7 @@ def test_a_copy_that_somebody_made_by_hand_is_never_touched(pve: Double, provide
     copied = {name: value for name, value in guest(pve).config.items() if name in ("tags", "description", "hostname")}
     provider.delete(one)
     pve.world.add_guest(500, "pve1", **copied)
-    assert provider.observe(LAB).hosts["box"].strangers == {"one"}
+    assert provider.observe(LAB).hosts["box"].unmanaged == {"one"}
     for verb in (provider.start, provider.stop, provider.delete, provider.update, provider.create):
         with pytest.raises(ProviderError):
             verb(one)
