@@ -78,7 +78,7 @@ def test_the_wheel_holds_our_plugins_and_nothing_of_the_tests(wheel: Path) -> No
 
 
 def test_the_package_and_its_folders_are_the_wheel_s(installed: Path, tmp_path: Path) -> None:
-    program = "from provisioner import paths; print(paths.PACKAGE, paths.roles(), paths.playbooks(), sep='\\n')"
+    program = "from provisioner.values import paths; print(paths.PACKAGE, paths.roles(), paths.playbooks(), sep='\\n')"
     package, roles, playbooks = _output(installed / "bin/python", "-c", program, cwd=tmp_path).splitlines()
     assert Path(package).is_relative_to(installed)
     assert Path(roles) == Path(package) / "share/roles"

@@ -23,12 +23,12 @@ ALLOWED = {
     ("report/rdp.py", "desktop"): "ditto",
     ("report/status_html.py", "desktop"): "what a picture of a screen shows",
     (
-        "spec/upstreams.py",
+        "labfile/spec.py",
         "litellm",
     ): "a provider among those that LiteLLM knows by these names, and its words for models",
-    ("stacks/known.py", "tabbyapi"): "a word of the stacks' pages",
-    ("starter.py", "llama_cpp"): "the file that `init` writes is an example",
-    ("starter.py", "litellm"): "ditto",
+    ("wheels/known.py", "tabbyapi"): "a word of the stacks' pages",
+    ("labfile/starter.py", "llama_cpp"): "the file that `init` writes is an example",
+    ("labfile/starter.py", "litellm"): "ditto",
 }
 """Where a name may stand in code, and why."""
 
