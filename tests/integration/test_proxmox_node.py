@@ -201,9 +201,10 @@ def test_a_command_is_a_program_and_never_a_word_of_the_shell(shell: Shell, vmid
 
 def test_a_command_that_takes_too_long_is_killed_in_the_container(shell: Shell, vmid: int) -> None:
     with pytest.raises(ProviderError, match="Unable to run sh in container") as caught:
-        inside.execute(shell, vmid, ["sh", "-c", "setsid sleep 70102 & exec env -i sleep 70103"], timeout_s=8.0)
-    assert "killed after 8 s" in caught.value.details
-    assert not is_running(shell, vmid, "^sleep 7010[23]")
+        inside.execute(shell, vmid, ["sh", "-c", "setsid sleep 70102 & exec env -i sleep 70103"], timeout_s=15.0)
+    assert "killed after 15 s" in caught.value.details
+    # A busy node may need a moment for it; left alone, they would go on for a day.
+    wait_until(lambda: not is_running(shell, vmid, "^sleep 7010[23]"), PATIENCE_S)
 
 
 def test_a_file_that_ends_early_is_no_file(shell: Shell, vmid: int, tmp_path: Path) -> None:
