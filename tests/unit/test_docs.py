@@ -1,0 +1,105 @@
+"""The README is short, every link leads somewhere, every page is listed, and every verb is described."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.app import VERBS, run
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+MOST_LINES = 150
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def anchors_of(text: str) -> set[str]:
+    """The names by which the headings of a page are led to, as GitHub makes them."""
+    without_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = set()
+    for heading in HEADING.findall(without_code):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(plain.replace(" ", "-"))
+    return found
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    """The relative links of a page that lead nowhere."""
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        if not target.exists():
+            yield f"{link}: there is no such file"
+        elif anchor and anchor not in anchors_of(target.read_text(encoding="utf-8")):
+            yield f"{link}: there is no such heading"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "CHANGELOG.md", *PAGES], ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("link", ["none.md", "page.md#nowhere", "#nowhere"])
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path, link: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n[it]({link}) and [itself](#a-page), `[code](none.md)`\n", encoding="utf-8")
+    assert len(list(broken_links(page))) == 1
+
+
+def test_every_page_is_listed() -> None:
+    listed = set(LINK.findall((ROOT / "docs/README.md").read_text(encoding="utf-8")))
+    assert {page.name for page in PAGES if page.name != "README.md"} == {
+        link for link in listed if link.endswith(".md")
+    }
+
+
+def test_every_verb_is_described() -> None:
+    described = (ROOT / "docs/verbs.md").read_text(encoding="utf-8")
+    first_cells = " ".join(line.split("|")[1] for line in described.splitlines() if line.startswith("| `"))
+    words = set(re.findall(r"[a-z-]+", first_cells))
+    missing = [name for name in VERBS if name not in words]
+    assert missing == []
+
+
+LAB_FILE = re.compile(r"^```yaml\n(name: .*?)^```$", re.MULTILINE | re.DOTALL)
+LAB_FILES = [
+    pytest.param(text, id=f"{page.name}-{number}")
+    for page in (README, *PAGES)
+    for number, text in enumerate(LAB_FILE.findall(page.read_text(encoding="utf-8")), 1)
+]
+
+
+def valid(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether ``validate`` takes the lab's file, whose secrets have values."""
+    for name in re.findall(r"!secret ([\w-]+)", text):
+        monkeypatch.setenv(f"PROVISION_SECRET_{name.upper().replace('-', '_')}", "sk-0123456789abcdef")
+    file = folder / "homelab.yml"
+    file.write_text(text, encoding="utf-8")
+    return run(["validate", str(file)]) == 0
+
+
+def test_there_are_whole_files_on_the_pages() -> None:
+    assert len(LAB_FILES) >= 3
+
+
+@pytest.mark.parametrize("text", LAB_FILES)
+def test_a_whole_file_on_a_page_is_valid(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert valid(text, tmp_path, monkeypatch)
+
+
+def test_a_file_that_says_what_nobody_knows_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = LAB_FILE.findall(README.read_text(encoding="utf-8"))
+    assert not valid(text.replace("aliases:", "alias:"), tmp_path, monkeypatch)
