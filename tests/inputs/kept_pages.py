@@ -13,6 +13,10 @@ from tests.inputs import pages
 from tests.inputs.pages import PythonPage, read_python
 
 
+MOST_PAGES = 5000
+"""A checkout has about 1,000 that tests reach."""
+
+
 class KeptPages:
     """Reads pages and remembers them; nothing is written before ``save``."""
 
@@ -30,12 +34,15 @@ class KeptPages:
         return _page(self._used[key])
 
     def save(self) -> None:
-        """Write down what was used, for the next run; what nobody asked for is forgotten."""
-        if self._file is None or self._used.keys() == self._kept.keys():
+        """Write down what was used, for the next run; what nobody asked for is forgotten when there is much of it."""
+        if self._file is None or self._used.keys() <= self._kept.keys():
             return
+        pages = self._kept | self._used
+        if len(pages) > MOST_PAGES:
+            pages = self._used
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=self._file.parent, delete=False, encoding="utf-8") as file:
-            json.dump({"reader": self._reader, "pages": self._used}, file)
+            json.dump({"reader": self._reader, "pages": pages}, file)
         Path(file.name).replace(self._file)
 
     def _read(self) -> dict[str, dict[str, Any]]:
