@@ -55,7 +55,7 @@ class Graph:
     def __init__(self, tree: Tree, kept: KeptPages | None = None) -> None:
         self.tree = tree
         self._kept = kept or KeptPages(None)
-        self.roles = frozenset(PurePosixPath(folder).name for folder in self._folders_in("roles"))
+        self.roles = frozenset(PurePosixPath(folder).name for folder in tree.folders_in("roles"))
         self._pages: dict[str, PythonPage] = {}
         self._words: dict[str, frozenset[str]] = {}
         self._modules: dict[str, list[str]] = {}
@@ -65,17 +65,17 @@ class Graph:
         """What a test file reaches, with the fixtures of the ``conftest.py`` files above it that are asked for."""
         conftests = [str(folder / "conftest.py") for folder in PurePosixPath(file).parents]
         conftests = [conftest for conftest in conftests if conftest in self.tree.files]
-        reached = self.reached([file, *conftests, *ALWAYS])
+        seeds = {file, *conftests, *ALWAYS}
         while True:
+            reached = self.reached(seeds)
             fixtures = self._fixtures(conftests, reached)
-            more = self.reached([*reached, *fixtures])
-            if more == reached:
+            if fixtures <= seeds:
                 return reached
-            reached = more
+            seeds |= fixtures
 
     def reached(self, seeds: Iterable[str]) -> frozenset[str]:
         """All files that are reached from ``seeds``, with these; names that there are not are left out."""
-        waiting = [seed for seed in seeds if seed in self.tree.files]
+        waiting = [seed for seed in seeds if seed.removesuffix(LOADED) in self.tree.files]
         reached = set(waiting)
         while waiting:
             for target in self._led_to(waiting.pop()):
@@ -85,11 +85,14 @@ class Graph:
         return frozenset(target.removesuffix(LOADED) for target in reached)
 
     def page(self, file: str) -> PythonPage:
-        """What a Python file says."""
+        """What a Python file says; nothing where it is for another Python, or wrong on purpose."""
         if file not in self._pages:
             folder = PurePosixPath(file).parent
             package = ".".join(folder.parts[1:] if folder.parts[:1] == ("src",) else folder.parts)
-            self._pages[file] = self._kept.page(self.tree.digest(file), self.tree.text(file), package)
+            try:
+                self._pages[file] = self._kept.page(self.tree.digest(file), self.tree.text(file), package)
+            except SyntaxError:
+                self._pages[file] = PythonPage()
         return self._pages[file]
 
     def words(self, file: str) -> frozenset[str]:
@@ -101,12 +104,7 @@ class Graph:
     def _words_of_file(self, file: str) -> set[str]:
         if file.startswith(DATA):
             return set()
-        if not file.endswith(".py"):
-            return words_of(self.tree.text(file))
-        try:
-            return self.page(file).words
-        except SyntaxError:
-            return set()
+        return self.page(file).words if file.endswith(".py") else words_of(self.tree.text(file))
 
     def role_files(self, role: str) -> list[str]:
         """What a role consists of; nothing reads its README."""
@@ -129,10 +127,7 @@ class Graph:
         if not file.endswith(".py"):
             yield from self._of_yaml(file)
             return
-        try:
-            page = self.page(file)
-        except SyntaxError:
-            return  # a program for another Python, or one that is wrong on purpose
+        page = self.page(file)
         yield from self._of_imports(file, page)
         if file.startswith(ONLY_IMPORTS):
             return
@@ -249,9 +244,6 @@ class Graph:
                 waiting |= fixture.parameters - asked
                 asked |= fixture.parameters
         return found
-
-    def _folders_in(self, folder: str) -> list[str]:
-        return [one for one in self.tree.by_folder if str(PurePosixPath(one).parent) == folder]
 
 
 def _parts_below(file: str, folder: str) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from typing import Any
 from tests.inputs import pages
 from tests.inputs.pages import PythonPage, read_python
 
-
 MOST_PAGES = 5000
 """A checkout has about 1,000 that tests reach."""
 

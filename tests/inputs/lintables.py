@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tests.inputs.digests import Digests
 from tests.inputs.graph import PLUGINS
@@ -20,8 +20,7 @@ def lintables(digests: Digests) -> dict[str, str]:
     a role that a playbook includes, ansible-lint says the same with and without that playbook.
     """
     tree, graph = digests.tree, digests.graph
-    places = {"/".join(PurePosixPath(file).parts[:2]) for file in tree.files if file.startswith(("roles/", "molecule/"))}
-    places = {place for place in places if tree.below(place)}
+    places = {place for folder in ("roles", "molecule") for place in tree.folders_in(folder)}
     places |= {file for file in tree.files if file.startswith("playbooks/") and file.endswith(".yml")}
     configuration = {file for file in CONFIGURATION if file in tree.files}
     found = {}

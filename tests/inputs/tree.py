@@ -53,6 +53,10 @@ class Tree:
         """All files below a folder; nothing where there is none."""
         return self.by_folder.get(folder, ())
 
+    def folders_in(self, folder: str) -> list[str]:
+        """The folders that lie in a folder itself."""
+        return sorted(one for one in self.by_folder if one != "." and str(PurePosixPath(one).parent) == folder)
+
     def text(self, file: str) -> str:
         """What is in a file; what is no UTF-8 is replaced."""
         return (self.root / file).read_text(encoding="utf-8", errors="replace")

@@ -13,7 +13,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 Run = Callable[..., str]
 FILES = {
-    "pytest.ini": "[pytest]\npythonpath = . src\naddopts = --import-mode=importlib\ntestpaths = tests/integration tests/unit\n",
+    "pytest.ini": """
+[pytest]
+pythonpath = . src
+addopts = --import-mode=importlib
+testpaths = tests/integration tests/unit
+""",
     "tests/conftest.py": """
 import pytest
 pytest_plugins = ["tests.inputs.choice"]
@@ -51,7 +56,9 @@ def run(checkout: Path, tmp_path: Path) -> Run:
     """What pytest says in the checkout, with records of its own."""
 
     def run(*arguments: str, **environment: str) -> str:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI", "PROVISION"))}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "CI", "PROVISION"))
+        }
         paths = {"PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],

@@ -21,7 +21,9 @@ def left_out(said: str) -> tuple[str, str] | None:
 
 
 @pytest.mark.parametrize("workers", [(), ("--numprocesses", "2")])
-def test_what_passed_is_left_out_of_the_next_run_and_counted_in_the_last_line(run: Run, workers: tuple[str, ...]) -> None:
+def test_what_passed_is_left_out_of_the_next_run_and_counted_in_the_last_line(
+    run: Run, workers: tuple[str, ...]
+) -> None:
     first = run("--changed-only", *workers)
     assert "4 passed" in first
     assert left_out(first) is None
