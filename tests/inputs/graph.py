@@ -231,7 +231,8 @@ class Graph:
         pages = [self.page(conftest) for conftest in conftests]
         asked = set()
         for file in reached:
-            if file.endswith(".py") and file.startswith("tests/") and PurePosixPath(file).name != "conftest.py":
+            is_shared = PurePosixPath(file).name == "conftest.py" or file.startswith(ONLY_IMPORTS)
+            if file.endswith(".py") and file.startswith("tests/") and not is_shared:
                 page = self.page(file)
                 asked |= page.parameters | page.words
         found: set[str] = set()
