@@ -152,8 +152,8 @@ class Choice:
                 self._before[part] = self._digests.digest(part)
 
     def _remember(self) -> None:
-        """Of what passed, if nobody changed its inputs meanwhile."""
-        now = Digests(self._config.rootpath, self._folder)
+        """Of what passed, if nobody changed its inputs meanwhile; tests may have left the environment changed."""
+        now = Digests(self._config.rootpath, self._folder, self._digests.machine)
         for part, (tests, ran) in self._passing.passed().items():
             if part in self._before and now.digest(part) == self._before[part]:
                 passed = Pass(self._before[part], time.time(), tests, ran)
@@ -171,7 +171,7 @@ class Choice:
             yield from rounds.closing_lines(self._folder, self._round_records())
 
     def _round_records(self) -> dict[str, rounds.Standing]:
-        digests = Digests(self._config.rootpath, self._folder)
+        digests = Digests(self._config.rootpath, self._folder, self._digests.machine)
         began = rounds.began(self._folder)
         standings = {}
         for part in self._parts():

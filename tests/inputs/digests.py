@@ -20,7 +20,7 @@ class Digests:
         self.tree = Tree(root)
         self._kept = KeptPages(cache / "pages.json" if cache else None)
         self.graph = Graph(self.tree, self._kept)
-        self._machine = machine or this_machine(root)
+        self.machine = machine or this_machine(root)
 
     def inputs(self, part: str) -> frozenset[str]:
         """The files of the checkout on which a part depends; for what always runs in ``make test``, all of them."""
@@ -36,7 +36,7 @@ class Digests:
         if files is self.tree.files:
             return self._whole
         words = [word for file in files for word in self.graph.words(file)]
-        return self.tree.digest_of(files, *self._machine.seen_by(words))
+        return self.tree.digest_of(files, *self.machine.seen_by(words))
 
     def save(self) -> None:
         """Keep what was read for the next run."""
@@ -44,4 +44,4 @@ class Digests:
 
     @cached_property
     def _whole(self) -> str:
-        return self.tree.digest_of(self.tree.files, *self._machine.seen_by(self._machine.environment))
+        return self.tree.digest_of(self.tree.files, *self.machine.seen_by(self.machine.environment))

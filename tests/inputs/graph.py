@@ -22,7 +22,10 @@ LAB_CHOOSES = frozenset({"playbooks/site.yml", "playbooks/verify.yml"})
 """They name every role; a lab's file says which of them are run."""
 EVERY_RUN_USES_ROLES = ("base", "model_store")
 """What ``up`` runs without being told by the lab's file."""
-FOUND_BY_ANSIBLE = tuple(f"{PLUGINS}/{kind}" for kind in ("connection", "lookup", "callback"))
+CALLBACKS = f"{PLUGINS}/callback"
+"""Every play calls them; other plugins and modules are called by their names."""
+CONNECTIONS = f"{PLUGINS}/connection"
+"""Every play loads them for their options."""
 ALWAYS = ("tests/requirements.txt", "pyproject.toml")
 NO_INPUT = frozenset({"README.md"})
 """Files of roles and scenarios that nothing reads but people."""
@@ -46,7 +49,7 @@ READ_BY_THE_PRODUCT = {"data": "src/provisioner/data", "playbooks": "playbooks",
 """Functions of ``provisioner.paths``, and the folders that they give."""
 LOADED = "?"
 """Behind a file's name: the package is loaded for something in it, and its own functions are not called."""
-OWN_MODULE = re.compile(r"\bprovision_\w+")
+OWN_PLUGIN = re.compile(r"\bprovision_\w+")
 
 
 class Graph:
@@ -153,17 +156,17 @@ class Graph:
             named = [one for one in self.tree.below(folder) if page.words & set(_parts_below(one, folder))]
             yield from named or (self.tree.below(folder) if function == "inventory_templates" else ())
         if "plugins" in page.folders_asked_for and file != CATALOG:
-            yield from self._found_by_ansible()
+            yield from self._of_every_play()
+        yield from self._plugins(" ".join(page.words))
 
     def _of_test(self, file: str, page: PythonPage) -> Iterator[str]:
         if page.starts_the_program:
             yield PROGRAM
             for role in EVERY_RUN_USES_ROLES:
                 yield from self.role_files(role)
-        for module in OWN_MODULE.findall(" ".join(page.words)):
-            yield f"{PLUGINS}/modules/{module}.py"
+        yield from self._plugins(" ".join(page.words))
         if "ansible-playbook" in page.words:
-            yield from self._found_by_ansible()
+            yield from self._of_every_play()
         for path in page.reaches:
             yield from self.tree.files if path == "." else self._path(path)
         for role in (page.words - USUAL_WORDS | page.path_ends) & self.roles:
@@ -202,16 +205,21 @@ class Graph:
         named = words_of(text) if top in {"examples", "molecule"} else values_of(text)
         for role in (self.roles & named) if file not in LAB_CHOOSES else {"base"} & self.roles:
             yield from self.role_files(role)
-        for plugin in set(OWN_MODULE.findall(text)):
-            yield f"{PLUGINS}/modules/{plugin}.py"
+        yield from self._plugins(text)
         if top == "playbooks":
             yield from self.tree.below(f"{PurePosixPath(file).parent}/files")
         if top == "molecule":
             yield from (found for word in named if "/" in word for found in self._path(word))
 
-    def _found_by_ansible(self) -> Iterator[str]:
-        for folder in FOUND_BY_ANSIBLE:
-            yield from self.tree.below(folder)
+    def _of_every_play(self) -> Iterator[str]:
+        yield from self.tree.below(CALLBACKS)
+        for file in self.tree.below(CONNECTIONS):
+            yield f"{file}{LOADED}"
+
+    def _plugins(self, text: str) -> Iterator[str]:
+        """Our modules and other plugins of Ansible that a text names."""
+        for plugin in set(OWN_PLUGIN.findall(text)):
+            yield from (file for file in self.tree.by_name.get(f"{plugin}.py", ()) if file.startswith(PLUGINS))
 
     def _module_files(self, name: str) -> list[str]:
         """The file of the module that has the name, or in which it stands; the packages around it are only loaded."""

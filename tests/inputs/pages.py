@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 OURS = ("provisioner", "tests", "benchmarks")
 """The packages of a checkout."""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TOKEN = re.compile(r"[\w@-][\w.@-]*(?:/[\w.@-]+)*")
 MODULE_NAME = re.compile(r"\b(?:provisioner|tests|benchmarks)(?:\.\w+)+")
 IMPORT_IN_A_STRING = re.compile(r"\b(?:from (?:provisioner|tests)|import (?:provisioner|tests))\b")
@@ -63,14 +64,26 @@ def read_python(text: str, package: str = "") -> PythonPage:
         part = PythonPage()
         for node in _nodes(statement):
             _take(part, node, package)
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            page.modules_at_once |= part.modules
+        page.modules_at_once |= _modules_at_once(statement, part, package)
         if isinstance(statement, ast.FunctionDef) and _is_fixture(statement):
             page.fixtures[statement.name] = part
         else:
             page.modules_outside_fixtures |= part.modules
         page.add(part)
     return page
+
+
+def _modules_at_once(statement: ast.stmt, part: PythonPage, package: str) -> set[str]:
+    if isinstance(statement, FUNCTIONS):
+        return set()
+    if not isinstance(statement, ast.ClassDef):
+        return part.modules
+    body = PythonPage()
+    for inner in statement.body:
+        if not isinstance(inner, FUNCTIONS):
+            for node in _nodes(inner):
+                _take(body, node, package)
+    return body.modules
 
 
 def words_of(text: str) -> set[str]:

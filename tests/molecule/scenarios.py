@@ -30,7 +30,6 @@ EVERY_SCENARIO_USES = (
     ".config/molecule",
     "src/provisioner/ansible/callback",
     "src/provisioner/ansible/connection",
-    "src/provisioner/ansible/lookup",
     "tests/molecule/changes.py",
     "tests/requirements.txt",
 )

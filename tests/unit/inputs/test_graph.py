@@ -11,6 +11,7 @@ from tests.inputs.graph import Graph
 from tests.inputs.tree import Tree
 
 TEST = "tests/integration/test_it.py"
+BOX = "class Box:\n    def run(self):\n        import provisioner.plan\n"
 CHECKOUT = {
     "tests/conftest.py": "import pytest\n@pytest.fixture\ndef shared():\n    from tests.lab import machine\n",
     "tests/lab/__init__.py": "def up():\n    from tests.lab import other\n",
@@ -35,7 +36,9 @@ CHECKOUT = {
     "src/provisioner/catalog/__init__.py": "from provisioner import paths\npaths.roles()\n",
     "src/provisioner/ansible/modules/provision_fetch.py": "def main():\n    from provisioner.plan import make\n",
     "src/provisioner/ansible/modules/provision_other.py": "",
-    "src/provisioner/ansible/connection/provision_box.py": "",
+    "src/provisioner/ansible/connection/provision_box.py": BOX,
+    "src/provisioner/ansible/callback/provision_changes.py": "",
+    "src/provisioner/driver.py": "VARIABLES = {'ansible_connection': 'provision_box'}\n",
     "roles/base/tasks/main.yml": "[]",
     "roles/model_store/tasks/build.yml": "[]",
     "roles/engine/tasks/main.yml": "- include_role:\n    name: toolkit\n# - name: gateway\n- provision_fetch: {}\n",
@@ -80,7 +83,11 @@ def reached(folder: Path, text: str, more: Mapping[str, str] | None = None) -> f
         ("FILE = 'services: { engine: {} }'", "src/provisioner/ansible/modules/provision_fetch.py"),
         ("FILE = 'services: { engine: {} }'", "src/provisioner/plan.py"),
         ("TASK = {'provision_fetch': {}}", "src/provisioner/ansible/modules/provision_fetch.py"),
+        ("HOST = {'ansible_connection': 'provision_box'}", "src/provisioner/ansible/connection/provision_box.py"),
+        ("import provisioner.driver", "src/provisioner/ansible/connection/provision_box.py"),
+        ("HOST = {'ansible_connection': 'provision_box'}", "src/provisioner/plan.py"),
         ("PLAY = ['ansible-playbook']", "src/provisioner/ansible/connection/provision_box.py"),
+        ("PLAY = ['ansible-playbook']", "src/provisioner/ansible/callback/provision_changes.py"),
         ("FILE = ROOT / 'examples/quickstart.yml'", "roles/engine/tasks/main.yml"),
         ("FILE = 'quickstart.yml'", "examples/quickstart.yml"),
         ("PLAY = ROOT / 'playbooks/host.yml'", "roles/host/tasks/main.yml"),
@@ -112,6 +119,7 @@ def test_it_is_reached(tmp_path: Path, text: str, target: str) -> None:
         ("FILE = 'services: { gateway: {} }'", "roles/engine/tasks/main.yml"),
         ("FILE = 'services: { engine: {} }'", "roles/engine/README.md"),
         ("FILE = 'services: { engine: {} }'", "src/provisioner/ansible/modules/provision_other.py"),
+        ("PLAY = ['ansible-playbook']", "src/provisioner/plan.py"),
         ("WORDS = 'at the base'", "roles/base/tasks/main.yml"),
         ("PLAY = ROOT / 'playbooks/site.yml'", "roles/gateway/tasks/main.yml"),
         ("import provisioner.catalog", "roles/gateway/tasks/main.yml"),
