@@ -35,7 +35,9 @@ class Digests:
         files = self.inputs(part)
         if files is self.tree.files:
             return self._whole
-        words = [word for file in files for word in self.graph.words(file)]
+        words: set[str] = set()
+        for file in files:
+            words |= self.graph.words(file)
         return self.tree.digest_of(files, *self.machine.seen_by(words))
 
     def save(self) -> None:

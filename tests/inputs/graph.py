@@ -66,6 +66,8 @@ class Graph:
 
     def reached_by_test(self, file: str) -> frozenset[str]:
         """What a test file reaches, with the fixtures of the ``conftest.py`` files above it that are asked for."""
+        if "." in self.page(file).reaches:
+            return self.tree.files
         conftests = [str(folder / "conftest.py") for folder in PurePosixPath(file).parents]
         conftests = [conftest for conftest in conftests if conftest in self.tree.files]
         seeds = {file, *conftests, *ALWAYS}
@@ -168,7 +170,7 @@ class Graph:
         if "ansible-playbook" in page.words:
             yield from self._of_every_play()
         for path in page.reaches:
-            yield from self.tree.files if path == "." else self._path(path)
+            yield from self._path(path)
         for role in (page.words - USUAL_WORDS | page.path_ends) & self.roles:
             yield from self.role_files(role)
         yield from self._of_words(file, page.words)
@@ -239,7 +241,7 @@ class Graph:
         pages = [self.page(conftest) for conftest in conftests]
         asked = set()
         for file in reached:
-            is_shared = PurePosixPath(file).name == "conftest.py" or file.startswith(ONLY_IMPORTS)
+            is_shared = file.endswith("/conftest.py") or file.startswith(ONLY_IMPORTS)
             if file.endswith(".py") and file.startswith("tests/") and not is_shared:
                 page = self.page(file)
                 asked |= page.parameters | page.words
