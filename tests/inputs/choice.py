@@ -165,8 +165,8 @@ class Choice:
         if self._unchanged:
             tests = sum(passed.tests for passed in self._unchanged.values())
             oldest = min(passed.at for passed in self._unchanged.values())
-            files = len(self._unchanged)
-            yield f"{tests} tests of {files} files not run: inputs unchanged since {when(oldest)}"
+            files = "1 file" if len(self._unchanged) == 1 else f"{len(self._unchanged)} files"
+            yield f"{tests} tests of {files} not run: inputs unchanged since {when(oldest)}"
         if self._goes_on:
             yield from rounds.closing_lines(self._folder, self._round_records())
 

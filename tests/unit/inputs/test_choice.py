@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.inputs.conftest import Run
 
-LEFT_OUT = re.compile(r"(\d+) tests of (\d+) files not run: inputs unchanged since \d{4}-\d\d-\d\d \d\d:\d\d\n?$")
+LEFT_OUT = re.compile(r"(\d+) tests of (\d+) files? not run: inputs unchanged since \d{4}-\d\d-\d\d \d\d:\d\d\n?$")
 
 
 def left_out(said: str) -> tuple[str, str] | None:
