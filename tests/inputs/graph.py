@@ -147,7 +147,14 @@ class Graph:
         for module in page.modules_outside_fixtures if shared else page.modules:
             yield from self._module_files(module)
         if page.imports_by_name and file.endswith("/__init__.py"):
-            yield from (one for one in self.tree.below(str(PurePosixPath(file).parent)) if one.endswith(".py"))
+            yield from self._modules_of_package(file)
+        if page.lists_modules:
+            for imported in {target for module in page.modules for target in self._module_files(module)}:
+                if imported.endswith("/__init__.py"):
+                    yield from self._modules_of_package(imported)
+
+    def _modules_of_package(self, package: str) -> list[str]:
+        return [file for file in self.tree.below(str(PurePosixPath(package).parent)) if file.endswith(".py")]
 
     def _of_product(self, file: str, page: PythonPage) -> Iterator[str]:
         if file == CATALOG:

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-OURS = ("provisioner", "tests", "benchmarks")
-"""The packages of a checkout."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 TOKEN = re.compile(r"[\w@-][\w.@-]*(?:/[\w.@-]+)*")
 MODULE_NAME = re.compile(r"\b(?:provisioner|tests|benchmarks)(?:\.\w+)+")
 IMPORT_IN_A_STRING = re.compile(r"\b(?:from (?:provisioner|tests)|import (?:provisioner|tests))\b")
-REACHES = "REACHES"
-"""The constant with which a test module names paths that nobody can see in it otherwise."""
 
 
 @dataclass
@@ -44,6 +40,8 @@ class PythonPage:
     """Whether it starts ``provision`` as a process of its own."""
     imports_by_name: bool = False
     """Whether it imports modules whose names it makes."""
+    lists_modules: bool = False
+    """Whether it takes all modules that there are in a package."""
 
     def add(self, part: PythonPage) -> None:
         """Say also what ``part`` says."""
@@ -55,6 +53,7 @@ class PythonPage:
         self.reaches |= part.reaches
         self.starts_the_program |= part.starts_the_program
         self.imports_by_name |= part.imports_by_name
+        self.lists_modules |= part.lists_modules
 
 
 def read_python(text: str, package: str = "") -> PythonPage:
@@ -140,10 +139,10 @@ def _take(page: PythonPage, node: ast.AST, package: str) -> None:
     match node:
         case ast.Constant(value=str() as text):
             _take_text(page, text)
-        case ast.Name(id="import_module") | ast.Attribute(attr="import_module"):
-            page.imports_by_name = True
-        case ast.Attribute(value=ast.Name(id="paths")):
-            page.folders_asked_for.add(node.attr)
+        case ast.Name(id=name):
+            page.imports_by_name |= name == "import_module"
+        case ast.Attribute():
+            _take_attribute(page, node)
         case ast.arg():
             page.parameters.add(node.arg)
         case ast.Import():
@@ -157,6 +156,13 @@ def _take(page: PythonPage, node: ast.AST, package: str) -> None:
             page.starts_the_program |= _is_the_program([_constant(element) for element in node.elts])
         case ast.Assign(targets=[ast.Name(id="REACHES")]):
             page.reaches.update(_strings(node.value))
+
+
+def _take_attribute(page: PythonPage, node: ast.Attribute) -> None:
+    if isinstance(node.value, ast.Name) and node.value.id == "paths":
+        page.folders_asked_for.add(node.attr)
+    page.imports_by_name |= node.attr == "import_module"
+    page.lists_modules |= node.attr == "iter_modules"
 
 
 def _imported(node: ast.ImportFrom, package: str) -> Iterator[str]:

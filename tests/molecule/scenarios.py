@@ -30,8 +30,11 @@ EVERY_SCENARIO_USES = (
     ".config/molecule",
     "src/provisioner/ansible/callback",
     "src/provisioner/ansible/connection",
+    "tests/lab/incus.py",
     "tests/molecule/changes.py",
+    "tests/molecule/test_scenarios.py",
     "tests/requirements.txt",
+    "pyproject.toml",
 )
 EVERY_LAB_USES = ("src/provisioner/cli/artifacts.py",)
 """What makes, before a scenario with a ``lab.yml`` is created, what that file names (see molecule/shared)."""

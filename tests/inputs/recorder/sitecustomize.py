@@ -14,8 +14,8 @@ ROOT = "PROVISION_RECORD_ROOT"
 FILE = "PROVISION_RECORD_FILE"
 CHECKSUM = ("digest_of", "catalog/pages.py")
 """The function, and the end of its file's name, whose reads say only whether something is the same."""
-CHOOSER = "/tests/inputs/tree.py"
-"""The module that reads everything to choose; no test depends on that."""
+CHOOSERS = ("/tests/inputs/tree.py", "/tests/inputs/kept_pages.py")
+"""The modules that read to choose; no test depends on that."""
 _noted: set[tuple[str, str]] = set()
 
 
@@ -44,7 +44,7 @@ def _kind(frame: Any) -> str:
     """``checksum`` or ``read``, by who reads; nothing for what reads to choose tests."""
     while frame is not None:
         code = frame.f_code
-        if code.co_filename.endswith(CHOOSER):
+        if code.co_filename.endswith(CHOOSERS):
             return ""
         if code.co_name == CHECKSUM[0] and code.co_filename.endswith(CHECKSUM[1]):
             return "checksum"

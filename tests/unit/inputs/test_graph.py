@@ -96,6 +96,7 @@ def reached(folder: Path, text: str, more: Mapping[str, str] | None = None) -> f
         ("PICTURES = DATA / 'pictures'", "tests/data/pictures/one.png"),
         ("import provisioner.scripts", "src/provisioner/data/cluster/look.sh"),
         ("import provisioner.services", "src/provisioner/services/engine.py"),
+        ("from tests import lab\npkgutil.iter_modules(lab.__path__)", "tests/lab/other.py"),
         ("import provisioner.catalog", "roles/gateway/meta/service.yml"),
         ("REACHES = ('src/provisioner/data',)", "src/provisioner/data/stacks/one.yml"),
         ("REACHES = ('.',)", "playbooks/site.yml"),
