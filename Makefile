@@ -34,11 +34,11 @@ up: install ## bare machine to answering model: prepare the host, generate missi
 	$(BIN)/provision init --secrets $(FILE)
 	$(AS_MEMBER) "$(BIN)/provision up $(FILE) --yes"
 
-test: install ## everything CI runs; Molecule only for roles whose inputs have not passed on this machine yet
-	$(BIN)/pytest --numprocesses 2
+test: install ## everything CI runs; outside of CI, integration tests only where their inputs changed since they passed today
+	$(BIN)/pytest --numprocesses 2 --changed-only
 
-test-all: install ## everything, on every distribution, slow legs included, whatever passed before
-	$(BIN)/pytest --all
+test-all: install ## everything, on every distribution, slow legs included; goes on after an interruption; SHARD=2/6 for a part
+	$(BIN)/pytest --all --go-on $(if $(SHARD),--shard $(SHARD))
 
 bench: install ## figures, side by side with what others need
 	$(BIN)/python -m benchmarks

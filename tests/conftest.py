@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.far import far_incus
-from tests.lab.incus import incus_lab
 from tests.scheduling import ByScope, rank
 
-__all__ = ["far_incus", "incus_lab"]  # fixtures for everybody
+if TYPE_CHECKING:  # what only some tests ask for is no input of the others
+    from tests.lab.far import FarIncus
+    from tests.lab.incus import Lab
+
+pytest_plugins = ["tests.inputs.choice"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,6 +55,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByScope:
     """Share the tests out by what they have in common, in their order."""
     config.option.loadscopereorder = False
     return ByScope(config, log)
+
+
+@pytest.fixture(scope="session")
+def incus_lab() -> Iterator[Lab]:
+    """The lab's Incus, found by every program that the tests start (``INCUS_DIR``); skips where there can be none."""
+    from tests.lab.incus import LAB, used_by_tests
+
+    with used_by_tests(LAB) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def far_incus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarIncus]:
+    """The second Incus, with a client certificate of this test run that it trusts."""
+    from tests.lab.far import far_from
+
+    with far_from(tmp_path_factory.mktemp("far")) as far:
+        yield far
 
 
 @pytest.fixture(scope="session")

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from provisioner.providers.incus import IncusProvider
-from provisioner.values.state import Instance
-from tests.lab.pve.fixture import pve_host
+if TYPE_CHECKING:  # what only some tests ask for is no input of the others
+    from provisioner.providers.incus import IncusProvider
+    from tests.lab.incus import Lab
+    from tests.lab.pve.fixture import PveHost
 
-__all__ = ["pve_host"]  # a fixture for everybody here
+
+@pytest.fixture(scope="session")
+def pve_host(incus_lab: Lab) -> Iterator[PveHost]:
+    """A Proxmox host with containers that run; skips where there can be none."""
+    from tests.lab.pve.fixture import host_for_tests
+
+    with host_for_tests(incus_lab) as host:
+        yield host
 
 
 @pytest.fixture(scope="module")
 def provider(incus_lab: object) -> IncusProvider:
     """The lab's Incus."""
+    from provisioner.providers.incus import IncusProvider
+
     assert incus_lab
     return IncusProvider("box")
 
@@ -24,6 +35,8 @@ def provider(incus_lab: object) -> IncusProvider:
 @pytest.fixture(scope="module")
 def container(provider: IncusProvider) -> Iterator[str]:
     """The name of a running container."""
+    from provisioner.values.state import Instance
+
     lab = f"t{secrets.token_hex(4)}"
     one = Instance(f"{lab}-one", "box", lab, "debian/12")
     provider.create(one)

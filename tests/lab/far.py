@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,13 +60,12 @@ class FarIncus:
                 self.incus("config", "trust", "remove", one["fingerprint"])
 
 
-@pytest.fixture(scope="session")
-def far_incus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarIncus]:
-    """The second Incus, with a client certificate of this test run that it trusts."""
+@contextmanager
+def far_from(folder: Path) -> Iterator[FarIncus]:
+    """The second Incus, with a client certificate in ``folder`` that it trusts; skips where there can be none."""
     reason = reason_to_skip()
     if reason:
         pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("far")
     with shared(FAR) as lab:
         owner = FarIncus(lab, Endpoint(""))
         owner.incus("config", "set", "core.https_address", ADDRESS)

@@ -1,4 +1,4 @@
-"""The lab: a second Incus beside the machine's own, shared by all test runs that are under way, and a fixture for it.
+"""The lab: a second Incus beside the machine's own, shared by all test runs that are under way.
 
 ``python -m tests.lab up`` keeps it after the tests, so that the next run need not wait for it; ``down`` removes it.
 """
@@ -158,14 +158,14 @@ def _used(lab: Lab, how: int) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def incus_lab() -> Iterator[Lab]:
-    """The lab's Incus, found by every program that the tests start (``INCUS_DIR``); skips where there can be none."""
+@contextmanager
+def used_by_tests(lab: Lab) -> Iterator[Lab]:
+    """The lab, up, and found by every program that is started meanwhile; skips where there can be none."""
     reason = reason_to_skip()
     if reason:
         pytest.skip(reason)
     before = os.environ.copy()
-    with shared(LAB) as lab:
+    with shared(lab):
         os.environ.pop("INCUS_SOCKET", None)
         os.environ.update(lab.environment)
         try:

@@ -1,20 +1,23 @@
 """Which Molecule scenarios there are, what each depends on, and which of them have passed on this machine.
 
 A scenario that passed is remembered in the cache by the digest of its inputs, and not run again until one of them
-changes. Which scenarios a run takes is decided here; running them is ``test_scenarios.py``'s.
+changes. Which scenarios a run takes is decided here; running them is ``test_scenarios.py``'s, and what its inputs reach
+is ``tests/inputs``'s.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import math
 import re
 import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tests.checkout import git
+from tests.inputs.graph import NO_INPUT, Graph
 
 USUAL_S = 240.0
 """How long a scenario is taken to last that has never passed here."""
@@ -25,18 +28,16 @@ EVERY_LAB_USES_ROLES = ("model_store",)
 
 EVERY_SCENARIO_USES = (
     ".config/molecule",
-    "src/provisioner/ansible",
-    "src/provisioner/artifacts",
-    "src/provisioner/providers/__init__.py",
-    "src/provisioner/providers/base.py",
-    "src/provisioner/providers/incus",
-    "src/provisioner/plan.py",
-    "src/provisioner/apply.py",
-    "src/provisioner/lab/upkeep.py",
+    "src/provisioner/ansible/callback",
+    "src/provisioner/ansible/connection",
+    "tests/lab/incus.py",
     "tests/molecule/changes.py",
+    "tests/molecule/test_scenarios.py",
     "tests/requirements.txt",
+    "pyproject.toml",
 )
-LEFT_OUT = {"__pycache__", ".provision", ".pytest_cache", "README.md"}
+EVERY_LAB_USES = ("src/provisioner/cli/artifacts.py",)
+"""What makes, before a scenario with a ``lab.yml`` is created, what that file names (see molecule/shared)."""
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,31 @@ class Record:
 def names(root: Path) -> list[str]:
     """Every scenario of the checkout, what was changed last first: that is what a short run must not miss."""
     found = sorted(page.parent.name for page in root.glob("molecule/*/molecule.yml"))
-    return sorted(found, key=lambda name: -changed_at(root, inputs(root, name)))
+    return sorted(found, key=lambda name: -changed_at(root, named_by(root, name)))
 
 
-def inputs(root: Path, name: str) -> list[Path]:
-    """What the scenario depends on: itself, the roles it names, shared scenario files, plugins, drivers."""
+def named_by(root: Path, name: str) -> list[Path]:
+    """What the scenario names: itself, roles, shared scenario files, what finds our plugins."""
     scenario = root / "molecule" / name
     words = {word for page in scenario.rglob("*.yml") for word in re.findall(r"\w+", page.read_text(encoding="utf-8"))}
+    has_lab = (scenario / "lab.yml").is_file()
     words |= {name, *EVERY_SCENARIO_USES_ROLES}
-    words |= set(EVERY_LAB_USES_ROLES) if (scenario / "lab.yml").is_file() else set()
+    words |= set(EVERY_LAB_USES_ROLES) if has_lab else set()
     roles = [role for role in sorted((root / "roles").glob("*")) if role.name in words]
     shared = [path for path in sorted((root / "molecule").glob("*")) if not (path / "molecule.yml").is_file()]
-    always = [root / path for path in EVERY_SCENARIO_USES if (root / path).exists()]
-    return [scenario, *roles, *shared, *always]
+    always = [root / path for path in (*EVERY_SCENARIO_USES, *(EVERY_LAB_USES if has_lab else ()))]
+    return [scenario, *roles, *shared, *(path for path in always if path.exists())]
 
 
-def digest(root: Path, paths: Iterable[Path]) -> str:
-    """SHA-256 over names, modes' executable bit and contents of all files in ``paths``."""
-    total = hashlib.sha256()
-    for path in sorted(_files(paths)):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        executable = bool(path.stat().st_mode & 0o100)
-        total.update(f"{path.relative_to(root)}\0{executable}\0{content}\n".encode())
-    return total.hexdigest()
+def inputs(graph: Graph, name: str) -> frozenset[str]:
+    """All files on which the scenario depends: what it names, and what that reaches."""
+    root = graph.tree.root
+    seeds: list[str] = []
+    for path in named_by(root, name):
+        place = path.relative_to(root).as_posix()
+        below = [file for file in graph.tree.below(place) if PurePosixPath(file).name not in NO_INPUT]
+        seeds += below or [place]
+    return graph.reached(seeds)
 
 
 def changed_at(root: Path, paths: Iterable[Path]) -> float:
@@ -96,20 +99,15 @@ def reason_to_skip(name: str, now: str, record: Record | None, *, elapsed_s: flo
     return None
 
 
-def read_record(folder: Path, name: str) -> Record | None:
-    """What is remembered of the scenario; None when it never passed here."""
+def read_record(folder: Path, name: str, *, younger_than_s: float = math.inf) -> Record | None:
+    """What is remembered of the scenario; None when it did not pass here in that time."""
     file = folder / f"{name}.json"
-    return Record(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else None
+    if not file.is_file() or file.stat().st_mtime < time.time() - younger_than_s:
+        return None
+    return Record(**json.loads(file.read_text(encoding="utf-8")))
 
 
 def write_record(folder: Path, name: str, record: Record) -> None:
     """Remember that the scenario passed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(vars(record)), encoding="utf-8")
-
-
-def _files(paths: Iterable[Path]) -> Iterable[Path]:
-    for path in paths:
-        for file in path.rglob("*") if path.is_dir() else (path,):
-            if file.is_file() and not LEFT_OUT.intersection(file.parts):
-                yield file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ import pytest
 
 from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
+from tests.inputs.choice import DAY_S, leaves_out, records_folder
+from tests.inputs.digests import Digests
+from tests.inputs.parts import SCENARIOS
 from tests.molecule import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,15 +48,22 @@ def molecule(*arguments: str, log: Path) -> int:
             raise
 
 
+@pytest.fixture(scope="module")
+def digests() -> Digests:
+    """What each scenario depends on, as it is when the first of them begins."""
+    return Digests(ROOT, records_folder())
+
+
 @pytest.mark.molecule
 @pytest.mark.incus
 @pytest.mark.parametrize("name", scenarios.names(ROOT))
-def test_scenario(name: str, run_started: float, request: pytest.FixtureRequest) -> None:
+def test_scenario(name: str, digests: Digests, run_started: float, request: pytest.FixtureRequest) -> None:
     cache = paths.cache() / "molecule"
     everything = request.config.getoption("--all")
-    now = scenarios.digest(ROOT, scenarios.inputs(ROOT, name))
+    now = digests.digest(f"{SCENARIOS}::test_scenario[{name}]")
     elapsed, budget = time.time() - run_started, request.config.getoption("--budget-minutes") * 60
-    reason = scenarios.reason_to_skip(name, now, scenarios.read_record(cache, name), elapsed_s=elapsed, budget_s=budget)
+    record = scenarios.read_record(cache, name, younger_than_s=DAY_S if leaves_out(request.config) else math.inf)
+    reason = scenarios.reason_to_skip(name, now, record, elapsed_s=elapsed, budget_s=budget)
     if reason and not everything:
         pytest.skip(reason)
     request.getfixturevalue("incus_lab")

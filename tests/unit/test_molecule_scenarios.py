@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.inputs.graph import Graph
+from tests.inputs.tree import Tree
 from tests.molecule import scenarios
 from tests.molecule.scenarios import Record, reason_to_skip
 
@@ -15,12 +17,15 @@ TREE = {
     "molecule/gateway/lab.yml": "models: {}",
     "molecule/other/molecule.yml": "platforms: []",
     "molecule/shared/create.yml": "[]",
-    "roles/gateway/tasks/main.yml": "[]",
+    "roles/gateway/tasks/main.yml": "- provision_ours: {}",
     "roles/engine/tasks/main.yml": "[]",
     "roles/base/tasks/main.yml": "[]",
     "roles/model_store/tasks/build.yml": "[]",
     "roles/other/tasks/main.yml": "[]",
-    "src/provisioner/ansible/modules/ours.py": "",
+    "src/provisioner/ansible/modules/provision_ours.py": "def main():\n    from provisioner.plan import make_plan\n",
+    "src/provisioner/ansible/modules/provision_other.py": "",
+    "src/provisioner/plan.py": "from provisioner import state",
+    "src/provisioner/state.py": "",
     "src/provisioner/cli.py": "",
     "tests/requirements.txt": "",
 }
@@ -35,7 +40,8 @@ def tree(tmp_path: Path) -> Path:
 
 
 def digest(tree: Path) -> str:
-    return scenarios.digest(tree, scenarios.inputs(tree, "gateway"))
+    files = Tree(tree)
+    return files.digest_of(scenarios.inputs(Graph(files), "gateway"))
 
 
 @pytest.mark.parametrize(
@@ -47,23 +53,58 @@ def digest(tree: Path) -> str:
         "roles/engine/tasks/main.yml",
         "roles/base/tasks/main.yml",
         "roles/model_store/tasks/build.yml",
-        "src/provisioner/ansible/modules/ours.py",
+        "src/provisioner/ansible/modules/provision_ours.py",
+        "src/provisioner/plan.py",
+        "src/provisioner/state.py",
         "tests/requirements.txt",
     ],
 )
 def test_a_changed_input_changes_the_digest(tree: Path, changed: str) -> None:
     before = digest(tree)
-    (tree / changed).write_text("changed engine gateway")
+    path = tree / changed
+    path.write_text(f"{path.read_text()}# changed\n")
     assert digest(tree) != before
 
 
 @pytest.mark.parametrize(
-    "changed", ["roles/other/tasks/main.yml", "molecule/other/molecule.yml", "src/provisioner/cli.py"]
+    "changed",
+    [
+        "roles/other/tasks/main.yml",
+        "molecule/other/molecule.yml",
+        "src/provisioner/ansible/modules/provision_other.py",
+        "src/provisioner/cli.py",
+    ],
 )
 def test_what_is_no_input_does_not(tree: Path, changed: str) -> None:
     before = digest(tree)
-    (tree / changed).write_text("changed")
+    path = tree / changed
+    path.write_text(f"{path.read_text()}# changed\n")
     assert digest(tree) == before
+
+
+@pytest.fixture(scope="module")
+def graph(root: Path) -> Graph:
+    """What leads to what in this checkout."""
+    return Graph(Tree(root))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "part"),
+    [
+        ("base", "state.py"),
+        ("base", "plan.py"),
+        ("base", "spec"),
+        ("model_store", "loader"),
+        ("model_store", "inventory.py"),
+        ("model_store", "runner"),
+        ("kokoro", "stamp.py"),
+        ("kokoro", "agent.py"),
+    ],
+)
+def test_what_a_scenario_goes_through_is_its_input(graph: Graph, scenario: str, part: str) -> None:
+    place = f"src/provisioner/{part}"
+    files = graph.tree.below(place) or (place,)
+    assert set(files) <= scenarios.inputs(graph, scenario)
 
 
 def test_a_new_file_changes_the_digest(tree: Path) -> None:

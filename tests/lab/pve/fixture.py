@@ -1,4 +1,4 @@
-"""The fixtures ``pve``, a double of its own for each test, and ``pve_host``, one with real containers and an sshd."""
+"""The fixture ``pve``, a double of its own for each test, and what is behind ``pve_host``: real containers, an sshd."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def real_host(lab: Lab) -> Iterator[PveHost]:
         yield PveHost(running, containers, host, pct, access)
 
 
-@pytest.fixture(scope="session")
-def pve_host(incus_lab: Lab) -> Iterator[PveHost]:
-    """A Proxmox host with containers that run; skips where there can be none."""
+@contextmanager
+def host_for_tests(lab: Lab) -> Iterator[PveHost]:
+    """Such a host; skips where there can be none."""
     with ExitStack() as stack:
         try:
-            host = stack.enter_context(real_host(incus_lab))
+            host = stack.enter_context(real_host(lab))
         except NoServerError as error:
             pytest.skip(str(error))
         yield host

@@ -1,0 +1,1 @@
+"""Put first on PYTHONPATH where it is recorded what processes read."""
