@@ -91,10 +91,10 @@ def graph(root: Path) -> Graph:
 @pytest.mark.parametrize(
     ("scenario", "part"),
     [
-        ("base", "state.py"),
+        ("base", "values/state.py"),
         ("base", "plan.py"),
-        ("base", "spec"),
-        ("model_store", "loader"),
+        ("base", "labfile/spec.py"),
+        ("model_store", "labfile/loader.py"),
         ("model_store", "inventory.py"),
         ("model_store", "runner"),
         ("kokoro", "stamp.py"),
