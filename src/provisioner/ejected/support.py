@@ -8,6 +8,11 @@ SUPPORT = {
     "provision_incus": (
         "errors",
         "limits",
+        "module_server/client",
+        "module_server/handing",
+        "module_server/server",
+        "module_server/start",
+        "module_server/stop",
         "plain_data",
         "regular_files",
         "state",
@@ -30,6 +35,11 @@ SUPPORT = {
     "provision_proxmox": (
         "errors",
         "limits",
+        "module_server/client",
+        "module_server/handing",
+        "module_server/server",
+        "module_server/start",
+        "module_server/stop",
         "state",
         "values/address",
         "providers/proxmox/access",

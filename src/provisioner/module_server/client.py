@@ -86,13 +86,13 @@ def run_by(server: socket) -> int:
 def end_like(status: int) -> NoReturn:
     """End with the same exit code, or by the same signal."""
     if os.WIFSIGNALED(status):
-        import _signal
         import resource
+        import signal
 
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # this process is not what failed
-        if number != _signal.SIGKILL:
-            _signal.signal(number, _signal.SIG_DFL)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(os.WEXITSTATUS(status))
 

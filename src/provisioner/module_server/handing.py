@@ -39,6 +39,7 @@ STARTED = "started"
 STALE = "Python was changed since"
 SERVER_IS_GONE = frozenset({STALE, "no server", "the server ended"})
 """What the client says when a new server has to be started for the next task."""
+NOT_STARTED = "the server did not start"
 
 COMMAND = re.compile(r"/[\w./-]+ -c '(/[\w./+-]+) && sleep 0'")
 """How Ansible calls the Python that reads a payload, when nothing else is asked for."""
@@ -187,7 +188,7 @@ class ModuleServer:
         for word, text in self.notes.lines():
             if word == STARTED:
                 last = STARTED
-            elif word == "usual" and text in SERVER_IS_GONE:
+            elif word == "usual" and (text in SERVER_IS_GONE or text.startswith(NOT_STARTED)):
                 last = ""
         return last == STARTED
 
@@ -197,12 +198,10 @@ class ModuleServer:
             raise UsualWayError(f"the server was started {MOST_STARTS} times")
         self.notes.add(STARTED, payload.python)
         parts = part(_text("server")) + part(library.digests_json()) + part(library.archive())
-        code, _, errors = self._run(
-            _program(payload.python, "start", path, payload.python, str(self._idle_s)), parts
-        )
+        code, _, errors = self._run(_program(payload.python, "start", path, payload.python, str(self._idle_s)), parts)
         if code != 0:
             reason = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
-            raise UsualWayError("the server did not start: " + "".join(reason)[:200])
+            raise UsualWayError(f"{NOT_STARTED}: " + "".join(reason)[:200])
 
     def _note(self, said: str) -> None:
         if said == SERVED:

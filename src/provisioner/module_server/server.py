@@ -7,10 +7,10 @@ The server itself never reads a byte that a client sends: the child does. So no 
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
-import datetime
+import datetime as dt
 import fcntl
-import functools
 import gc
 import importlib
 import io
@@ -33,21 +33,22 @@ import zipimport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 STALE = "Python was changed since"
-USED_BY_PAYLOADS = (base64, datetime, runpy, shutil, tempfile, zipfile)
+USED_BY_PAYLOADS = (base64, dt, runpy, shutil, tempfile, zipfile)
 """Loaded here, so that no child has to do it."""
 CONFIGURATION, LISTENER, READY, LIBRARY = 3, 4, 5, 6
 """The open files that the program ``start`` hands over."""
 LIBRARY_PATH = f"/proc/self/fd/{LIBRARY}"
 CORE = ("ansible.module_utils.basic", "ansible.module_utils._internal._ansiballz._loader")
 """Every payload imports these: what they import in turn is what is loaded."""
+PROFILE = "ansible/module_utils/_internal/_json/_profiles/_module_legacy_"
+"""How the files begin by which nearly all modules read their arguments and write their results."""
 DIGEST_BYTES = 32
 LARGEST_REQUEST = 1 << 17
-DIRECT_ENVIRONMENT = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "HOME=", "OPENSSL_")
-"""How variables begin by which a process or its Python is other from its very start."""
+PATIENCE_S = 30.0
+"""A client that says nothing for so long is given up."""
 RIGHTS = ("Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
@@ -91,7 +92,8 @@ class Library:
     def __init__(self, digests: dict[str, str]) -> None:
         self.python = python_files()
         self._codes: list[types.CodeType] = []
-        self._load()
+        profiles = [name[:-3].replace("/", ".") for name in digests if name.startswith(PROFILE)]
+        self._load([*CORE, *profiles])
         self._modules: list[tuple[types.ModuleType, str]] = []
         for name, module in sorted(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(LIBRARY_PATH):
@@ -99,7 +101,7 @@ class Library:
         files = [str(module.__file__)[len(LIBRARY_PATH) + 1 :] for module, _ in self._modules]
         self.loaded = frozenset(bytes.fromhex(digests[file]) for file in files)
 
-    def _load(self) -> None:
+    def _load(self, names: list[str]) -> None:
         """Import the common modules, and remember their code."""
         original = zipimport._get_module_code  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -110,7 +112,7 @@ class Library:
 
         zipimport._get_module_code = remembering  # type: ignore[attr-defined]  # noqa: SLF001
         sys.path.insert(0, LIBRARY_PATH)
-        for name in CORE:
+        for name in names:
             importlib.import_module(name)
         sys.path.remove(LIBRARY_PATH)
         zipimport._get_module_code = original  # type: ignore[attr-defined]  # noqa: SLF001
@@ -147,7 +149,7 @@ def _move_module(module: types.ModuleType, loader: zipimport.zipimporter, archiv
     module.__file__ = _moved(str(module.__file__), archive)
     module.__loader__ = loader
     if spec is not None:
-        spec.loader = loader
+        spec.loader = loader  # type: ignore[assignment]
         spec.origin = module.__file__
     if hasattr(module, "__path__"):
         paths = [_moved(path, archive) for path in module.__path__]
@@ -165,11 +167,8 @@ def python_files() -> list[tuple[int, ...]]:
     Its own file, its library, and the folders in which packages appear: a module may look for one that an earlier task
     has just installed.
     """
-    found = []
-    for path in (sys.executable, os.__file__, *sys.path):
-        if path and path != LIBRARY_PATH:
-            found.append(_file_identity(path))
-    return found
+    paths = (sys.executable, os.__file__, *sys.path)
+    return [_file_identity(path) for path in paths if path and path != LIBRARY_PATH]
 
 
 def _file_identity(path: str) -> tuple[int, ...]:
@@ -187,8 +186,11 @@ class Server:
         self._path = str(configuration["path"])
         self._idle_s = float(configuration["idle_s"])
         self.environment = _environment_of("self")
+        self.direct = tuple(beginning.encode() for beginning in configuration["direct"])
+        """How variables begin by which a process is another one from its very start: this one has no others."""
         self.listener = socket.socket(fileno=LISTENER)
         self.listener.setblocking(False)
+        self.listener.listen()  # once more: from now on it bears this process's number, not the starting one's
         self._inode = os.stat(self._path).st_ino
         self._clients: dict[int, socket.socket] = {}
         self._is_ending = False
@@ -263,11 +265,9 @@ class Server:
             if not child:
                 return
             connection = self._clients.pop(child)
-            try:
+            with contextlib.suppress(KeyError, OSError):  # the client has gone: nobody is left to be told
                 self._poller.unregister(connection)
                 connection.send(b"ended %d" % status)
-            except (KeyError, OSError):
-                pass  # the client has gone: nobody is left to be told
             connection.close()
             self._last_used = time.monotonic()
 
@@ -301,20 +301,13 @@ def peer_of(connection: socket.socket) -> tuple[int, int, int]:
 
 def _kill_group(child: int) -> None:
     for kill in (os.killpg, os.kill):  # it may not have its own group yet
-        try:
+        with contextlib.suppress(ProcessLookupError):
             kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def _environment_of(process: str | int) -> list[bytes]:
     with open(f"/proc/{process}/environ", "rb") as stream:
         return [entry for entry in stream.read().split(b"\0") if entry]
-
-
-def _direct(environment: list[bytes]) -> list[bytes]:
-    beginnings = tuple(name.encode() for name in DIRECT_ENVIRONMENT)
-    return sorted(entry for entry in environment if entry.startswith(beginnings))
 
 
 def _status_of(process: str | int) -> dict[str, str]:
@@ -355,7 +348,16 @@ class Task:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(PR_SET_NAME, os.path.basename(sys.executable).encode()[:15])
-        request = self._connection.recv(LARGEST_REQUEST)
+        self._connection.settimeout(PATIENCE_S)
+        try:
+            self._answer(self._connection.recv(LARGEST_REQUEST), server)
+        except OSError:  # a client that says nothing, or has gone: it has lost nothing yet
+            os._exit(1)
+        self._take_place()
+        return compile(_read_all(0), "<stdin>", "exec", dont_inherit=True)
+
+    def _answer(self, request: bytes, server: int) -> None:
+        """Return when the payload may be run here; else tell the client why not, and end."""
         if request == b"stop\n":
             os.kill(server, signal.SIGTERM)
             os._exit(0)
@@ -367,8 +369,6 @@ class Task:
                 os.kill(server, signal.SIGTERM)
             os._exit(0)
         self._connection.send(b"ok")
-        self._take_place()
-        return compile(_read_all(0), "<stdin>", "exec", dont_inherit=True)
 
     def _check(self, request: bytes) -> None:
         command, _, digests = request.partition(b"\n")
@@ -378,7 +378,8 @@ class Task:
             raise Refusal(STALE)
         parts = range(0, len(digests), DIGEST_BYTES)
         self._library.refuse_others(frozenset(digests[start : start + DIGEST_BYTES] for start in parts))
-        if _direct(_environment_of(self._client)) != _direct(self._server.environment):
+        direct = [entry for entry in _environment_of(self._client) if entry.startswith(self._server.direct)]
+        if sorted(direct) != sorted(self._server.environment):
             raise Refusal("another environment")
         if _place_of(self._client) != _place_of("self"):
             raise Refusal("other rights, or another place")
@@ -405,16 +406,22 @@ class Task:
         _fresh_main()
 
     def _library_for_payload(self) -> None:
+        """Have the library moved to the payload's archive when the payload asks for the function that runs a module.
+
+        It has put its archive before all others by then.
+        """
         loader = importlib.import_module(CORE[1])
-        original: Callable[..., Any] = loader.run_module
+        run_module = vars(loader).pop("run_module")
 
-        @functools.wraps(original)
-        def run_module(**given: Any) -> Any:
-            loader.run_module = original  # type: ignore[attr-defined]
-            self._library.come_from(given["modlib_path"])
-            return original(**given)
+        def find(name: str) -> Any:
+            if name != "run_module":
+                raise AttributeError(name)
+            del vars(loader)["__getattr__"]
+            vars(loader)["run_module"] = run_module
+            self._library.come_from(sys.path[0])
+            return run_module
 
-        loader.run_module = run_module  # type: ignore[attr-defined]
+        vars(loader)["__getattr__"] = find
 
 
 def _limits() -> list[int]:
@@ -448,7 +455,7 @@ def _take_signals(status: dict[str, str]) -> None:
 
 
 def _read_all(descriptor: int) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     while True:
         part = os.read(descriptor, 1 << 20)
         if not part:
@@ -461,18 +468,35 @@ def _fresh_main() -> None:
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, "w", sys.stderr)  # type: ignore[misc]
+    sys.excepthook = _show_without_server
     sys.argv = [""]
     main_module = types.ModuleType("__main__")
-    vars(main_module).update(__builtins__=sys.modules["builtins"], __annotations__={}, __loader__=__loader__)
+    given: dict[str, Any] = {
+        "__builtins__": sys.modules["builtins"],
+        "__annotations__": {},
+        "__loader__": globals().get("__loader__"),
+    }
+    vars(main_module).update(given)
     sys.modules["__main__"] = main_module
+
+
+def _show_without_server(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    """Show an error that ends the payload as Python does, without the line of this program that ran the payload."""
+    inner = trace.tb_next if trace else None
+    sys.__excepthook__(kind, error.with_traceback(inner), inner)
 
 
 def _stream(descriptor: int, mode: str, model: Any) -> io.TextIOWrapper:
     """A text stream of the same kind as the one that Python made at the server's start."""
-    buffer = open(descriptor, mode + "b", closefd=False)  # noqa: SIM115, PTH123  # it stays open as long as the process
-    is_terminal = buffer.isatty()
+    raw = io.FileIO(descriptor, mode, closefd=False)
+    buffer = io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    is_terminal = raw.isatty()
+    raw.name = model.name
     stream = io.TextIOWrapper(
-        buffer, encoding=model.encoding, errors=model.errors, line_buffering=is_terminal or descriptor == 2  # noqa: PLR2004
+        buffer,
+        encoding=model.encoding,
+        errors=model.errors,
+        line_buffering=is_terminal or descriptor == 2,  # noqa: PLR2004
     )
     stream.mode = mode  # type: ignore[misc]
     return stream

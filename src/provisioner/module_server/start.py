@@ -5,6 +5,7 @@ Carried to the container and run there: standard input has the server's program 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -23,6 +24,8 @@ READY_S = 60
 CONFIGURATION, LISTENER, READY, LIBRARY = 3, 4, 5, 6
 """The open files that the server finds."""
 FIRST_FREE = 16
+DIRECT_ENVIRONMENT = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "HOME=", "OPENSSL_")
+"""How variables begin that make a process or its Python another one from its start; the server gets no others."""
 
 
 def main(path: str, python: str, idle_s: str) -> None:
@@ -32,17 +35,12 @@ def main(path: str, python: str, idle_s: str) -> None:
     fcntl.flock(folder, fcntl.LOCK_EX)
     if is_served(path):
         return
-    if os.path.lexists(path):
-        os.unlink(path)  # of a server that was killed
-    configuration = {"path": path, "idle_s": float(idle_s), "digests": json.loads(digests)}
-    listener = socket(AF_UNIX, SOCK_SEQPACKET)
-    os.umask(MINE_ALONE)
-    listener.bind(path)
-    listener.listen(64)
+    known = {"path": path, "idle_s": float(idle_s), "digests": json.loads(digests), "direct": DIRECT_ENVIRONMENT}
+    listener = listening(path)
     ready, ready_end = os.pipe()
     files = {
         0: memory_file(program),
-        CONFIGURATION: memory_file(json.dumps(configuration).encode()),
+        CONFIGURATION: memory_file(json.dumps(known).encode()),
         LISTENER: listener.fileno(),
         READY: ready_end,
         LIBRARY: memory_file(library),
@@ -51,9 +49,18 @@ def main(path: str, python: str, idle_s: str) -> None:
     if child == 0:
         become_server(python, files)
     os.close(ready_end)
-    for number in (0, CONFIGURATION, LIBRARY):
-        os.close(files[number])
     wait_until_ready(ready, child, path)
+
+
+def listening(path: str) -> socket:
+    """A socket of this name on which clients may wait from now on."""
+    if os.path.lexists(path):
+        os.unlink(path)  # of a server that was killed
+    os.umask(MINE_ALONE)
+    listener = socket(AF_UNIX, SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    return listener
 
 
 def read_part() -> bytes:
@@ -64,10 +71,8 @@ def read_part() -> bytes:
 
 def private_folder(path: str) -> int:
     """Open the folder, which nobody but this user may enter; make it if it is missing."""
-    try:
+    with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     about = os.fstat(folder)
     if about.st_uid != os.getuid() or about.st_mode & MINE_ALONE:
@@ -94,9 +99,8 @@ def memory_file(content: bytes) -> int:
 
 
 def become_server(python: str, files: dict[int, int]) -> NoReturn:
-    """Leave this session and all its files, and become the server: with the environment that this process began with."""
-    with open("/proc/self/environ", "rb") as stream:
-        entries = [entry.partition(b"=") for entry in stream.read().split(b"\0") if entry]
+    """Leave this session and all its files, and become the server."""
+    environment = direct_environment()
     high = {number: fcntl.fcntl(descriptor, fcntl.F_DUPFD, FIRST_FREE) for number, descriptor in files.items()}
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (1, 2):
@@ -110,7 +114,20 @@ def become_server(python: str, files: dict[int, int]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(python, [python], {name: value for name, _, value in entries})
+    os.execve(python, [python], environment)  # noqa: S606  # a shell has no part in it
+
+
+def direct_environment() -> dict[bytes, bytes]:
+    """The variables that the server needs, as this process began with them: Python adds some to its own."""
+    beginnings = tuple(beginning.encode() for beginning in DIRECT_ENVIRONMENT)
+    with open("/proc/self/environ", "rb") as stream:
+        entries = stream.read().split(b"\0")
+    environment: dict[bytes, bytes] = {}
+    for entry in entries:
+        if entry.startswith(beginnings):
+            name, _, value = entry.partition(b"=")
+            environment[name] = value
+    return environment
 
 
 def wait_until_ready(ready: int, child: int, path: str) -> None:
@@ -120,10 +137,8 @@ def wait_until_ready(ready: int, child: int, path: str) -> None:
         said = os.read(ready, 1 << 12)
     if said == b"ready":
         return
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     os.unlink(path)
     sys.exit(said.decode("utf-8", "replace") or "the server did not begin")
 
