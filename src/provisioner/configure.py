@@ -9,13 +9,14 @@ from time import monotonic
 
 from provisioner.artifacts import Emit, RunPlaybook
 from provisioner.inventory import render_inventory
+from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.base import Provider
 from provisioner.runner import HIDDEN, NO_REASON, PlaybookResult, TaskEvent
 from provisioner.unit_journals import last_words
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import PlaybookError, ProviderError, ProvisionError, VerificationError
-from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic
 from provisioner.values.facts import DeviceMemory, Proof
 from provisioner.values.state import Instance, Status, secrets_of
 
@@ -30,6 +31,9 @@ STARTED = re.compile(r"(service|verify(_[a-z]+)*) \| |Restart ")
 """How those begin by which a service is started, or waited for."""
 DONE = frozenset({"ok", "changed", "skipped"})
 """What Ansible says of a task that it is through with on a container."""
+
+STOP_S = 30.0
+"""So long a container has to stop its module server."""
 
 Connections = Mapping[str, Mapping[str, str]]
 """By containers, the variables by which Ansible reaches them."""
@@ -71,7 +75,9 @@ def configure(
         if event.status in DONE:
             ran.add(f"{event.host}/{event.role}")
 
-    result = _told_of_stopped(_run("site.yml", instances, reached, run_playbook, on_task), instances, providers)
+    ran_site = _run("site.yml", instances, reached, run_playbook, on_task)
+    _stop_servers(ran_site.served, instances, providers, emit)
+    result = _told_of_stopped(ran_site, instances, providers)
     failed = _not_done(instances, result, ran)
     for one in instances:
         if one.name in failed:
@@ -159,6 +165,7 @@ def prove(
             reached.add(f"{event.host}/{event.role}")
 
     proved = _run("verify.yml", instances, _connections(instances, providers), run_playbook, on_task)
+    _stop_servers(proved.served, instances, providers, emit)
     result = _told_of_stopped(proved, instances, providers)
     _refuse_silence(result)
     addresses = [service.address for one in instances for service in one.services]
@@ -195,6 +202,20 @@ def _run(
     inventory = render_inventory(instances, connections, paths.inventory_templates())
     secrets = secrets_of([service.variables for one in instances for service in one.services])
     return run_playbook(playbook, inventory, on_task=on_task, secrets=tuple(secrets.values()))
+
+
+def _stop_servers(served: Served, instances: Sequence[Instance], providers: Mapping[str, Provider], emit: Emit) -> None:
+    """Stop the containers' module servers, and tell what they ran; one that cannot be stopped ends by itself soon."""
+    hosts = {instance.name: instance.host for instance in instances}
+    for container, python in served.containers.items():
+        if container not in hosts:
+            continue
+        try:
+            providers[hosts[container]].execute(container, stop_command(python), timeout_s=STOP_S)
+        except ProviderError as error:
+            emit(Diagnostic("detail", f"The module server of {container} was left to end by itself: {error.message}"))
+    if served.served or served.usual:
+        emit(Diagnostic("detail", str(served)))
 
 
 def _told_of_stopped(

@@ -7,6 +7,7 @@ import os
 import secrets
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.module_server.handing import NOTES, SWITCH, served, stop_command
+from provisioner.module_server.handing import ROOT as ROOT_IN_CONTAINER
 from provisioner.providers.base import Provider
 from provisioner.providers.incus import IncusProvider
 from tests.ansible_environment import ansible_environment
 from tests.lab.far import WAYS, provider_by
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
 
@@ -34,7 +38,9 @@ def provider(request: pytest.FixtureRequest) -> IncusProvider:
 class Play:
     """Runs tasks in a container and gives what ansible-playbook said."""
 
-    def __init__(self, provider: Provider, container: str, folder: Path) -> None:
+    def __init__(self, provider: Provider, container: str, folder: Path, way: str = "served") -> None:
+        self.notes = folder
+        self.environment = {NOTES: str(folder), SWITCH: "off" if way == "usual" else ""}
         variables = {**provider.connection_variables(container), "ansible_python_interpreter": "/usr/bin/python3"}
         self.inventory = folder / "hosts.yml"
         self.inventory.write_text(yaml.safe_dump({"all": {"hosts": {"web": variables}}}), encoding="utf-8")
@@ -47,6 +53,7 @@ class Play:
         return subprocess.run(
             ("ansible-playbook", "-i", str(self.inventory), str(self.page)),
             env={**os.environ, **ansible_environment(ROOT), "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}
+            | self.environment
             | environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -55,9 +62,35 @@ class Play:
         )
 
 
-@pytest.fixture
-def play(provider: IncusProvider, container: str, tmp_path: Path) -> Play:
-    return Play(provider, container, tmp_path)
+@pytest.fixture(params=["usual", "served"])
+def play(provider: IncusProvider, container: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
+    """Tasks of the container, run by a Python each and by the module server."""
+    play = Play(provider, container, tmp_path, request.param)
+    yield play
+    counted = served(tmp_path)
+    assert bool(counted.containers) == (request.param == "served")
+    if request.param == "served":
+        assert provider.execute(container, stop_command("/usr/bin/python3")).returncode == 0
+    wait_until(lambda: provider.execute(container, ["test", "-e", ROOT_IN_CONTAINER]).returncode == 1)
+    wait_until(lambda: provider.execute(container, ["pgrep", "module-server"]).returncode == 1)
+
+
+SEARCH = r"""
+server=$(pgrep module-server) || exit 0
+python3 - "$server" "$1" <<'EOF'
+import sys
+secret = sys.argv[2][::-1].encode()
+with open(f"/proc/{sys.argv[1]}/mem", "rb") as memory, open(f"/proc/{sys.argv[1]}/maps") as maps:
+    for line in maps:
+        start, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if "rw" in line.split()[1]:
+            memory.seek(start)
+            if secret in memory.read(end - start):
+                print("found")
+print("searched")
+EOF
+"""
+"""Looks for a text, told backwards, in the memory of the module server."""
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> str:
@@ -107,6 +140,33 @@ def test_another_user_can_be_become(play: Play) -> None:
         {"ansible.builtin.assert": {"that": ["found.stat.pw_name == 'nobody'"]}},
     )
     succeeded(done)
+
+
+def test_what_was_served_is_counted_and_what_was_not_is_told_with_its_reason(play: Play) -> None:
+    command: dict[str, Any] = {"ansible.builtin.command": "true", "changed_when": False}
+    tasks = [command, command, {**command, "environment": {"OWN": "1"}}, {**command, "async": 30, "poll": 1}]
+    succeeded(play(*tasks))
+    counted = served(play.notes)
+    if play.environment[SWITCH]:
+        assert (counted.served, counted.usual) == (0, {})
+        return
+    assert counted.served >= 2
+    assert counted.usual["an environment of its own"] == 1
+    assert counted.usual["not pipelined"] >= 1
+
+
+def test_a_container_that_hands_out_secrets_by_tasks_keeps_none_in_its_server(
+    play: Play, provider: IncusProvider, container: str
+) -> None:
+    secret = secrets.token_hex(16)
+    command = {"ansible.builtin.command": "true", "changed_when": False}
+    copy = {"ansible.builtin.copy": {"content": secret, "dest": "/srv/secret", "mode": "0600"}, "no_log": True}
+    succeeded(play(command, copy))
+    found = provider.execute(container, ["sh", "-c", SEARCH, "sh", secret[::-1]])
+    if play.environment[SWITCH]:
+        assert found.stdout.split() == []
+    else:
+        assert found.stdout.split() == [b"searched"], found
 
 
 def test_a_missing_container_is_unreachable_and_named(provider: IncusProvider, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from provisioner.module_server.handing import served, stop_command
 from provisioner.providers.proxmox import ProxmoxProvider
 from provisioner.values.state import Instance
 from tests.integration.test_connection import Play, succeeded
 from tests.lab.pve.fixture import PveHost
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.proxmox]
 
@@ -54,6 +56,15 @@ def test_a_playbook_runs_and_changes_nothing_twice(play: Play) -> None:
     ]
     succeeded(play(*tasks))
     assert "changed=0" in succeeded(play(*tasks[:-2]))
+
+
+def test_modules_are_run_by_the_containers_module_server(play: Play, provider: ProxmoxProvider, container: str) -> None:
+    command: dict[str, Any] = {"ansible.builtin.command": "true", "changed_when": False}
+    succeeded(play(command, command, {**command, "environment": {"OWN": "1"}}))
+    counted = served(play.notes)
+    assert (counted.served, counted.usual) == (2, {"an environment of its own": 1})
+    assert provider.execute(container, stop_command("/usr/bin/python3")).returncode == 0
+    wait_until(lambda: provider.execute(container, ["pgrep", "module-server"]).returncode == 1)
 
 
 def test_every_item_of_a_loop_reaches_the_container(play: Play) -> None:

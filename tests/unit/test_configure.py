@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from provisioner.configure import Configured, configure
+from provisioner.module_server.handing import Served, stop_command
 from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import HIDDEN, PlaybookResult, TaskEvent, run_playbook
-from provisioner.values.errors import PlaybookError, VerificationError
-from provisioner.values.events import ApplyComplete, ApplyErrored, Event
+from provisioner.values.errors import PlaybookError, ProviderError, VerificationError
+from provisioner.values.events import ApplyComplete, ApplyErrored, Diagnostic, Event
 from provisioner.values.state import Execution, Instance, Service, Status
 
 BASE = Service("base", "voice", "base", {})
@@ -173,3 +174,38 @@ def test_what_was_not_said_because_the_container_stopped_is_not_called_hidden(st
     assert outcome.error is not None
     assert said in outcome.error.details
     assert (HIDDEN in outcome.error.details) == (status is Status.RUNNING)
+
+
+def test_the_module_servers_of_a_run_are_stopped_and_what_they_ran_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Here("box")
+    asked: list[tuple[str, list[str]]] = []
+
+    def execute(name: str, command: Sequence[str], **_: Any) -> Execution:
+        asked.append((name, list(command)))
+        if name == "gateway":
+            raise ProviderError("it is gone")
+        return Execution(0, b"", b"")
+
+    monkeypatch.setattr(host, "execute", execute)
+    served = Served(3, {"not pipelined": 1}, {"voice": "/usr/bin/python3", "gateway": "/usr/bin/python3"})
+
+    run = _said(_event("ok", "voice", "kokoro"), _event("ok", "gateway", "litellm"))
+
+    def run_served(*arguments: Any, **given: Any) -> PlaybookResult:
+        return replace(run(*arguments, **given), served=served)
+
+    events: list[Event] = []
+    configure([VOICE, GATEWAY], {"box": host}, run_playbook=run_served, emit=events.append)
+    assert asked == [(name, stop_command("/usr/bin/python3")) for name in ("voice", "gateway")]
+    details = [event.message for event in events if isinstance(event, Diagnostic) and event.severity == "detail"]
+    assert details == [
+        "The module server of gateway was left to end by itself: it is gone",
+        "The module server ran 3 modules, 1 went the usual way (not pipelined: 1)",
+    ]
+
+
+def test_a_run_without_module_servers_stops_none_and_says_nothing() -> None:
+    host = Here("box")
+    events: list[Event] = []
+    configure([VOICE], {"box": host}, run_playbook=_said(_event("ok", "voice", "kokoro")), emit=events.append)
+    assert not [event for event in events if isinstance(event, Diagnostic)]

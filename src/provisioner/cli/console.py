@@ -101,7 +101,7 @@ class Console:
                     event.ok or event.not_asked
                 ):  # what failed is told with its details by the finding or the error that follows
                     self.say(messages.check_text(event, self.style))
-            elif isinstance(event, Diagnostic):
+            elif isinstance(event, Diagnostic) and (self.verbose or event.severity != "detail"):
                 self._write(messages.diagnostic_text(event, self._style(sys.stderr)), sys.stderr)
 
     def _line_of(self, event: Event) -> None:

@@ -8,6 +8,11 @@ SUPPORT = {
     "provision_incus": (
         "values/errors",
         "values/limits",
+        "module_server/client",
+        "module_server/handing",
+        "module_server/server",
+        "module_server/start",
+        "module_server/stop",
         "values/plain_data",
         "values/regular_files",
         "values/state",
@@ -29,6 +34,11 @@ SUPPORT = {
     "provision_proxmox": (
         "values/errors",
         "values/limits",
+        "module_server/client",
+        "module_server/handing",
+        "module_server/server",
+        "module_server/start",
+        "module_server/stop",
         "values/state",
         "values/address",
         "providers/proxmox/access",

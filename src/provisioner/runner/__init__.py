@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.models.sources import TOKEN_NAMES
+from provisioner.module_server.handing import NOTES, Served, served
 from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
@@ -58,6 +59,8 @@ class PlaybookResult:
     changed: Mapping[str, int] = field(default_factory=dict)
     log: Path | None = None
     finished: bool = True
+    served: Served = field(default_factory=Served)
+    """What ran in the containers' module servers, which run on until somebody stops them."""
 
     def raise_for_failure(self, doing: str) -> PlaybookResult:
         """Itself when all went well; ``PlaybookError`` ("Unable to <doing>") with every failed task's words, else."""
@@ -111,7 +114,7 @@ def run_playbook(
             playbook=str(paths.playbooks() / playbook),
             inventory=str(private / "inventory" / "hosts.yml"),
             envvars=_ended_with_us(ansible_environment(secrets_file), private)
-            | {"ANSIBLE_CONFIG": str(private / "ansible.cfg")},
+            | {"ANSIBLE_CONFIG": str(private / "ansible.cfg"), NOTES: str(private)},
             settings={"pexpect_timeout": CANCEL_POLL_S},
             suppress_env_files=True,
             quiet=True,
@@ -119,7 +122,8 @@ def run_playbook(
             cancel_callback=_ended_first(is_interrupted, private / PID_FILE),
         )
         log = _keep_log(private, folder, Path(playbook).stem, secrets)
-    return PlaybookResult(ended.rc, tuple(failures), changed, log, finished=bool(ends))
+        by_servers = served(private)
+    return PlaybookResult(ended.rc, tuple(failures), changed, log, finished=bool(ends), served=by_servers)
 
 
 def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """An error, a warning or a note for the user."""
+    """An error, a warning or a note for the user; or a detail, which people read only when they ask for more."""
 
     severity: str
     message: str

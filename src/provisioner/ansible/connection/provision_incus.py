@@ -6,12 +6,15 @@ ours stand inside functions: an ejected lab brings its own copies (``provisioner
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.text.converters import to_text
 from ansible.plugins.connection import ConnectionBase
+from ansible.release import __version__
 
 if TYPE_CHECKING:
     from provisioner.providers.incus.inside import Inside
@@ -81,17 +84,29 @@ class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no t
         return self
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        """Run ``cmd`` by a shell; a container that cannot be reached is unreachable, not failed."""
+        """Run ``cmd`` by a shell; a container that cannot be reached is unreachable, not failed.
+
+        A module is run by the container's module server where that is possible.
+        """
+        from provisioner.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
+
+        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
+        text = to_text(cmd, errors="surrogateescape")
+        notes = Notes(notes_folder(constants.DEFAULT_LOCAL_TMP), str(self.get_option("instance")))
+        given = hand_over(text, in_data, version=__version__, server=ModuleServer(self._execute, notes))
+        if given is not None:
+            return given
+        return self._execute([self._play_context.executable or "/bin/sh", "-c", text], in_data or b"")
+
+    def _execute(self, command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
         from provisioner.values import limits
         from provisioner.values.errors import ProvisionError
 
-        super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
-        command = [self._play_context.executable or "/bin/sh", "-c", to_text(cmd, errors="surrogateescape")]
         try:
             found = self._ours().execute(
                 self._name(),
                 command,
-                stdin=in_data or b"",
+                stdin=stdin,
                 timeout_s=limits.LONGEST_S,
                 limit=limits.TASK_OUTPUT_BYTES,
             )

@@ -6,12 +6,15 @@ of ours stand inside functions: an ejected lab brings its own copies (``provisio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.module_utils.common.text.converters import to_text
 from ansible.plugins.connection import ssh
+from ansible.release import __version__
 
 if TYPE_CHECKING:
     from provisioner.providers.proxmox.shell import Shell
@@ -66,20 +69,31 @@ class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no t
         return self
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
-        """Run ``cmd`` by a shell; a container or node that cannot be reached is unreachable, not failed."""
+        """Run ``cmd`` by a shell; a container or node that cannot be reached is unreachable, not failed.
+
+        A module is run by the container's module server where that is possible.
+        """
+        from provisioner.module_server.handing import ModuleServer, Notes, hand_over, notes_folder
+
+        del sudoable  # we are root already: nobody asks for a password
+        text = to_text(cmd, errors="surrogate_or_strict")
+        notes = Notes(notes_folder(constants.DEFAULT_LOCAL_TMP), str(self.get_option("instance")))
+        given = hand_over(text, in_data, version=__version__, server=ModuleServer(self._execute, notes))
+        return given if given is not None else self._execute(["/bin/sh", "-c", text], in_data or b"")
+
+    def _execute(self, command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
         from provisioner.providers.proxmox.framing import Frame, bounded
         from provisioner.providers.proxmox.pct import Call
         from provisioner.values import limits
         from provisioner.values.errors import ProvisionError
 
-        del sudoable  # we are root already: nobody asks for a password
         shell = self._ours()
-        call, frame = Call(self._vmid(), ["/bin/sh", "-c", to_text(cmd, errors="surrogate_or_strict")]), Frame()
+        call, frame = Call(self._vmid(), command), Frame()
         try:
             shell.open()
             # Ansible's own ssh keeps all that comes: the node takes care that it is not without end.
             argv = bounded(call.argv, limits.LONGEST_S, limits.TASK_OUTPUT_BYTES)
-            _, out, err = super().exec_command(frame.command(argv), call.head + (in_data or b""), sudoable=False)
+            _, out, err = super().exec_command(frame.command(argv), call.head + stdin, sudoable=False)
             outcome = frame.outcome(err)
             code = shell.code(call.argv, outcome)
         except ProvisionError as error:
