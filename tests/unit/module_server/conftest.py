@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.module_server.handing import SWITCH
 from tests.module_servers import Box
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test here is about a server that may serve."""
+    monkeypatch.setenv(SWITCH, "on")
 
 
 @pytest.fixture(scope="module")

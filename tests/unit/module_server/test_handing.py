@@ -108,8 +108,11 @@ def never(_argv: object, _stdin: bytes) -> tuple[int, bytes, bytes]:
     raise AssertionError("nothing may be run")
 
 
-def test_it_can_be_switched_off(ping: bytes, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(handing.SWITCH, "off")
+@pytest.mark.parametrize("word", ["off", ""])
+def test_it_serves_only_where_it_is_switched_on(
+    word: str, ping: bytes, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(handing.SWITCH, word)
     assert hand_over(COMMAND, ping, version=VERSION, server=ModuleServer(never, notes)) is None
     assert notes.lines() == []
 
