@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.module_server import handing
 from provisioner.module_server.handing import stop_command
-from tests.module_payloads import payload, written
+from tests.module_payloads import PYTHON, payload, written
 from tests.module_servers import Box, has_ended
 from tests.waiting import wait_until
 
@@ -50,7 +50,7 @@ def client_of(path: str) -> int:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if words[0] == b"/usr/bin/python3" and path.encode() in words:
+        if words[0] == PYTHON.encode() and path.encode() in words:
             return int(folder.name)
     raise AssertionError("there is no client")
 
