@@ -263,6 +263,20 @@ def test_where_python_was_replaced_a_new_server_begins(own_python: Box) -> None:
     own_python.stop()
 
 
+def test_where_a_package_was_installed_a_new_server_begins(box: Box, ping: bytes) -> None:
+    home = replace(box, environment={"HOME": str(box.folder)})
+    home.served(ping)
+    old = home.server()
+    code = "import site; print(site.getusersitepackages())"
+    packages = home.run([PYTHON, "-c", code], b"")[1].decode().strip()
+    assert packages.startswith(str(box.folder))
+    Path(packages).mkdir(parents=True)
+    home.offered(ping)
+    assert home.counted.usual == {handing.STALE: 1}
+    wait_until(has_ended(old))
+    home.served(ping)
+
+
 @pytest.fixture
 def full_disk(box: Box) -> Iterator[Path]:
     """A file system on which only small files find room."""
