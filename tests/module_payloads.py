@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTHON = "/usr/bin/python3"
+PYTHON = os.environ.get("PROVISION_TEST_TASK_PYTHON", "/usr/bin/python3")
+"""The Python of the tasks: every version that a container may have can be tried."""
 
 
 def payload(

@@ -22,6 +22,7 @@ import runpy
 import select
 import shutil
 import signal
+import site
 import socket
 import struct
 import sys
@@ -90,10 +91,11 @@ class Library:
     """The library of Ansible that all payloads have in common, loaded, and who may use it."""
 
     def __init__(self, digests: dict[str, str]) -> None:
-        self.python = python_files()
         self._codes: list[types.CodeType] = []
         profiles = [name[:-3].replace("/", ".") for name in digests if name.startswith(PROFILE)]
         self._load([*CORE, *profiles])
+        self._watched = watched_paths()
+        self._python = [_file_identity(path) for path in self._watched]
         self._modules: list[tuple[types.ModuleType, str]] = []
         for name, module in sorted(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(LIBRARY_PATH):
@@ -116,6 +118,11 @@ class Library:
             importlib.import_module(name)
         sys.path.remove(LIBRARY_PATH)
         zipimport._get_module_code = original  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def refuse_when_stale(self) -> None:
+        """Refuse every payload when a Python that begins now would be another one."""
+        if [_file_identity(path) for path in self._watched] != self._python:
+            raise Refusal(STALE)
 
     def refuse_others(self, digests: frozenset[bytes]) -> None:
         """Refuse a payload whose own library is not what is loaded here."""
@@ -161,14 +168,19 @@ def _move_module(module: types.ModuleType, loader: zipimport.zipimporter, archiv
             setattr(module, name, pathlib.Path(_moved(str(value), archive)))
 
 
-def python_files() -> list[tuple[int, ...]]:
-    """What tells whether this Python, or a package that it finds, has been replaced since.
+def watched_paths() -> list[str]:
+    """The files whose replacement makes a Python that begins now another one than this.
 
-    Its own file, its library, and the folders in which packages appear: a module may look for one that an earlier task
-    has just installed.
+    Its own file, all libraries that it has loaded, and the folders in which packages appear, those that are missing
+    included: a module may look for a package that an earlier task has just installed.
     """
-    paths = (sys.executable, os.__file__, *sys.path)
-    return [_file_identity(path) for path in paths if path and path != LIBRARY_PATH]
+    paths = {sys.executable, os.__file__, *site.getsitepackages(), site.getusersitepackages(), *sys.path}
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            fields = line.split(None, 5)
+            if len(fields) > 5 and fields[5].startswith("/"):  # noqa: PLR2004  # the sixth is the file
+                paths.add(fields[5].rstrip("\n"))
+    return sorted(path for path in paths if path and not path.startswith(("/proc/", "/memfd:", "/dev/")))
 
 
 def _file_identity(path: str) -> tuple[int, ...]:
@@ -374,8 +386,7 @@ class Task:
         command, _, digests = request.partition(b"\n")
         if command != b"run" or len(digests) % DIGEST_BYTES:
             raise Refusal("a request that nobody understands")
-        if python_files() != self._library.python:
-            raise Refusal(STALE)
+        self._library.refuse_when_stale()
         parts = range(0, len(digests), DIGEST_BYTES)
         self._library.refuse_others(frozenset(digests[start : start + DIGEST_BYTES] for start in parts))
         direct = [entry for entry in _environment_of(self._client) if entry.startswith(self._server.direct)]

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner.module_server import handing
 from provisioner.module_server.handing import stop_command
-from tests.module_payloads import payload, written
+from tests.module_payloads import PYTHON, payload, written
 from tests.module_servers import Box, has_ended
 from tests.waiting import wait_until
 
@@ -50,7 +50,7 @@ def client_of(path: str) -> int:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if words[0] == b"/usr/bin/python3" and path.encode() in words:
+        if words[0] == PYTHON.encode() and path.encode() in words:
             return int(folder.name)
     raise AssertionError("there is no client")
 
@@ -261,6 +261,20 @@ def test_where_python_was_replaced_a_new_server_begins(own_python: Box) -> None:
     own_python.served(content)
     assert own_python.server() != old
     own_python.stop()
+
+
+def test_where_a_package_was_installed_a_new_server_begins(box: Box, ping: bytes) -> None:
+    home = replace(box, environment={"HOME": str(box.folder)})
+    home.served(ping)
+    old = home.server()
+    code = "import site; print(site.getusersitepackages())"
+    packages = home.run([PYTHON, "-c", code], b"")[1].decode().strip()
+    assert packages.startswith(str(box.folder))
+    Path(packages).mkdir(parents=True)
+    home.offered(ping)
+    assert home.counted.usual == {handing.STALE: 1}
+    wait_until(has_ended(old))
+    home.served(ping)
 
 
 @pytest.fixture
