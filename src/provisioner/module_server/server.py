@@ -17,6 +17,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import resource
 import runpy
 import select
@@ -52,6 +53,8 @@ PATIENCE_S = 30.0
 """A client that says nothing for so long is given up."""
 RIGHTS = ("Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+ATTACHED = re.compile(r"/\.lxc(-\d+)?$", re.MULTILINE)
+"""The control group below the container's own in which a command from outside is put; there may be several of them."""
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME = 1, 4, 15
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -338,7 +341,7 @@ def _place_of(process: str | int) -> list[str]:
     place += [os.readlink(f"/proc/{process}/ns/{name}") for name in NAMESPACES]
     place.append(os.readlink(f"/proc/{process}/root"))
     with open(f"/proc/{process}/cgroup", encoding="utf-8") as stream:
-        place.append(stream.read())
+        place.append(ATTACHED.sub("", stream.read()))
     return place
 
 

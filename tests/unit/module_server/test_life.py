@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -78,6 +79,24 @@ def test_two_runs_at_once_share_one_server(box: Box, ping: bytes) -> None:
     assert len(set(results)) == 1
     assert box.counted.served == 8
     assert len(servers_of(box)) == 1
+
+
+def test_only_one_at_a_time_starts_a_server(box: Box, ping: bytes) -> None:
+    box.root.mkdir(0o700)
+    folder = os.open(box.root, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    waits = f":{os.fstat(folder).st_ino} "
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(box.served, ping)
+        wait_until(lambda: any("->" in line and waits in line for line in locks()))
+        assert box.sockets == []
+        os.close(folder)
+        assert starting.result(timeout=60)[0] == 0
+
+
+def locks() -> list[str]:
+    """The locks of all files, and who waits for them."""
+    return Path("/proc/locks").read_text(encoding="utf-8").splitlines()
 
 
 def test_it_ends_when_it_is_told_to_and_runs_its_children_to_their_end(box: Box, tmp_path: Path) -> None:
@@ -196,6 +215,16 @@ def test_a_folder_that_others_may_enter_is_not_used(box: Box, ping: bytes, mode:
     (reason,) = box.counted.usual
     assert "root's alone" in reason
     box.root.rmdir()
+
+
+def test_a_client_asks_no_server_in_a_folder_that_others_may_enter(box: Box, ping: bytes) -> None:
+    box.served(ping)
+    box.root.chmod(0o755)
+    result = box.offered(ping)
+    assert result is not None
+    assert result[0] == 0
+    assert box.counted.usual == {"the server's folder is not root's alone": 1}
+    box.root.chmod(0o700)
 
 
 def test_a_folder_of_another_user_or_a_link_is_not_used(box: Box, ping: bytes) -> None:
