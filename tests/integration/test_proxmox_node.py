@@ -203,7 +203,7 @@ def test_a_command_is_a_program_and_never_a_word_of_the_shell(shell: Shell, vmid
 def test_a_command_that_takes_too_long_is_killed_in_the_container(shell: Shell, vmid: int) -> None:
     asked = time.monotonic()
     inside.execute(shell, vmid, ["true"])
-    # A command that a busy node begins only after it was given up is another story.
+    # On a busy node it takes longer to begin.
     enough_s = round(8 + 5 * (time.monotonic() - asked))
     lasting = ["sh", "-c", "setsid sleep 70102 & exec env -i sleep 70103"]
     with pytest.raises(ProviderError, match="Unable to run sh in container") as caught:
