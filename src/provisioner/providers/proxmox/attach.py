@@ -88,8 +88,11 @@ def _in_streams(shell: Shell, call: Call, ends: Ends, signals: int | None, what:
         try:
             relay.run(call.head)
         except BaseException:
-            process.kill()
-            inside.kill(shell, call)
+            # In the container first: without its ssh the call may end, and with it what its children are found by.
+            try:
+                inside.kill(shell, call)
+            finally:
+                process.kill()
             raise
     if relay.ended_by is not None:
         return NOBODY_READS if relay.ended_by is signal.SIGPIPE else INTERRUPTED

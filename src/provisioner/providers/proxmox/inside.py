@@ -84,20 +84,22 @@ def pull(shell: Shell, vmid: int, path: str, target: Path, *, name: str = "") ->
         _require(_run(shell, call, what, stdout=file, timeout_s=limits.LONGEST_S, limit=limits.FILE_BYTES), what)
 
 
-def kill(shell: Shell, call: Call, signal: str = "KILL") -> None:
+def kill(shell: Shell, call: Call, signal: str = "KILL", *, is_ending: bool = False) -> None:
     """End a call's processes in the container, by force where a signal does not; a container that is gone has none.
 
     A container whose shell does not do what it is told is not waited for: its node sees its processes, too.
+    ``is_ending`` says that a session is held until this is done, as in ``Shell.run``.
     """
     try:
         killing = kill_call(call, signal)
-        ended = shell.run(killing.argv, stdin=killing.head, timeout_s=KILL_TIMEOUT_S)
+        ended = shell.run(killing.argv, stdin=killing.head, timeout_s=KILL_TIMEOUT_S, is_ending=is_ending)
         is_done = ended.returncode == 0
     except ProviderError:
         is_done = False
     if not is_done:
         with suppress(ProviderError):
-            shell.run(["sh", "-c", KILL, "sh", f"{MARK}={call.mark}", "KILL", "0"], timeout_s=KILL_TIMEOUT_S)
+            on_node = ["sh", "-c", KILL, "sh", f"{MARK}={call.mark}", "KILL", "0"]
+            shell.run(on_node, timeout_s=KILL_TIMEOUT_S, is_ending=is_ending)
 
 
 def execute_call(shell: Shell, call: Call, what: str, *, stdin: bytes = b"") -> Execution:
@@ -134,7 +136,7 @@ def _run(
 
     try:
         # In the container first: what has dropped its mark is found only while its ancestors are there.
-        ended = partial(kill, shell, call)
+        ended = partial(kill, shell, call, is_ending=True)
         done = shell.run(call.argv, stdin=stdin(), stdout=stdout, timeout_s=timeout_s, limit=limit, before_kill=ended)
     except CommandKilledError as error:
         raise ProviderError(what, details=frozen.explained(shell, call.vmid, error.details)) from error

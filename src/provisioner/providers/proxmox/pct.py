@@ -36,6 +36,7 @@ exit $?
 KILL = """
 mark=$1 signal=$2 patience=$3 rounds=50
 marked() { grep -lsF "$mark" /proc/[0-9]*/environ | sed 's,[^0-9],,g'; }
+lives() { grep -qs '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status"; }
 parents() { grep -s '^PPid:' /proc/[0-9]*/status | sed 's,[^0-9:],,g'; }
 tree() {
   all=" $(marked | tr '\\n' ' ')"; before=
@@ -52,12 +53,12 @@ for one in $all; do kill -s "$signal" "$one" 2>/dev/null; done
 old=$all
 while [ "$patience" -gt 0 ] && [ "$old" ]; do
   sleep 0.1; patience=$((patience - 1)); alive=
-  for one in $old; do kill -s 0 "$one" 2>/dev/null && alive="$alive $one"; done
+  for one in $old; do lives "$one" && alive="$alive $one"; done
   old=$alive
 done
 while [ "$rounds" -gt 0 ]; do
   tree; alive=
-  for one in $old $all; do kill -s KILL "$one" 2>/dev/null && alive="$alive $one"; done
+  for one in $old $all; do lives "$one" && kill -s KILL "$one" 2>/dev/null && alive="$alive $one"; done
   [ "$alive" ] || exit 0
   sleep 0.1; old=$alive; rounds=$((rounds - 1))
 done
@@ -65,7 +66,8 @@ exit 1
 """
 """Ends all that bears a mark in its environment, and their descendants: what has dropped the mark is found by these.
 
-It ends when none of them is there any more: a process goes on for a moment after it was killed."""
+It ends when none of them lives any more: a process goes on for a moment after it was killed. One that is dead and
+that nobody has waited for lives no more; its parent may never do that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,10 @@ AGAIN_S = (0.5, 2.0, 5.0)
 """How long is waited before a busy sshd is asked again: of many at once it drops some (MaxStartups)."""
 PERSIST_S = 60
 BLOCK_BYTES = 1 << 18
-SESSIONS = 8
+SESSIONS = 7
 """At once over one connection: sshd's own limit is 10 (MaxSessions), and Ansible wants some, too."""
+ENDING_SESSIONS = 2
+"""Kept beside these for what ends other commands: those hold theirs until they are ended."""
 OPTIONS = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -73,6 +75,7 @@ class Shell:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._sessions = threading.BoundedSemaphore(SESSIONS)
+        self._ending_sessions = threading.BoundedSemaphore(ENDING_SESSIONS)
         self._opening = threading.Lock()
 
     @property
@@ -132,18 +135,23 @@ class Shell:
         timeout_s: float = limits.COMMAND_S,
         limit: int = limits.OUTPUT_BYTES,
         before_kill: Callable[[], None] = lambda: None,
+        is_ending: bool = False,
     ) -> Execution:
         """Run ``argv`` on the node and give all of its output, its stdout into a file when one is given.
 
         A non-zero exit is no error. ``UnavailableError``: it did not begin; ``ProviderError``: how it ended is not
         known, or the node has no such program; ``CommandTimeoutError``, ``OutputLimitError``: it took longer than
-        ``timeout_s``, or its stdout has more than ``limit`` bytes; we called ``before_kill``, and killed it.
+        ``timeout_s``, or its stdout has more than ``limit`` bytes; we called ``before_kill`` while it went on, and
+        killed it. A command that ``is_ending`` another one waits for no session of such.
         """
         frame = Frame()
+        sessions = self._ending_sessions if is_ending else self._sessions
         try:
-            out, err = self._ran(self.argv(frame.command(argv), "-T"), stdin, stdout, timeout_s, limit)
+            with sessions:
+                self.open()
+                process = _Process(self.argv(frame.command(argv), "-T"), before_kill)
+                out, err = process.communicate(stdin, stdout, timeout_s, limit)
         except _StoppedError as stopped:
-            before_kill()
             self.kill(frame.outcome(stopped.stderr).pid)
             if stopped.is_late:
                 what = f"Unable to wait for {argv[0]} on {self.destination}"
@@ -152,18 +160,6 @@ class Shell:
             raise OutputLimitError(what, details=limits.cut_at(limit)) from stopped
         outcome = frame.outcome(err)
         return Execution(self.code(argv, outcome), out, outcome.stderr)
-
-    def _ran(
-        self,
-        call: Sequence[str],
-        stdin: bytes | Iterable[bytes],
-        stdout: IO[bytes] | None,
-        timeout_s: float,
-        limit: int,
-    ) -> tuple[bytes, bytes]:
-        with self._sessions:
-            self.open()
-            return _Process(call).communicate(stdin, stdout, timeout_s, limit)
 
     def code(self, argv: Sequence[str], outcome: Outcome) -> int:
         """The exit code of a framed command; the error that ``run`` promises when there is none."""
@@ -183,8 +179,9 @@ class Shell:
         """Kill a command that was left to itself, by its process group on the node; that is tried once, and briefly."""
         if pid is not None:
             command = f'kill -s KILL -- "-{pid}" 2>/dev/null; :'
-            with suppress(_StoppedError):
-                self._ran(self.argv(command, "-T"), b"", None, limits.KILL_S, limits.OUTPUT_BYTES)
+            with suppress(_StoppedError), self._ending_sessions:
+                self.open()
+                _Process(self.argv(command, "-T")).communicate(b"", None, limits.KILL_S, limits.OUTPUT_BYTES)
 
     def _connect(self) -> None:
         """Be let in; a server that lets go of a newcomer before it has greeted him is asked again, a few times."""
@@ -250,6 +247,13 @@ class _Outputs:
                     else:
                         selector.unregister(key.fileobj)
 
+    def wait(self, process: subprocess.Popen[bytes]) -> None:
+        """Return when the process has ended; ``_StoppedError``, else."""
+        try:
+            process.wait(self.left())
+        except subprocess.TimeoutExpired as error:
+            raise self.stopped(is_late=True) from error
+
     def left(self) -> float:
         """The seconds until the deadline; ``_StoppedError`` when there are none."""
         left_s = self._deadline - time.monotonic()
@@ -274,7 +278,8 @@ class _Outputs:
 class _Process:
     """One ``ssh``; ctrl-c does not reach it, only us."""
 
-    def __init__(self, call: Sequence[str]) -> None:
+    def __init__(self, call: Sequence[str], before_kill: Callable[[], None] = lambda: None) -> None:
+        self._before_kill = before_kill
         self._process = subprocess.Popen(
             call,
             stdin=subprocess.PIPE,
@@ -297,13 +302,14 @@ class _Process:
         with self._process as process:
             try:
                 outputs.read(process)
-                process.wait(outputs.left())
-            except BaseException as error:
-                # Its pipes have no end yet: the shared connection holds them for as long as the command runs.
-                process.kill()
-                if isinstance(error, subprocess.TimeoutExpired):
-                    raise outputs.stopped(is_late=True) from error
+                outputs.wait(process)
+            except _StoppedError:
+                # Without its ssh the command may end, and what it has started would have lost its ancestor.
+                self._before_kill()
                 raise
+            finally:
+                # Its pipes may have no end yet: the shared connection holds them for as long as the command runs.
+                process.kill()
         feeder.join(CONNECT_TIMEOUT_S)  # what it feeds has ended: it has nobody to write to
         if self._failure:
             raise self._failure[0]

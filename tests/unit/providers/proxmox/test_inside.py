@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 from pathlib import Path
 
@@ -80,6 +81,15 @@ def test_a_time_limit_kills_what_runs_inside(shell: Shell) -> None:
 def test_killing_what_is_not_there_is_success() -> None:
     done = subprocess.run(["sh", "-c", KILL, "sh", f"{MARK}=nobody", "TERM", "20"], timeout=10, check=False)
     assert done.returncode == 0
+
+
+def test_what_is_dead_and_was_not_waited_for_is_not_killed_for_ever() -> None:
+    mark = f"{MARK}=not-waited-for"
+    with subprocess.Popen(["sleep", "70303"], env=os.environ | {MARK: "not-waited-for"}) as unwaited:
+        done = subprocess.run(["sh", "-c", KILL, "sh", mark, "TERM", "20"], timeout=10, check=False)
+        assert done.returncode == 0
+        assert Path(f"/proc/{unwaited.pid}/status").read_text(encoding="ascii").count("\nState:\tZ") == 1
+    assert unwaited.returncode == -signal.SIGTERM
 
 
 def test_a_file_appears_whole_with_its_mode(shell: Shell, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from provisioner.providers.proxmox import shell as shell_module
 from provisioner.providers.proxmox import ssh_socket
 from provisioner.providers.proxmox.access import Access
 from provisioner.providers.proxmox.framing import Frame
-from provisioner.providers.proxmox.shell import CommandTimeoutError, OutputLimitError, Shell
+from provisioner.providers.proxmox.shell import SESSIONS, CommandTimeoutError, OutputLimitError, Shell
 from provisioner.providers.proxmox.ssh_failures import destination_of, unreachable
 from provisioner.values import limits
 from provisioner.values.errors import PreflightError, ProviderError, UnavailableError
@@ -117,13 +118,36 @@ def test_input_is_streamed_and_a_failing_source_is_an_error(shell: Shell) -> Non
         shell.run(["cat"], stdin=broken())  # type: ignore[arg-type]
 
 
-def test_a_command_has_a_time_limit(shell: Shell, tmp_path: Path) -> None:
-    told: list[str] = []
+def test_a_command_has_a_time_limit(shell: Shell) -> None:
+    sought = ["pgrep", "-f", "^sleep 70201"]
+    told: list[int] = []
     with pytest.raises(CommandTimeoutError, match="Unable to wait for sh") as caught:
-        shell.run(["sh", "-c", "exec sleep 70201"], timeout_s=0.3, before_kill=lambda: told.append("first"))
-    assert told == ["first"]
+        shell.run(
+            ["sh", "-c", "exec sleep 70201"],
+            timeout_s=1.0,
+            before_kill=lambda: told.append(subprocess.run(sought, capture_output=True, check=False).returncode),
+        )
+    assert told == [0], "it is told while the command, and with it all that it has started, can still be found"
     assert "killed" in caught.value.details
-    assert tmp_path
+    assert subprocess.run(sought, capture_output=True, check=False).returncode == 1
+
+
+def test_what_ends_others_waits_for_none_of_their_sessions(shell: Shell) -> None:
+    ended: list[int] = []
+
+    def hang() -> None:
+        with pytest.raises(CommandTimeoutError):
+            shell.run(["sleep", "70204"], timeout_s=0.5, before_kill=end)
+
+    def end() -> None:
+        ended.append(shell.run(["true"], is_ending=True).returncode)
+
+    hanging = [threading.Thread(target=hang, daemon=True) for _ in range(SESSIONS)]
+    for thread in hanging:
+        thread.start()
+    for thread in hanging:
+        thread.join(20)
+    assert ended == [0] * SESSIONS
 
 
 @pytest.mark.parametrize("stream", ["", " >&2"])
