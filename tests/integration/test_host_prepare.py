@@ -21,7 +21,8 @@ import pytest
 
 from provisioner.values import paths
 from tests.lab import remains
-from tests.lab.incus import RUN, Lab, prepare, take_down, turn
+from tests.lab.incus import RUN, Lab, bring_up, kept_mark, prepare, take_down, turn
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
 
@@ -83,6 +84,27 @@ def test_a_daemon_that_was_stopped_is_started_again_with_all_it_had(own_lab: Lab
     second = remains.running(remains.pidfile(own_lab.state, RUN), remains.INCUSD)
     assert second not in {None, first}
     assert incus("image", "list", "--format=csv", lab=own_lab) == images
+
+
+def test_a_kept_lab_whose_daemon_was_killed_is_made_anew(own_lab: Lab) -> None:
+    kept_mark(own_lab).touch()
+    try:
+        incus("image", "alias", "create", "left-behind", _fingerprint(own_lab), lab=own_lab)
+        bring_up(own_lab)
+        assert "left-behind" in incus("image", "alias", "list", "--format=csv", lab=own_lab)
+        pid = remains.running(remains.pidfile(own_lab.state, RUN), remains.INCUSD)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{pid}/exe").exists())
+        bring_up(own_lab)
+        assert "left-behind" not in incus("image", "alias", "list", "--format=csv", lab=own_lab)
+    finally:
+        kept_mark(own_lab).unlink()
+
+
+def _fingerprint(lab: Lab) -> str:
+    [image] = json.loads(incus("image", "list", "--format=json", lab=lab))
+    return str(image["fingerprint"])
 
 
 def test_what_its_owner_chose_stays(own_lab: Lab) -> None:

@@ -19,6 +19,7 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.values.errors import ProviderError, ReadyTimeoutError
 from provisioner.values.state import Device, Instance
+from tests.lab.incus import LAB, hold_to_limits
 
 pytestmark = pytest.mark.incus
 
@@ -126,6 +127,7 @@ def test_no_output_is_lost(provider: IncusProvider, running: Instance) -> None:
 
 
 def test_a_full_disk_is_named(provider: IncusProvider, running: Instance, tmp_path: Path) -> None:
+    hold_to_limits(LAB)
     large = tmp_path / "large"
     with large.open("wb") as file:
         for _ in range(1100):

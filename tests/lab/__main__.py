@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
 def _up() -> int:
     with incus.turn(incus.LAB):
         incus.kept_mark(incus.LAB).touch()
-        click.echo(incus.prepare(incus.LAB).strip().splitlines()[-1])
+        click.echo(incus.bring_up(incus.LAB).strip().splitlines()[-1])
     click.echo(f"export INCUS_DIR={incus.LAB.state}")
     return 0
 

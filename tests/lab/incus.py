@@ -118,9 +118,7 @@ def shared(lab: Lab) -> Iterator[Lab]:
     Locks on open files end with their process, so that a killed run counts for nothing: what it left is removed first.
     """
     with turn(lab), ExitStack() as use:
-        if not kept_mark(lab).exists():
-            take_down_unused(lab)
-        prepare(lab)
+        bring_up(lab)
         use.enter_context(_used(lab, fcntl.LOCK_SH))
         later = use.pop_all()
     try:
@@ -130,6 +128,26 @@ def shared(lab: Lab) -> Iterator[Lab]:
             later.close()
             if not kept_mark(lab).exists():
                 take_down_unused(lab)
+
+
+def bring_up(lab: Lab) -> str:
+    """Bring it up and give the play's output; what nobody keeps, or what was killed, is made anew; in one's turn."""
+    has_daemon = remains.running(remains.pidfile(lab.state, RUN), remains.INCUSD) is not None
+    if not (kept_mark(lab).exists() and has_daemon):
+        take_down_unused(lab)
+    return prepare(lab)
+
+
+def hold_to_limits(lab: Lab) -> None:
+    """Have btrfs count anew what each container uses, where it no longer knows: their limits keep nobody from anything.
+
+    That is so after a sudden end, and since Linux 6.10 after the removal of a large container
+    (``drop_subtree_threshold``).
+    """
+    pool = str(lab.state / "storage-pools/default")
+    shown = subprocess.run(["btrfs", "qgroup", "show", pool], capture_output=True, text=True, check=False)
+    if "inconsistent" in shown.stderr:
+        subprocess.run(["btrfs", "quota", "rescan", "-w", pool], capture_output=True, timeout=300, check=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from provisioner import agent, probe
 from provisioner.values.errors import ProviderError
 from tests.integration.up.drift_lab import DriftLab
 from tests.integration.up.quickstart_lab import Ran
+from tests.lab.incus import LAB, hold_to_limits
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]
@@ -131,6 +132,7 @@ def test_where_no_stamp_can_be_kept_up_works_and_warns(lab: DriftLab, break_it: 
 
 
 def test_a_full_disk_fails_and_names_the_container_until_there_is_room(lab: DriftLab) -> None:
+    hold_to_limits(LAB)
     lab.sh(ONE, f"rm -f {STAMP}")
     lab.sh(ONE, FILL)
     try:
