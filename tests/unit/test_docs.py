@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.app import VERBS, run
+from provisioner.cli.app import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -72,34 +72,3 @@ def test_every_verb_is_described() -> None:
     words = set(re.findall(r"[a-z-]+", first_cells))
     missing = [name for name in VERBS if name not in words]
     assert missing == []
-
-
-LAB_FILE = re.compile(r"^```yaml\n(name: .*?)^```$", re.MULTILINE | re.DOTALL)
-LAB_FILES = [
-    pytest.param(text, id=f"{page.name}-{number}")
-    for page in (README, *PAGES)
-    for number, text in enumerate(LAB_FILE.findall(page.read_text(encoding="utf-8")), 1)
-]
-
-
-def valid(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether ``validate`` takes the lab's file, whose secrets have values."""
-    for name in re.findall(r"!secret ([\w-]+)", text):
-        monkeypatch.setenv(f"PROVISION_SECRET_{name.upper().replace('-', '_')}", "sk-0123456789abcdef")
-    file = folder / "homelab.yml"
-    file.write_text(text, encoding="utf-8")
-    return run(["validate", str(file)]) == 0
-
-
-def test_there_are_whole_files_on_the_pages() -> None:
-    assert len(LAB_FILES) >= 3
-
-
-@pytest.mark.parametrize("text", LAB_FILES)
-def test_a_whole_file_on_a_page_is_valid(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert valid(text, tmp_path, monkeypatch)
-
-
-def test_a_file_that_says_what_nobody_knows_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = LAB_FILE.findall(README.read_text(encoding="utf-8"))
-    assert not valid(text.replace("aliases:", "alias:"), tmp_path, monkeypatch)

@@ -1,0 +1,114 @@
+"""Every block of the README and of docs is run or validated, or listed with the reason why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from provisioner.cli.app import VERBS, run
+from tests import documented
+from tests.documented import Block
+
+TOUR = "tour.md"
+BLOCKS = list(documented.blocks())
+LISTED = documented.not_tried()
+SHELL = [block for block in BLOCKS if block.language == "sh" and block.name not in LISTED]
+LABS = [block for block in BLOCKS if block.is_lab and block.name not in LISTED]
+RUN = [block for block in BLOCKS if block.language == "console" and block.page == TOUR]
+
+
+def named(block: Block) -> str:
+    return block.name.replace(" ", "-")
+
+
+def valid(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether ``validate`` takes the lab's file, whose secrets have values."""
+    for name, value in documented.secrets_of(text).items():
+        monkeypatch.setenv(name, value)
+    file = folder / "homelab.yml"
+    file.write_text(documented.whole(text), encoding="utf-8")
+    return run(["validate", str(file)]) == 0
+
+
+def test_no_block_is_forgotten() -> None:
+    tried = {block.name for block in (*SHELL, *LABS, *RUN)}
+    assert [block.name for block in BLOCKS if block.name not in tried and block.name not in LISTED] == []
+
+
+def test_no_block_is_listed_that_is_not_there() -> None:
+    assert [name for name in LISTED if name not in {block.name for block in BLOCKS}] == []
+    assert all(LISTED.values())
+
+
+@pytest.mark.parametrize("block", SHELL, ids=named)
+def test_the_program_takes_each_line_for_a_shell(block: Block) -> None:
+    assert list(documented.wrong_lines(block.text)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "provision upp",
+        "provision up --yess",
+        "sudo provision host prepare --gpus",
+        "provision cluster chek pve1",
+        "ssh box true | provision up --nothing",
+        "make tset",
+        ".venv/bin/pytest tests/nothing",
+        ".venv/bin/python -m tests.nothing",
+        "curl https://example.org",
+    ],
+)
+def test_a_line_that_cannot_be_right_is_found(line: str) -> None:
+    assert list(documented.wrong_lines(f"provision plan  # fine\n{line}"))
+
+
+@pytest.mark.parametrize("block", LABS, ids=named)
+def test_each_file_is_valid(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert valid(block.text, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "text", ["containers: { one: { cpus: 2 } }", "name: page\nmodels: { m: { sauce: x } }", "fit_check: perhaps"]
+)
+def test_a_file_that_says_what_nobody_knows_is_found(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not valid(text, tmp_path, monkeypatch)
+
+
+def test_every_verb_is_run_on_the_tour() -> None:
+    lines = [command.line for block in RUN for command in documented.commands(block.text)]
+    verbs = {line.split()[1] for line in lines if line.startswith("provision ")}
+    assert sorted(set(VERBS) - verbs) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output"),
+    [
+        ("", ""),
+        ("one\n", "one\n"),
+        ("done after …s", "done after 1.5s"),
+        ("…\nlast", "first\nsecond\nlast\n"),
+        ("first\n…", "first\nsecond\nthird\n"),
+        ("a (b) [c] *", "a (b) [c] *"),
+    ],
+)
+def test_what_the_page_says_is_printed(pattern: str, output: str) -> None:
+    assert documented.prints(pattern, output)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output"),
+    [
+        ("", "one\n"),
+        ("one", ""),
+        ("one", "one\ntwo\n"),
+        ("done after …s", "done after s"),
+        ("…\nlast", "first\nlast\nmore\n"),
+        ("a.c", "abc"),
+    ],
+)
+def test_what_differs_from_the_page_is_found(pattern: str, output: str) -> None:
+    assert not documented.prints(pattern, output)
