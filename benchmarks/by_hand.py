@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from benchmarks.labs import BenchLab
 from benchmarks.measuring import BIN, Cost, cost
 from provisioner.inventory import render_inventory
+from provisioner.module_server.handing import SWITCH
 from provisioner.runner import ansible_environment
 from provisioner.values import paths
 from provisioner.values.state import Instance, secrets_of
@@ -44,6 +45,7 @@ class ByHand:
         environment = ansible_environment(self.lab.folder / "secrets.json") | {
             "ANSIBLE_CONFIG": str(self.lab.folder / "ansible.cfg"),
             "ANSIBLE_FORKS": str(max(10, self.lab.size)),
+            SWITCH: "off",  # Ansible as it is
         }
         command = [str(BIN / "ansible-playbook"), "-i", str(self.lab.folder / "hosts.yml")]
         site = str(paths.playbooks() / "site.yml")
