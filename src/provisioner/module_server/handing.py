@@ -26,7 +26,7 @@ ROOT = "/run/provisioner-modules"
 NOTES = "PROVISION_MODULE_SERVER_NOTES"
 """The variable that names the run's folder, in which the plugins note what was served."""
 SWITCH = "PROVISION_MODULE_SERVER"
-"""The variable that switches the server on, when it is ``on``: not every role has been run by it yet."""
+"""The variable that switches the server off, when it is ``off``."""
 IDLE_S = 60.0
 """So long a server waits for the next task."""
 MOST_STARTS = 10
@@ -92,7 +92,7 @@ def hand_over(
     command: str, content: bytes | None, *, version: str, server: ModuleServer
 ) -> tuple[int, bytes, bytes] | None:
     """What the payload gave, run by the container's module server; None when it must go the usual way."""
-    if os.environ.get(SWITCH, "").lower() != "on":
+    if os.environ.get(SWITCH, "").lower() == "off":
         return None
     try:
         payload = recognised(command, content, version)

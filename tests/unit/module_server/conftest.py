@@ -13,9 +13,9 @@ from tests.module_servers import Box
 
 
 @pytest.fixture(autouse=True)
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def not_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test here is about a server that may serve."""
-    monkeypatch.setenv(SWITCH, "on")
+    monkeypatch.delenv(SWITCH, raising=False)
 
 
 @pytest.fixture(scope="module")
