@@ -138,6 +138,7 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
         "ANSIBLE_LIBRARY": str(plugins / "modules"),
         "ANSIBLE_CONNECTION_PLUGINS": str(plugins / "connection"),
         "ANSIBLE_LOOKUP_PLUGINS": str(plugins / "lookup"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_FORKS": "10",
         "ANSIBLE_GATHERING": "explicit",
