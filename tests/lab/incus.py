@@ -141,7 +141,7 @@ def bring_up(lab: Lab) -> str:
 def hold_to_limits(lab: Lab) -> None:
     """Have btrfs count anew what each container uses, where it no longer knows: their limits keep nobody from anything.
 
-    That is so after a sudden end, and since Linux 6.10 after the removal of a large container
+    That is so after a sudden end, and with newer kernels after the removal of a large container
     (``drop_subtree_threshold``).
     """
     pool = str(lab.state / "storage-pools/default")
