@@ -35,9 +35,16 @@ def _asserted(role: str) -> Iterator[tuple[str, str]]:
     """The variables that a role's preflight holds against a pattern, each with it."""
     folder = paths.roles() / role
     internal = yaml.safe_load((folder / "vars" / "main.yml").read_text(encoding="utf-8"))
-    for task in yaml.safe_load((folder / "tasks" / "preflight.yml").read_text(encoding="utf-8")):
+    tasks = [
+        task
+        for file in sorted((folder / "tasks").glob("preflight*.yml"))
+        for task in yaml.safe_load(file.read_text(encoding="utf-8"))
+    ]
+    for task in tasks:
         conditions: Any = task.get("ansible.builtin.assert", {}).get("that", [])
-        for condition in [conditions] if isinstance(conditions, str) else conditions:
+        rows = task.get("loop", [])
+        table = [row["holds"].strip("{} ") for row in rows if isinstance(row, dict) and "holds" in row]
+        for condition in [*([conditions] if isinstance(conditions, str) else conditions), *table]:
             found = _MATCH.match(condition)
             if found is None:
                 continue
