@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
+"""An expression for what failed said, of a loop what its items said."""
 
 
 def ansible_environment(root: Path) -> dict[str, str]:
@@ -42,3 +46,24 @@ def run_tasks(root: Path, folder: Path, tasks: Iterable[Mapping[str, Any]]) -> s
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     return done.stdout
+
+
+def refusals(
+    root: Path, folder: Path, role: str, tasks_from: str, cases: Mapping[str, Mapping[str, Any]]
+) -> dict[str, str]:
+    """What a role's tasks say to each case's options, by the case's name; no entry where they take them."""
+    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
+    for name, options in cases.items():
+        include = {"name": role, "tasks_from": tasks_from}
+        variables = {f"{role}_{key}": value for key, value in options.items()}
+        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
+        tasks.append(
+            {
+                "block": [{"include_role": include, "vars": variables}],
+                "rescue": [{"set_fact": said, "vars": {"case": name}}],
+            }
+        )
+    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
+    run_tasks(root, folder, tasks)
+    told: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    return told

@@ -136,22 +136,21 @@ def _check(call: list[str]) -> None:
         _parse(app, "provision", arguments, None)
     elif program == "make":
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-        _require(arguments[0] in targets, f"make has no target {arguments[0]}")
+        if arguments[0] not in targets:
+            raise LookupError(f"make has no target {arguments[0]}")
     elif program == ".venv/bin/pytest":
-        _require((ROOT / arguments[0].partition("::")[0]).exists(), f"there is no {arguments[0]}")
+        if not (ROOT / arguments[0].partition("::")[0]).exists():
+            raise LookupError(f"there is no {arguments[0]}")
     elif program == ".venv/bin/python" and arguments[0] == "-m":
         file = ROOT / arguments[1].replace(".", "/")
-        _require(file.is_dir() or file.with_suffix(".py").exists(), f"there is no module {arguments[1]}")
+        if not (file.is_dir() or file.with_suffix(".py").exists()):
+            raise LookupError(f"there is no module {arguments[1]}")
     else:
         raise LookupError(f"nobody knows what {program} takes: list the block in {NOT_TRIED.relative_to(ROOT)}")
 
 
-def _require(is_so: bool, what: str) -> None:  # what is required reads as an argument
-    if not is_so:
-        raise LookupError(what)
-
-
 def _parse(command: click.Command, name: str, arguments: list[str], parent: click.Context | None) -> None:
+    """Have the program's own parser take the arguments, and run nothing; ``ClickException`` says what it refuses."""
     context = command.make_context(name, list(arguments), parent=parent)
     if isinstance(command, click.Group):
         words = [*context._protected_args, *context.args]  # click has no other word for them

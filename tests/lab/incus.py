@@ -145,7 +145,7 @@ def hold_to_limits(lab: Lab) -> None:
     (``drop_subtree_threshold``).
     """
     pool = str(lab.state / "storage-pools/default")
-    shown = subprocess.run(["btrfs", "qgroup", "show", pool], capture_output=True, text=True, check=False)
+    shown = subprocess.run(["btrfs", "qgroup", "show", pool], capture_output=True, text=True, timeout=60, check=False)
     if "inconsistent" in shown.stderr:
         subprocess.run(["btrfs", "quota", "rescan", "-w", pool], capture_output=True, timeout=300, check=True)
 

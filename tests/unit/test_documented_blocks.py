@@ -41,6 +41,13 @@ def test_no_block_is_listed_that_is_not_there() -> None:
     assert all(LISTED.values())
 
 
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.name in LISTED], ids=named)
+def test_no_block_is_listed_that_could_be_tried(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert block.language != "console"
+    assert block.language != "sh" or list(documented.wrong_lines(block.text))
+    assert not block.is_lab or not valid(block.text, tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize("block", SHELL, ids=named)
 def test_the_program_takes_each_line_for_a_shell(block: Block) -> None:
     assert list(documented.wrong_lines(block.text)) == []

@@ -14,15 +14,13 @@ from provisioner.guard import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
 from provisioner.values.state import Secret
-from tests.ansible_environment import run_tasks
+from tests.ansible_environment import SAID, run_tasks
 from tests.routed_engines import routed_engine
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPLATES = {"config.yaml": "config", "secrets.env": "env", "guard.json": "guard"}
 CASES = {file.stem: file for file in sorted((ROOT / "tests" / "cases" / "litellm").glob("*.yml"))}
 KEY = "canary-key"
-SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
-"""What failed, of a loop what its items said."""
 WITHOUT_VENV = "Unable to find litellm's venv"
 """What preflight says next on this machine when it takes the options."""
 

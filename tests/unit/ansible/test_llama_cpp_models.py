@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.ansible_environment import run_tasks
+from tests.ansible_environment import refusals, run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"alias": "small", "path": "/srv/models/small/small.gguf", "context": 512}
@@ -31,27 +30,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the role says to each case, nothing where it takes it; under "ini" the list of the first."""
-    folder = tmp_path_factory.mktemp("play")
-    run_tasks(ROOT, folder, _tasks())
-    said: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
-    return said | {"ini": (folder / "models.ini").read_text(encoding="utf-8")}
-
-
-def _tasks() -> Any:
-    yield {"set_fact": {"told": {}}}
-    for name, (options, _) in CASES.items():
-        include = {"name": "llama_cpp", "tasks_from": "preflight_models"}
-        variables = {f"llama_cpp_{key}": value for key, value in options.items()}
-        said = {"told": "{{ told | combine({case: ansible_failed_result.msg}) }}"}
-        yield {
-            "block": [{"include_role": include, "vars": variables}],
-            "rescue": [{"set_fact": said, "vars": {"case": name}}],
-        }
-        if name == "a list":
-            template = {"src": f"{ROOT}/roles/llama_cpp/templates/models.ini.j2", "dest": "{{ folder }}/models.ini"}
-            yield {"template": {**template, "mode": "0600"}, "vars": variables}
-    yield {"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}}
+    """What the role says to each case, nothing where it takes it."""
+    cases = {name: options for name, (options, _) in CASES.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("play"), "llama_cpp", "preflight_models", cases)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -61,8 +42,16 @@ def test_the_role_takes_one_model_or_a_list_that_can_be_written(told: dict[str, 
     assert (name in told) == bool(words)
 
 
-def test_each_model_gets_a_section_with_its_own_context(told: dict[str, str]) -> None:
-    lines = [line for line in told["ini"].splitlines() if line and not line.startswith(";")]
+def test_each_model_gets_a_section_with_its_own_context(tmp_path: Path) -> None:
+    options, _ = CASES["a list"]
+    variables = {f"llama_cpp_{key}": value for key, value in options.items()}
+    source = f"{ROOT}/roles/llama_cpp/templates/models.ini.j2"
+    template = {"src": source, "dest": "{{ folder }}/models.ini", "mode": "0600"}
+    include = {"name": "llama_cpp", "tasks_from": "preflight_models"}
+    tasks = [{"include_role": {**include, "public": True}, "vars": variables}]
+    run_tasks(ROOT, tmp_path, [*tasks, {"template": template, "vars": variables}])
+    text = (tmp_path / "models.ini").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith(";")]
     assert lines == [
         "version = 1",
         "[small]",

@@ -1,15 +1,13 @@
-"""Which options of role ``llama_cpp`` do not go together, by a real run of Ansible."""
+"""Which options role ``llama_cpp`` refuses, by a real run of Ansible."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.ansible_environment import run_tasks
+from tests.ansible_environment import refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES: dict[str, tuple[dict[str, Any], str]] = {
@@ -43,29 +41,12 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the role says to each case, nothing where it takes it."""
-    folder = tmp_path_factory.mktemp("play")
-    run_tasks(ROOT, folder, _tasks())
-    said: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
-    return said
-
-
-def _tasks() -> Iterator[dict[str, Any]]:
-    yield {"set_fact": {"told": {}}}
-    for name, (options, _) in CASES.items():
-        include = {"name": "llama_cpp", "tasks_from": "preflight_together"}
-        variables = {f"llama_cpp_{key}": value for key, value in options.items()}
-        messages = "{{ ansible_failed_result.results | selectattr('failed') | map(attribute='msg') | join }}"
-        yield {
-            "block": [{"include_role": include, "vars": variables}],
-            "rescue": [
-                {"set_fact": {"told": "{{ told | combine({case: said}) }}"}, "vars": {"case": name, "said": messages}}
-            ],
-        }
-    yield {"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}}
+    cases = {name: options for name, (options, _) in CASES.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("play"), "llama_cpp", "preflight_options", cases)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_does_not_go_together_is_refused_and_nothing_else(told: dict[str, str], name: str) -> None:
+def test_what_it_cannot_serve_with_is_refused_and_nothing_else(told: dict[str, str], name: str) -> None:
     _, words = CASES[name]
     assert words in told.get(name, "")
     assert (name in told) == bool(words)
