@@ -25,6 +25,7 @@ def run(tmp_path: Path) -> Path:
     (folder / "ansible.modules.copy-ZIP_DEFLATED-none").write_bytes(b"packed")
     (folder / "ansible.modules.copy-ZIP_DEFLATED-none.lock").touch()
     (folder / "ansible.modules.file-ZIP_DEFLATED-none-part").write_bytes(b"half")
+    (folder / "ansible_collections.some.where.plugins.modules.one-ZIP_DEFLATED-none").write_bytes(b"of a collection")
     return folder
 
 

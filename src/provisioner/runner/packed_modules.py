@@ -19,7 +19,8 @@ from pathlib import Path
 FOLDERS_KEPT = 4
 """So many states of the files: of two versions of ansible-core, say, and of a checkout that is worked on."""
 FILES_KEPT = 200
-_NAME = re.compile(r"[\w.~-]+")
+_OF_ANSIBLE = re.compile(r"ansible\.(modules|legacy)\.[\w.~-]+")
+"""What is packed from a collection comes from folders that nobody has looked at."""
 _UNFINISHED = (".lock", "-part")
 
 
@@ -58,7 +59,7 @@ def keep(run: Path, kept: Path) -> None:
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
     known = {file.name.rpartition("@")[0] for file in kept.iterdir()}
     for file in run.iterdir():
-        if file.name in known or file.name.endswith(_UNFINISHED) or not _NAME.fullmatch(file.name):
+        if file.name in known or file.name.endswith(_UNFINISHED) or not _OF_ANSIBLE.fullmatch(file.name):
             continue
         if len(known) >= FILES_KEPT:
             break

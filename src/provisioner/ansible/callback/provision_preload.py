@@ -62,7 +62,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
         super().__init__(*args, **kwargs)
         library = Path(ansible.__file__).parent
         sources = [library / "modules", library / "module_utils", paths.plugins() / "modules"]
-        sources += sorted(paths.roles().glob("*/module_utils"))
+        # A role may bring its own, and a user may lay some over Ansible's.
+        sources += sorted([*paths.roles().glob("*/module_utils"), *paths.roles().glob("*/library")])
+        sources += [Path(folder) for folder in constants.DEFAULT_MODULE_UTILS_PATH]
         self._run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")
         self._kept: Path | None = None
         try:
