@@ -45,7 +45,9 @@ class ByHand:
         environment = ansible_environment(self.lab.folder / "secrets.json") | {
             "ANSIBLE_CONFIG": str(self.lab.folder / "ansible.cfg"),
             "ANSIBLE_FORKS": str(max(10, self.lab.size)),
-            SWITCH: "off",  # Ansible as it is
+            # Ansible as it is: each module by a Python of its own, nothing loaded or packed beforehand
+            SWITCH: "off",
+            "ANSIBLE_CALLBACK_PLUGINS": "",
         }
         command = [str(BIN / "ansible-playbook"), "-i", str(self.lab.folder / "hosts.yml")]
         site = str(paths.playbooks() / "site.yml")

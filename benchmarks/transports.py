@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.labs import BenchLab, Labs
-from benchmarks.measuring import BIN, Row, Way, cost, cost_row, in_turns
+from benchmarks.measuring import BIN, Row, Way, cost, cost_row, in_turns, ratio_row
 from benchmarks.peers import MissingPeerError, community_general, mitogen
 from provisioner.inventory import CONTAINER_PYTHON
 from provisioner.runner import ansible_environment
 
 FOLDER = "/root/benchmark"
 OURS, COMMUNITY, MITOGEN = "ours", "community.general.incus", "mitogen_incus"
+BESIDE_MITOGEN = "20 tasks: ours / Mitogen"
 Variables = Mapping[str, str]
 
 
@@ -34,6 +35,9 @@ def rows(labs: Labs, rounds: int) -> list[Row]:
     for way in ways:
         way.run()
     taken = in_turns(ways)
+    ours, theirs = taken[f"20 tasks: {OURS}"], taken.get(f"20 tasks: {MITOGEN}")
+    if theirs is not None:
+        found.append(ratio_row(BESIDE_MITOGEN, ours, theirs))
     return [*(cost_row(what, costs) for what, costs in taken.items()), *found]
 
 
