@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, desktop, homes, looks, memory, noop, proxmox, speech
+from benchmarks import changed, desktop, homes, looks, memory, noop, proxmox, speech, transports
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -95,8 +95,17 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     costs = {what: [Cost(1.0, 0.5)] * 5 for what in (homes.NEAR, homes.FAR, homes.ALONE)}
     measured["homes"] = homes.rows_of(costs, [1] * 5)
     measured["desktop"] = desktop.rows_of([dict.fromkeys(desktop.MEASURED, 2.0)])
+    measured["transports"] = _transports_rows(monkeypatch)
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
+
+
+def _transports_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """Where each connection is at hand."""
+    for prepare in ("_ours", "_community", "_mitogen"):
+        monkeypatch.setattr(transports, prepare, lambda _lab: ({}, {}))
+    monkeypatch.setattr(transports, "_way", lambda _lab, what, *_: Way(what, lambda: Cost(1.0, 0.5), 5))
+    return transports.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
 
 
 def _proxmox_rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
