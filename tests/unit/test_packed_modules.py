@@ -15,6 +15,12 @@ from provisioner.runner.packed_modules import FOLDERS_KEPT, bring, folder_of, ke
 
 PACKING = "ANSIBALLZ: Creating module"
 USING = "ANSIBALLZ: using cached module"
+PLAY = {"hosts": "all", "gather_facts": False}
+MODULE = """
+from ansible.module_utils.basic import AnsibleModule
+
+AnsibleModule({}).exit_json(msg="{SAYS}")
+"""
 
 
 @pytest.fixture
@@ -113,22 +119,16 @@ def test_each_state_of_the_files_has_its_own_folder(tmp_path: Path) -> None:
     assert len(found) == 5
 
 
-def said(folder: Path) -> str:
-    """What Ansible says of a run of one module."""
-    (folder / "ansible.cfg").touch()
+def said(folder: Path, *arguments: str, **environment: str) -> str:
+    """What Ansible says of a run of ``play.yml``."""
     variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     inventory = {"all": {"hosts": {"here": variables}}}
-    play = [{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.stat": {"path": "/"}}]}]
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-    (folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
-    own = {
-        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-        "ANSIBLE_DEBUG": "1",
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
+    (folder / "ansible.cfg").touch()
+    own = {"ANSIBLE_CONFIG": str(folder / "ansible.cfg"), "ANSIBLE_DEBUG": "1", "XDG_CACHE_HOME": str(folder / "cache")}
     done = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml"],
-        env=os.environ | ansible_environment() | own,
+        [Path(sys.executable).parent / "ansible-playbook", "-i", folder / "hosts.yml", folder / "play.yml", *arguments],
+        env=os.environ | ansible_environment() | own | environment,
         capture_output=True,
         text=True,
         timeout=120,
@@ -138,7 +138,13 @@ def said(folder: Path) -> str:
     return done.stdout
 
 
+def write(folder: Path, page: str, *content: object) -> None:
+    (folder / page).parent.mkdir(parents=True, exist_ok=True)
+    (folder / page).write_text(yaml.safe_dump(list(content)), encoding="utf-8")
+
+
 def test_ansible_packs_a_module_once_and_again_where_what_is_kept_is_damaged(tmp_path: Path) -> None:
+    write(tmp_path, "play.yml", PLAY | {"tasks": [{"ansible.builtin.stat": {"path": "/"}}]})
     assert PACKING in said(tmp_path)
     second = said(tmp_path)
     assert PACKING not in second
@@ -147,3 +153,39 @@ def test_ansible_packs_a_module_once_and_again_where_what_is_kept_is_damaged(tmp
     for file in kept.iterdir():
         file.write_bytes(b"damaged")
     assert PACKING in said(tmp_path)
+
+
+def named(place: str) -> str:
+    return f"says_{Path(place).parts[0]}"
+
+
+def module(folder: Path, place: str, says: str) -> None:
+    """A module in one of the folders that Ansible searches, named after that folder."""
+    path = folder / place / f"{named(place)}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(MODULE.replace("{SAYS}", f"{place} says {says}"), encoding="utf-8")
+
+
+def test_a_module_of_any_folder_that_ansible_searches_is_packed_anew_when_it_changes(tmp_path: Path) -> None:
+    places = ("library", "roles/beside/library", "configured", "given", "others/role/library")
+    tasks: list[dict[str, object]] = [{named(place): {}} for place in places]
+    write(tmp_path, "play.yml", PLAY | {"roles": ["beside", "role"], "tasks": tasks})
+    arguments = ("-v", "--module-path", str(tmp_path / "given"))
+    environment = {"ANSIBLE_LIBRARY": str(tmp_path / "configured"), "ANSIBLE_ROLES_PATH": str(tmp_path / "others")}
+    for place in places:
+        module(tmp_path, place, "one")
+    said(tmp_path, *arguments, **environment)
+    assert PACKING not in said(tmp_path, *arguments, **environment)
+    for place in places:
+        module(tmp_path, place, "two")
+    printed = said(tmp_path, *arguments, **environment)
+    assert [place for place in places if f"{place} says two" not in printed] == []
+
+
+def test_a_run_that_was_led_to_another_folder_keeps_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "play.yml", {"import_playbook": "elsewhere/play.yml"})
+    write(tmp_path, "elsewhere/play.yml", PLAY | {"tasks": [{"says_elsewhere": {}}]})
+    for says in ("one", "two"):
+        module(tmp_path, "elsewhere/library", says)
+        assert f"elsewhere/library says {says}" in said(tmp_path, "-v")
+    assert not list((tmp_path / "cache").rglob("*says_elsewhere*"))

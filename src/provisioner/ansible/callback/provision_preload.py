@@ -6,13 +6,16 @@ modules of Ansible that an earlier run has packed need not be packed again.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import ansible
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import module_loader, module_utils_loader
 from ansible.release import __version__
 
 from provisioner.runner import packed_modules
@@ -51,6 +54,36 @@ for _module in MODULES:
     import_module(_module)
 
 
+OF_ROLES_AND_PLAYBOOKS = ("library", "module_utils")
+"""Folders that Ansible searches beside a playbook and in a role."""
+
+
+def searched() -> list[Path]:
+    """The folders in which this run of Ansible looks for modules, and for the library that they import."""
+    library = Path(ansible.__file__).parent
+    folders = [library / "modules", library / "module_utils"]
+    given = context.CLIARGS.get("module_path") or ()
+    configured = (*given, *constants.DEFAULT_MODULE_PATH, *constants.DEFAULT_MODULE_UTILS_PATH)
+    folders += [Path(folder).expanduser() for folder in configured]
+    playbooks = {Path(playbook).resolve().parent for playbook in context.CLIARGS.get("args") or ()}
+    of_roles = [Path(folder) for folder in constants.DEFAULT_ROLES_PATH] + [one / "roles" for one in sorted(playbooks)]
+    for name in OF_ROLES_AND_PLAYBOOKS:
+        folders += [playbook / name for playbook in sorted(playbooks)]
+        for roles in of_roles:
+            folders += sorted(roles.glob(f"*/{name}"))
+    return folders
+
+
+def is_all(folders: Iterable[Path]) -> bool:
+    """Whether Ansible has looked nowhere else; a playbook may have led it to one that lies in another folder."""
+    known = {folder.resolve() for folder in folders}
+    for loader in (module_loader, module_utils_loader):
+        found = (Path(path).resolve() for path in loader.print_paths().split(os.pathsep))
+        if not all(any(path.is_relative_to(folder) for folder in known) for path in found):
+            return False
+    return True
+
+
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships no types
     """Lays packed modules ready at the beginning, and keeps those of this run at its end."""
 
@@ -60,22 +93,18 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # ansible-core ships 
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        library = Path(ansible.__file__).parent
-        sources = [library / "modules", library / "module_utils", paths.plugins() / "modules"]
-        # A role may bring its own, and a user may lay some over Ansible's.
-        sources += sorted([*paths.roles().glob("*/module_utils"), *paths.roles().glob("*/library")])
-        sources += [Path(folder) for folder in constants.DEFAULT_MODULE_UTILS_PATH]
+        self._searched = searched()
         self._run = Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache")
         self._kept: Path | None = None
         try:
-            self._kept = packed_modules.folder_of(paths.cache(), __version__, sources)
+            self._kept = packed_modules.folder_of(paths.cache(), __version__, self._searched)
             packed_modules.bring(self._kept, self._run)
         except OSError as error:  # they are packed anew
             self._display.v(f"Unable to use modules that were packed before: {error}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  # Ansible's signature
         """Keep what was packed."""
-        if self._kept is None:
+        if self._kept is None or not is_all(self._searched):
             return
         try:
             packed_modules.keep(self._run, self._kept)
