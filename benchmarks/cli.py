@@ -10,8 +10,9 @@ ANSIBLE = {
     "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
     "ANSIBLE_LIBRARY": str(ROOT / "src/provisioner/ansible/modules"),
 }
+SYNTAX_CHECK = "ansible-playbook --syntax-check"
 COMMANDS = {
-    "ansible-playbook --syntax-check": (
+    SYNTAX_CHECK: (
         *(str(BIN / "ansible-playbook"), "--syntax-check", "-i", "localhost,"),
         "playbooks/site.yml",
     ),
@@ -28,4 +29,6 @@ def rows() -> list[Row]:
     for _ in range(RUNS):
         for name, command in COMMANDS.items():
             taken[name].append(cost(command, SECRETS | ANSIBLE).cpu_s)
-    return [Row(name, values, "CPU s") for name, values in taken.items()]
+    pairs = zip(taken["provision validate"], taken[SYNTAX_CHECK], strict=True)
+    ratio = Row(f"provision validate / {SYNTAX_CHECK}", [ours / theirs for ours, theirs in pairs], "x")
+    return [*(Row(name, values, "CPU s") for name, values in taken.items()), ratio]

@@ -50,6 +50,8 @@ GOALS = (
     Goal("changed", "changed, 5: up / ansible-playbook", 0.40, source=ISSUE_21),
     Goal("transports", "20 tasks: ours / Mitogen", 1.3, source=ISSUE_21),
     Goal("changed", "one drifted of 5: containers that Ansible ran in", 1.0),
+    Goal("up", "up, from nothing", 15.0, source=ISSUE_21),
+    Goal("cli", "provision validate / ansible-playbook --syntax-check", 0.40, source=ISSUE_21),
     Goal("memory", "no-op, 1: memory", 150.0),
     Goal("memory", "changed, 1: memory", 150.0),
     Goal("memory", "no-op, 20: memory", 450.0),

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.cli import SECRETS
 from benchmarks.measuring import BIN, ROOT, Cost, Row, cost
 
-RUNS = 3
+RUNS = 5
 OTHER_NAMES = {
     "name: quickstart": "name: benchmark",
     "\n  llama:": "\n  benchmark-llama:",

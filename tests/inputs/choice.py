@@ -1,8 +1,9 @@
 """The pytest plugin that leaves out what need not run again, remembers what passed, and says so in its last line.
 
-``--changed-only`` leaves out the files of ``tests/integration`` whose inputs are those with which they passed less than
-a day ago; where the environment has ``CI``, it leaves out nothing. ``--go-on`` leaves out what passed with ``--all``
-on its present inputs since the round began (see ``rounds``); ``--shard K/N`` takes the K-th of N parts of all tests.
+``--changed-only`` leaves out the files of ``tests/unit`` and ``tests/integration`` whose inputs are those with which
+they passed less than a day ago; where the environment has ``CI``, it leaves out nothing. ``--go-on`` leaves out what
+passed with ``--all`` on its present inputs since the round began (see ``rounds``); ``--shard K/N`` takes the K-th of N
+parts of all tests.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 from provisioner.values import paths
 from tests.inputs import recording, rounds
 from tests.inputs.digests import Digests
-from tests.inputs.parts import INTEGRATION, all_parts, part_of, scenario_of, shard_of
+from tests.inputs.parts import FOLLOWED, all_parts, part_of, scenario_of, shard_of
 from tests.inputs.passing import Passing, when
 from tests.inputs.records import Pass, read_record, write_pass
 
@@ -148,7 +149,7 @@ class Choice:
             return
         self._passing.expect(ids)
         for part in self._passing.parts():
-            if part not in self._before and (self._goes_on or part.startswith(INTEGRATION)):
+            if part not in self._before and (self._goes_on or part.startswith(FOLLOWED)):
                 self._before[part] = self._digests.digest(part)
 
     def _remember(self) -> None:
@@ -183,7 +184,7 @@ class Choice:
     def _passed_today(self) -> dict[str, Pass]:
         found = {}
         for part in self._parts():
-            latest = read_record(self._folder, part).latest if part.startswith(INTEGRATION) else None
+            latest = read_record(self._folder, part).latest if part.startswith(FOLLOWED) else None
             if latest is None or latest.at < time.time() - DAY_S or not latest.ran:
                 continue
             if latest.digest == self._digests.digest(part):

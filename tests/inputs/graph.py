@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import PurePosixPath
 
 from tests.inputs.kept_pages import KeptPages
@@ -63,6 +64,7 @@ class Graph:
         self._words: dict[str, frozenset[str]] = {}
         self._modules: dict[str, list[str]] = {}
         self._followed: dict[str, frozenset[str]] = {}
+        self._asked: dict[str, frozenset[str]] = {}
 
     def reached_by_test(self, file: str) -> frozenset[str]:
         """What a test file reaches, with the fixtures of the ``conftest.py`` files above it that are asked for."""
@@ -146,6 +148,8 @@ class Graph:
         shared = PurePosixPath(file).name == "conftest.py"
         for module in page.modules_outside_fixtures if shared else page.modules:
             yield from self._module_files(module)
+        if file.startswith("roles/"):
+            yield from _beside(file, page.modules)
         if page.imports_by_name and file.endswith("/__init__.py"):
             yield from self._modules_of_package(file)
         if page.lists_modules:
@@ -160,13 +164,18 @@ class Graph:
         if file == CATALOG:
             # reached, but not followed: the pages of roles that no lab names lead nowhere (see _of_yaml)
             yield from (one for one in self.tree.by_folder["roles"] if "/meta/" in one) if self.roles else ()
+        yield from self._of_folders_asked_for(page)
+        if page.reads_its_folder:
+            yield from self.tree.below(str(PurePosixPath(file).parent))
+        if "plugins" in page.folders_asked_for and file != CATALOG:
+            yield from self._of_every_play()
+        yield from self._plugins(" ".join(page.words))
+
+    def _of_folders_asked_for(self, page: PythonPage) -> Iterator[str]:
         for function in page.folders_asked_for & set(READ_BY_THE_PRODUCT):
             folder = READ_BY_THE_PRODUCT[function]
             named = [one for one in self.tree.below(folder) if page.words & set(_parts_below(one, folder))]
             yield from named or (self.tree.below(folder) if function == "inventory_templates" else ())
-        if "plugins" in page.folders_asked_for and file != CATALOG:
-            yield from self._of_every_play()
-        yield from self._plugins(" ".join(page.words))
 
     def _of_test(self, file: str, page: PythonPage) -> Iterator[str]:
         if page.starts_the_program:
@@ -176,6 +185,7 @@ class Graph:
         yield from self._plugins(" ".join(page.words))
         if "ansible-playbook" in page.words:
             yield from self._of_every_play()
+        yield from self._of_folders_asked_for(page)
         for path in page.reaches:
             yield from self._path(path)
         for role in (page.words - USUAL_WORDS | page.path_ends) & self.roles:
@@ -246,12 +256,11 @@ class Graph:
     def _fixtures(self, conftests: Iterable[str], reached: Iterable[str]) -> set[str]:
         """What is imported by the functions of ``conftests`` that somebody among ``reached`` asks for."""
         pages = [self.page(conftest) for conftest in conftests]
-        asked = set()
+        asked: set[str] = set()
         for file in reached:
             is_shared = file.endswith("/conftest.py") or file.startswith(ONLY_IMPORTS)
             if file.endswith(".py") and file.startswith("tests/") and not is_shared:
-                page = self.page(file)
-                asked |= page.parameters | page.words
+                asked |= self._fixtures_named(file)
         found: set[str] = set()
         waiting = set(asked)
         while waiting:
@@ -262,6 +271,24 @@ class Graph:
                 waiting |= fixture.parameters - asked
                 asked |= fixture.parameters
         return found
+
+    def _fixtures_named(self, file: str) -> frozenset[str]:
+        """The fixtures of any ``conftest.py`` whose names stand in a file."""
+        if file not in self._asked:
+            page = self.page(file)
+            self._asked[file] = self._all_fixtures & (page.parameters | page.words)
+        return self._asked[file]
+
+    @cached_property
+    def _all_fixtures(self) -> frozenset[str]:
+        conftests = self.tree.by_name.get("conftest.py", ())
+        return frozenset(name for conftest in conftests for name in self.page(conftest).fixtures)
+
+
+def _beside(program: str, modules: Iterable[str]) -> Iterator[str]:
+    """Files of those names in the program's own folder: programs of a role lie in one, on the host as here."""
+    for module in modules:
+        yield f"{PurePosixPath(program).parent}/{module.partition('.')[0]}.py"
 
 
 def _parts_below(file: str, folder: str) -> tuple[str, ...]:

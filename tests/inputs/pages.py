@@ -42,6 +42,8 @@ class PythonPage:
     """Whether it imports modules whose names it makes."""
     lists_modules: bool = False
     """Whether it takes all modules that there are in a package."""
+    reads_its_folder: bool = False
+    """Whether it asks for the folder in which it stands itself."""
 
     def add(self, part: PythonPage) -> None:
         """Say also what ``part`` says."""
@@ -54,6 +56,7 @@ class PythonPage:
         self.starts_the_program |= part.starts_the_program
         self.imports_by_name |= part.imports_by_name
         self.lists_modules |= part.lists_modules
+        self.reads_its_folder |= part.reads_its_folder
 
 
 def read_python(text: str, package: str = "") -> PythonPage:
@@ -163,6 +166,7 @@ def _take_attribute(page: PythonPage, node: ast.Attribute) -> None:
         page.folders_asked_for.add(node.attr)
     page.imports_by_name |= node.attr == "import_module"
     page.lists_modules |= node.attr == "iter_modules"
+    page.reads_its_folder |= node.attr == "parent" and ast.unparse(node.value) == "Path(__file__)"
 
 
 def _imported(node: ast.ImportFrom, package: str) -> Iterator[str]:

@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 SCENARIOS = "tests/molecule/test_scenarios.py"
 SCENARIO = re.compile(rf"{re.escape(SCENARIOS)}::test_scenario\[(\w+)\]")
-INTEGRATION = "tests/integration/"
+FOLLOWED = ("tests/unit/", "tests/integration/")
+"""Test files of which it is known what they depend on; of the others it is the whole checkout."""
 
 
 def part_of(nodeid: str) -> str:

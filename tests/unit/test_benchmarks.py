@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import changed, desktop, homes, looks, memory, noop, proxmox, speech, transports
+from benchmarks import changed, cli, desktop, homes, looks, memory, noop, proxmox, speech, transports, up
 from benchmarks.goals import GOALS, SIZES, Goal, misses
 from benchmarks.labs import BenchLab, Labs
 from benchmarks.measuring import Cost, Row, Way, in_turns, ratio_row
@@ -85,7 +85,8 @@ def test_ways_take_turns_and_ratios_are_of_the_same_round() -> None:
     assert ratio_row("a / b", taken["a"], taken["b"]).values == [0.5]
 
 
-def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # the folder of a lab of no containers
     measured = {"noop": _noop_rows(monkeypatch), "changed": _changed_rows(monkeypatch)}
     monkeypatch.setattr(memory, "_peak", lambda *_: 100.0)
     measured["memory"] = memory.rows(cast(Labs, SimpleNamespace(of=_FakeLab)), 5)
@@ -96,6 +97,9 @@ def test_every_goal_speaks_of_a_row_that_is_measured(monkeypatch: pytest.MonkeyP
     measured["homes"] = homes.rows_of(costs, [1] * 5)
     measured["desktop"] = desktop.rows_of([dict.fromkeys(desktop.MEASURED, 2.0)])
     measured["transports"] = _transports_rows(monkeypatch)
+    for module, command_cost in ((cli, "cost"), (up, "_provision")):
+        monkeypatch.setattr(module, command_cost, lambda *_: Cost(1.0, 0.5))
+    measured |= {"cli": cli.rows(), "up": up.rows()}
     for goal in GOALS:
         assert [one.what for one in measured[goal.benchmark] if one.what == goal.row] == [goal.row]
 

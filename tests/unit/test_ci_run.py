@@ -70,6 +70,25 @@ def test_many_failures_are_not_tried_again(tmp_path: Path) -> None:
     assert "more than 5 tests failed: none is tried again" in done.stdout
 
 
+LEAVES = "def test_leaves():\n    open('left.cfg', 'w')\n"
+
+
+@pytest.mark.parametrize("tests", [LEAVES, LEAVES + ONCE])
+def test_a_file_that_a_test_leaves_in_the_checkout_is_named_and_fails_the_run(tmp_path: Path, tests: str) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\nmet\n", encoding="utf-8")
+    done = run(tmp_path, tests)
+    assert done.returncode != 0
+    assert done.stdout.endswith("which was not there before:\n?? left.cfg\n"), done.stdout
+
+
+def test_what_was_in_the_checkout_before_is_no_fault_of_the_tests(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("__pycache__\n.pytest_cache\npassed\n", encoding="utf-8")
+    (tmp_path / "mine.cfg").touch()
+    assert run(tmp_path, PASSES).returncode == 0
+
+
 @pytest.mark.parametrize("recipe", ["@false", "@kill -9 $$PPID"])
 def test_a_run_that_came_to_no_result_has_failed(tmp_path: Path, recipe: str) -> None:
     done = run(tmp_path, PASSES, recipe=recipe)

@@ -17,7 +17,8 @@ from provisioner.lab import problems, resolve
 from provisioner.labfile.loader import load
 from provisioner.values import paths
 from provisioner.values.errors import InputError
-from tests.ansible_environment import ansible_environment, run_tasks
+from tests.ansible_environment import ansible_environment
+from tests.plays import run_tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 TASK = "preflight | Hold the options against the limits of the role's page"

@@ -14,7 +14,7 @@ from provisioner.guard import Limits
 from provisioner.lab.aliases import routed_aliases
 from provisioner.services import knowledge_of
 from provisioner.values.state import Secret
-from tests.ansible_environment import SAID, run_tasks
+from tests.plays import SAID, run_tasks
 from tests.routed_engines import routed_engine
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.ansible_environment import run_tasks
+from tests.plays import run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 ROLE = ROOT / "roles/llama_cpp"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ansible_environment import refusals, run_tasks
+from tests.plays import refusals, run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"alias": "small", "path": "/srv/models/small/small.gguf", "context": 512}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ansible_environment import refusals
+from tests.plays import refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES: dict[str, tuple[dict[str, Any], str]] = {

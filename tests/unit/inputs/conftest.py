@@ -17,7 +17,7 @@ FILES = {
 [pytest]
 pythonpath = . src
 addopts = --import-mode=importlib
-testpaths = tests/integration tests/unit
+testpaths = tests/integration tests/unit tests/lint
 """,
     "tests/conftest.py": """
 import pytest
@@ -32,8 +32,8 @@ def helped():
     return HELP
 """,
     "tests/integration/test_one.py": "import json\ndef test_a():\n    pass\ndef test_b():\n    pass\n",
-    "tests/integration/test_two.py": "def test_c(helped):\n    assert helped\n",
-    "tests/unit/test_three.py": "def test_d():\n    pass\n",
+    "tests/unit/test_two.py": "def test_c(helped):\n    assert helped\n",
+    "tests/lint/test_three.py": "def test_d():\n    pass\n",
     "benchmarks/helper.py": "HELP = True\n",
     "roles/engine/tasks/main.yml": "[]\n",
 }

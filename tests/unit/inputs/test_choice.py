@@ -109,9 +109,9 @@ def test_a_broken_record_is_none(run: Run, tmp_path: Path) -> None:
 def test_shards_are_the_whole_and_a_round_goes_on_until_it_is_over(run: Run) -> None:
     first = run("--all", "--go-on", "--shard", "1/2")
     assert "3 passed" in first
-    assert first.endswith(
-        "1 of 3 parts not passed on these inputs: tests/integration/test_two.py (never passed here)\n"
-    ), first
+    assert first.endswith("1 of 3 parts not passed on these inputs: tests/lint/test_three.py (never passed here)\n"), (
+        first
+    )
     second = run("--all", "--go-on")
     assert "1 passed" in second
     assert "all 3 parts have passed on these inputs, the first at " in second
