@@ -10,6 +10,8 @@ from provisioner.cli.app import VERBS, run
 from tests import documented
 from tests.documented import Block
 
+REACHES = (".",)
+
 TOUR = "tour.md"
 BLOCKS = list(documented.blocks())
 LISTED = documented.not_tried()

@@ -11,6 +11,8 @@ from tests.inputs.tree import Tree
 from tests.molecule import scenarios
 from tests.molecule.scenarios import Record, reason_to_skip
 
+REACHES = ("molecule",)
+
 TREE = {
     "molecule/gateway/molecule.yml": "platforms: []",
     "molecule/gateway/converge.yml": "roles: [engine, gateway]",

@@ -33,6 +33,8 @@ from provisioner.values import paths
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 
+REACHES = ("roles",)
+
 COMMAND = "lookup('pipe', 'touch @FILE@')"
 FORMS = {
     "expression": f"{{{{ {COMMAND} }}}}",

@@ -8,6 +8,8 @@ import pytest
 
 from tests.scheduling import TOGETHER, rank, scope
 
+REACHES = ("tests",)
+
 
 @pytest.mark.parametrize(
     ("nodeid", "name"),
