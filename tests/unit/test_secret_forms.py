@@ -44,8 +44,8 @@ def _asserted(role: str) -> Iterator[tuple[str, str]]:
     ]
     for task in tasks:
         conditions: Any = task.get("ansible.builtin.assert", {}).get("that", [])
-        rows = task.get("loop", [])
-        table = [row["holds"].strip("{} ") for row in rows if isinstance(row, dict) and "holds" in row]
+        rows = task.get("vars", {}).get("__checks", [])
+        table = [row["holds"].strip("{} ") for row in rows]
         for condition in [*([conditions] if isinstance(conditions, str) else conditions), *table]:
             found = _MATCH.match(condition)
             if found is None:

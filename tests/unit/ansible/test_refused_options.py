@@ -1,0 +1,113 @@
+"""Which options roles with a table of checks refuse, by a real run of Ansible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ansible_environment import refusals
+
+ROOT = Path(__file__).resolve().parents[3]
+KEYS = {"api_key": "0123456789abcdef", "admin_key": "fedcba9876543210"}
+TABBY = {"model": "maker/model", **KEYS}
+TABBYAPI: dict[str, tuple[dict[str, Any], str]] = {
+    "usual": ({}, ""),
+    "all of it": (
+        {
+            "cache_size": 8192,
+            "max_seq_len": 8192,
+            "cache_mode": "6,5",
+            "draft_mode": "model",
+            "draft_model": "maker/small",
+            "environment": {"TABBY_LOG_LEVEL": "a \\Z b"},
+        },
+        "",
+    ),
+    "the same key twice": ({"admin_key": KEYS["api_key"]}, "tabbyAPI's keys (their values are not shown)"),
+    "a short key": ({"api_key": "short"}, "tabbyAPI's keys"),
+    "a key that ends a line": ({"admin_key": "fedcba9876543210\n"}, "tabbyAPI's keys"),
+    "a cache that no page holds": ({"cache_size": 100}, "Write 256, or 0 for as many"),
+    "a cache between two pages": ({"cache_size": 300}, "Write 256 or 512, or 0 for as many"),
+    "a request without length": ({"max_seq_len": 0}, "a `max_seq_len` of 0"),
+    "a request longer than the cache": ({"cache_size": 256, "max_seq_len": 512}, "with a `cache_size` of 256"),
+    "an unknown cache": ({"cache_mode": "Q5"}, "the `cache_mode` Q5"),
+    "bits that the backend lacks": ({"cache_mode": "6,5", "backend": "exllamav2"}, "write FP16, Q8, Q6 or Q4."),
+    "an odd chunk": ({"chunk_size": 300}, "`chunk_size` (300)"),
+    "a draft model without its mode": ({"draft_model": "small"}, "Unable to draft"),
+    "a draft mode without its model": ({"draft_mode": "model"}, "Unable to draft"),
+    "a draft model elsewhere": ({"draft_mode": "model", "draft_model": "../small"}, "Unable to draft"),
+    "n-grams of the older backend": ({"draft_mode": "ngram", "backend": "exllamav2"}, "mtp and ngram need"),
+    "a variable of tabbyAPI": ({"environment": {"TABBY_NETWORK_HOST": "x"}}, "one of tabbyAPI's own"),
+    "a variable of two words": ({"environment": {"A B": "x"}}, "a name is none"),
+    "a variable that ends a line": ({"environment": {"A\n": "x"}}, "a name is none"),
+    "a value of two lines": ({"environment": {"A": "x\ny"}}, "a value holds a control"),
+    "a model elsewhere": ({"model": "../model"}, "Unable to use ../model as the model"),
+    "a model that ends a line": ({"model": "model\n"}, "as the model"),
+}
+WHEEL = {
+    "name": "numpy",
+    "version": "1.0",
+    "url": "https://example.org/numpy-1.0-py3-none-any.whl",
+    "sha256": "a" * 64,
+}
+
+
+def stack(mirror: str = "", **wheel: str) -> dict[str, Any]:
+    """The options of a stack of one package, which differs so much from the usual one."""
+    return {"packages": [{**WHEEL, **wheel}], "mirror": mirror}
+
+
+TORCH_STACK: dict[str, tuple[dict[str, Any], str]] = {
+    "usual": ({"packages": [WHEEL]}, ""),
+    "nothing": ({"packages": []}, ""),
+    "of any Python from one on": (stack(url="https://example.org/numpy-1.0-cp39-abi3-any.whl"), ""),
+    "another name": ({"packages": [WHEEL], "name": "../x"}, "Unable to make the stack ../x"),
+    "a name that ends a line": ({"packages": [WHEEL], "name": "x\n"}, "Unable to make the stack x"),
+    "a package twice": ({"packages": [WHEEL, WHEEL]}, "each package is to be named once"),
+    "no wheel": (stack(url="https://example.org/numpy.tar.gz"), "it has to be a wheel with a sha256"),
+    "an address that ends a line": (stack(url=WHEEL["url"] + "\n"), "it has to be a wheel with a sha256"),
+    "no hash": (stack(sha256="a" * 63), "Unable to install numpy 1.0: it has to be a wheel"),
+    "a folder of another machine": (stack(url="file:///x/numpy-1.0-py3-none-any.whl"), "`mirror` says where"),
+    "a folder with a mirror": (stack("http://127.0.0.1", url="file:///x/numpy-1.0-py3-none-any.whl"), ""),
+    "another Python": (
+        stack(url="https://example.org/numpy-1.0-cp27-cp27m-any.whl"),
+        "Unable to use numpy-1.0-cp27-cp27m-any.whl",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def told_by_tabbyapi(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What role tabbyapi says to each case, nothing where it takes it."""
+    cases = {name: {**TABBY, **options} for name, (options, _) in TABBYAPI.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("tabbyapi"), "tabbyapi", "preflight_options", cases)
+
+
+@pytest.fixture(scope="module")
+def told_by_torch_stack(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What role torch_stack says to each case, nothing where it takes it."""
+    cases = {name: {"name": "stack", **options} for name, (options, _) in TORCH_STACK.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("torch_stack"), "torch_stack", "preflight", cases)
+
+
+@pytest.mark.parametrize("name", TABBYAPI)
+def test_tabbyapi_refuses_what_it_cannot_serve_with_and_nothing_else(
+    told_by_tabbyapi: dict[str, str], name: str
+) -> None:
+    _, words = TABBYAPI[name]
+    said = told_by_tabbyapi.get(name, "")
+    assert words in said
+    assert (name in told_by_tabbyapi) == bool(words), said
+    assert not any(key in said for key in KEYS.values())
+
+
+@pytest.mark.parametrize("name", TORCH_STACK)
+def test_torch_stack_refuses_what_it_cannot_install_and_nothing_else(
+    told_by_torch_stack: dict[str, str], name: str
+) -> None:
+    _, words = TORCH_STACK[name]
+    said = told_by_torch_stack.get(name, "")
+    assert words in said
+    assert (name in told_by_torch_stack) == bool(words), said
