@@ -64,6 +64,10 @@ KEYWORDS = {
 }
 
 
+REFUSED_OF_A_TABLE = "{{ __checks | rejectattr('holds') | map(attribute='otherwise') | list }}"
+"""What a task with a table of checks refuses; a loop over the table would take as long as a task for each row."""
+
+
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
@@ -210,6 +214,20 @@ def test_no_task_hides_a_failure_or_computes_in_yaml(role: str) -> None:
         assert not (module == "ansible.builtin.copy" and str(arguments.get("src", "")).endswith("/")), where
         if module in FREE_FORM:
             assert "changed_when" in task or {"creates", "removes"} & set(arguments), where
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_table_of_checks_is_asserted_and_each_row_is_computed(role: str) -> None:
+    """A row whose ``holds`` is no template would be a text, which holds always."""
+    for file, task in tasks_of(role, "tasks"):
+        variables = task.get("vars", {})
+        where = f"{file}: {task.get('name')}"
+        for row in variables.get("__checks", []):
+            assert set(row) == {"holds", "otherwise"}, where
+            assert re.fullmatch(r"\{\{.*\}\}", row["holds"], re.DOTALL), f"{where}: {row['holds']}"
+        if "__checks" in variables:
+            assert task["ansible.builtin.assert"]["that"] == "__refused | length == 0", where
+            assert variables["__refused"] == REFUSED_OF_A_TABLE, where
 
 
 @pytest.mark.parametrize("role", ROLES)
