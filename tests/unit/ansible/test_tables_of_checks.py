@@ -281,7 +281,7 @@ def variables(role: str, differs: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {"role_name": role}
     for page in pages:
         known |= yaml.safe_load(page.read_text(encoding="utf-8"))
-    return known | USUAL[role] | differs
+    return known | USUAL[role] | dict(differs)
 
 
 def noted(name: str, role: str, file: str, differs: Mapping[str, Any]) -> dict[str, Any]:
