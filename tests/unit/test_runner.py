@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from provisioner.runner import PlaybookResult, TaskEvent, ansible_environment, run_playbook, task_event
+from provisioner.values import paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.state import Secret
 from tests.waiting import wait_until
@@ -115,6 +117,24 @@ def test_a_run_that_was_ended_did_not_finish_whatever_failed_before(tmp_path: Pa
         ended.raise_for_failure("do it")
     quiet = _playbook(tmp_path, "    - name: Do nothing\n      ansible.builtin.meta: noop\n")
     assert run_playbook(quiet, INVENTORY, folder=tmp_path / "lab").finished
+
+
+def test_of_a_play_for_each_service_ansible_reads_those_that_have_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "playbooks", lambda: tmp_path)
+    task = {"ansible.builtin.debug": {"msg": "it runs"}}
+    plays = [
+        {"hosts": "service_none", "roles": ["there_is_no_such_role"]},
+        {"hosts": "here", "gather_facts": False, "tasks": [task]},
+    ]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
+    inventory = "all: {children: {here: {hosts: {localhost: {ansible_connection: local, x: !unsafe '{{ y }}'}}}}}"
+    result = run_playbook("site.yml", inventory, folder=tmp_path / "lab")
+    result.raise_for_failure("run the test")
+    assert result.log is not None
+    assert result.log.name.endswith("-site.log")
+    assert "it runs" in result.log.read_text(encoding="utf-8")
 
 
 def test_a_missing_secret_fails_the_task(tmp_path: Path) -> None:

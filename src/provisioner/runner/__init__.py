@@ -23,6 +23,7 @@ from typing import Any
 from provisioner.models.sources import TOKEN_NAMES
 from provisioner.module_server.handing import NOTES, Served, served
 from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
+from provisioner.runner.plays import PLAY_FOR_EACH_SERVICE, with_hosts
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
 from provisioner.values.masking import masked
@@ -111,7 +112,7 @@ def run_playbook(
         (private / "inventory" / "hosts.yml").write_text(inventory, encoding="utf-8")
         ended = ansible_runner.run(
             private_data_dir=str(private),
-            playbook=str(paths.playbooks() / playbook),
+            playbook=str(_with_hosts(paths.playbooks() / playbook, inventory, private)),
             inventory=str(private / "inventory" / "hosts.yml"),
             envvars=_ended_with_us(ansible_environment(secrets_file), private)
             | {"ANSIBLE_CONFIG": str(private / "ansible.cfg"), NOTES: str(private)},
@@ -152,6 +153,15 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
     if secrets_file is not None:
         environment["PROVISION_SECRETS_FILE"] = str(secrets_file)
     return environment
+
+
+def _with_hosts(playbook: Path, inventory: str, private: Path) -> Path:
+    """The playbook, without plays that nothing is to be done for where it has one for each service."""
+    if playbook.name not in PLAY_FOR_EACH_SERVICE:
+        return playbook
+    shorter = private / playbook.name
+    shorter.write_text(with_hosts(playbook.read_text(encoding="utf-8"), inventory), encoding="utf-8")
+    return shorter
 
 
 def _ended_with_us(environment: dict[str, str], private: Path) -> dict[str, str]:
