@@ -133,9 +133,9 @@ def test_each_role_itself_refuses_what_is_beyond_its_limits(tmp_path: Path) -> N
         )
     run_tasks(ROOT, tmp_path, tasks)
     for role, (_, words) in BEYOND.items():
-        said = (tmp_path / f"{role}.said").read_text().splitlines()
-        assert len(said) == 1
-        assert said[0].startswith(f"Unable to set up {role}: {words}")
+        lines = (tmp_path / f"{role}.said").read_text().splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith(f"Unable to set up {role}: {words}")
 
 
 def role_said(folder: Path, variables: Mapping[str, Any]) -> tuple[int, str]:

@@ -112,7 +112,7 @@ def run_playbook(
         (private / "inventory" / "hosts.yml").write_text(inventory, encoding="utf-8")
         ended = ansible_runner.run(
             private_data_dir=str(private),
-            playbook=str(_with_hosts(paths.playbooks() / playbook, inventory, private)),
+            playbook=str(_with_hosts(playbook, inventory, private)),
             inventory=str(private / "inventory" / "hosts.yml"),
             envvars=_ended_with_us(ansible_environment(secrets_file), private)
             | {"ANSIBLE_CONFIG": str(private / "ansible.cfg"), NOTES: str(private)},
@@ -155,12 +155,13 @@ def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:
     return environment
 
 
-def _with_hosts(playbook: Path, inventory: str, private: Path) -> Path:
-    """The playbook, without plays that nothing is to be done for where it has one for each service."""
-    if playbook.name not in PLAY_FOR_EACH_SERVICE:
-        return playbook
-    shorter = private / playbook.name
-    shorter.write_text(with_hosts(playbook.read_text(encoding="utf-8"), inventory), encoding="utf-8")
+def _with_hosts(playbook: str, inventory: str, private: Path) -> Path:
+    """The playbook, where it has one for each service without the plays that have no hosts."""
+    whole = paths.playbooks() / playbook
+    if playbook not in PLAY_FOR_EACH_SERVICE:
+        return whole
+    shorter = private / playbook
+    shorter.write_text(with_hosts(whole.read_text(encoding="utf-8"), inventory), encoding="utf-8")
     return shorter
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.ansible_environment import refusals
+from tests.plays import refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {"api_key": "0123456789abcdef", "admin_key": "fedcba9876543210"}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from provisioner.values import paths
-from tests.ansible_environment import SAID, run_tasks
+from tests.plays import SAID, run_tasks
 
 ROOT = Path(__file__).resolve().parents[3]
 STRANGER = {"strangers": [{"command": "python3", "unit": "squatter.service"}]}
