@@ -75,6 +75,18 @@ def commands(text: str) -> Iterator[Command]:
         yield Command(line, output)
 
 
+def without_progress(output: str) -> str:
+    """What a program printed, without how far its steps were: it tells that only of those that take long."""
+    steps = set(re.findall(r"^(\S+: .+) done after ", output, re.MULTILINE))
+    targets = tuple(step.split(" ")[0] for step in steps)
+    kept = []
+    for line in output.splitlines(keepends=True):
+        is_of_a_step = line.rstrip() in steps or " done after " in line
+        if is_of_a_step or not line.startswith(targets):
+            kept.append(line)
+    return "".join(kept)
+
+
 def prints(pattern: str, output: str) -> bool:
     """Whether a program's output is what the page says."""
     lines = []

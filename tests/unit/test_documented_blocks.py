@@ -108,6 +108,12 @@ def test_what_the_page_says_is_printed(pattern: str, output: str) -> None:
     assert documented.prints(pattern, output)
 
 
+def test_how_far_a_step_is_does_not_count() -> None:
+    told = "web: creating\nweb: wait until it is ready\nweb: creating done after 4.2s\nweb | a line\ndb: no step\n"
+    assert documented.without_progress(told) == told.replace("web: wait until it is ready\n", "")
+    assert documented.without_progress("web: a line of a page\n") == "web: a line of a page\n"
+
+
 @pytest.mark.parametrize(
     ("pattern", "output"),
     [
