@@ -1,9 +1,53 @@
-# Included by cmake's first project() call. What computes (ggml, llama, mtmd) is compiled as upstream does it, by -O3. The rest
-# reads arguments, JSON and HTTP; it is most of the code, always waits for what computes, and -O1 takes a third off its time.
-function(compile_faster)
-  foreach(target IN ITEMS cpp-httplib llama-bench-impl llama-common llama-server-impl server-context)
+# Included by cmake's first project() call. ggml is compiled as upstream does it, by -O3. Most of the rest reads arguments, models,
+# JSON and HTTP, or puts graphs together; it always waits for what computes, and -O1 takes a third off its time. Sources that are
+# compiled together share what the compiler makes of their headers, which takes off another third.
+
+# As upstream does it but for -O1. A version of llama.cpp whose files are not known may lack the target.
+function(compile_quickly target)
+  if(TARGET ${target})
     target_compile_options(${target} PRIVATE -O1)
+  endif()
+endfunction()
+
+# TOGETHER: how many sources are compiled as one. APART: those that are large alone, or cannot stand beside others.
+# COMPUTES: those that work on each token or pixel; they keep -O3.
+function(compile_together target)
+  cmake_parse_arguments(PARSE_ARGV 1 given "" "TOGETHER" "APART;COMPUTES")
+  compile_quickly(${target})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${given_TOGETHER})
+  get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
+    set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION OFF)
   endforeach()
+  foreach(source IN LISTS given_APART given_COMPUTES)
+    if(NOT EXISTS ${folder}/${source})
+      message(FATAL_ERROR "${target} has no ${source}: what computes is to be found anew for this version of llama.cpp")
+    endif()
+    set_source_files_properties(${folder}/${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
+  foreach(source IN LISTS given_COMPUTES)
+    set_source_files_properties(${folder}/${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS -O3)
+  endforeach()
+endfunction()
+
+function(compile_faster)
+  compile_quickly(cpp-httplib)
+  compile_quickly(llama-bench-impl)
+  if(NOT PROVISION_KNOWN_SOURCE)
+    compile_quickly(llama-common)
+    compile_quickly(llama-server-impl)
+    compile_quickly(server-context)
+    return()
+  endif()
+  compile_together(llama-common TOGETHER 9 APART json.cpp)
+  compile_together(llama-server-impl TOGETHER 3)
+  compile_together(server-context TOGETHER 5)
+  compile_together(mtmd TOGETHER 16 APART clip.cpp mtmd-helper.cpp mtmd-helper-gen.cpp COMPUTES mtmd-audio.cpp mtmd-image.cpp)
+  compile_together(llama TOGETHER 16
+    COMPUTES llama-batch.cpp llama-grammar.cpp llama-graph.cpp llama-kv-cache.cpp llama-kv-cache-dsa.cpp llama-kv-cache-dsv4.cpp
+      llama-kv-cache-msa.cpp llama-memory-recurrent.cpp llama-sampler.cpp llama-vocab.cpp unicode.cpp)
 endfunction()
 
 cmake_language(DEFER CALL compile_faster)
