@@ -1,19 +1,19 @@
 # Included by cmake's first project() call. ggml is compiled as upstream does it, by -O3. Most of the rest reads arguments, models,
-# JSON and HTTP, or puts graphs together; it always waits for what computes, and -O1 takes a third off its time. Sources that are
-# compiled together share what the compiler makes of their headers, which takes off another third.
+# JSON and HTTP, or puts graphs together; it always waits for what computes. -O1 takes a third off its time, and -Og more; -O1 is for
+# what works on each token that is sent. Sources that are compiled together share what the compiler makes of their headers.
 
-# As upstream does it but for -O1. A version of llama.cpp whose files are not known may lack the target.
-function(compile_quickly target)
+# As upstream does it but for its level. A version of llama.cpp whose files are not known may lack the target.
+function(compile_quickly target level)
   if(TARGET ${target})
-    target_compile_options(${target} PRIVATE -O1)
+    target_compile_options(${target} PRIVATE ${level})
   endif()
 endfunction()
 
 # TOGETHER: how many sources are compiled as one. APART: those that are large alone, or cannot stand beside others.
 # COMPUTES: those that work on each token or pixel; they keep -O3.
-function(compile_together target)
-  cmake_parse_arguments(PARSE_ARGV 1 given "" "TOGETHER" "APART;COMPUTES")
-  compile_quickly(${target})
+function(compile_together target level)
+  cmake_parse_arguments(PARSE_ARGV 2 given "" "TOGETHER" "APART;COMPUTES")
+  compile_quickly(${target} ${level})
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${given_TOGETHER})
   get_target_property(folder ${target} SOURCE_DIR)
   get_target_property(sources ${target} SOURCES)
@@ -33,19 +33,21 @@ function(compile_together target)
 endfunction()
 
 function(compile_faster)
-  compile_quickly(cpp-httplib)
-  compile_quickly(llama-bench-impl)
+  compile_quickly(cpp-httplib -O1)
+  compile_quickly(llama-bench-impl -Og)
   if(NOT PROVISION_KNOWN_SOURCE)
-    compile_quickly(llama-common)
-    compile_quickly(llama-server-impl)
-    compile_quickly(server-context)
+    compile_quickly(llama-common -O1)
+    compile_quickly(llama-server-impl -O1)
+    compile_quickly(server-context -O1)
     return()
   endif()
-  compile_together(llama-common TOGETHER 9 APART json.cpp)
-  compile_together(llama-server-impl TOGETHER 3)
-  compile_together(server-context TOGETHER 5)
-  compile_together(mtmd TOGETHER 16 APART clip.cpp mtmd-helper.cpp mtmd-helper-gen.cpp COMPUTES mtmd-audio.cpp mtmd-image.cpp)
-  compile_together(llama TOGETHER 16
+  compile_together(llama-common -O1 TOGETHER 9 APART json.cpp)
+  compile_together(llama-server-impl -O1 TOGETHER 3)
+  compile_together(server-context -O1 TOGETHER 5)
+  compile_together(mtmd -Og TOGETHER 16
+    APART clip.cpp mtmd-helper.cpp mtmd-helper-gen.cpp
+    COMPUTES mtmd-audio.cpp mtmd-image.cpp)
+  compile_together(llama -Og TOGETHER 16
     COMPUTES llama-batch.cpp llama-grammar.cpp llama-graph.cpp llama-kv-cache.cpp llama-kv-cache-dsa.cpp llama-kv-cache-dsv4.cpp
       llama-kv-cache-msa.cpp llama-memory-recurrent.cpp llama-sampler.cpp llama-vocab.cpp unicode.cpp)
 endfunction()
