@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,6 +78,52 @@ def test_another_host_takes_it_from_the_cache(box: FakeProvider, tmp_path: Path)
     assert other.volumes[BUILT.volume].content == box.volumes[BUILT.volume].content
     assert other.volumes[BUILT.volume].ready
     assert not [file for file in tmp_path.iterdir() if MODEL.volume in file.name]
+
+
+class Imports(FakeProvider):
+    """A host on which nothing is imported before a builder has come up."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__("box")
+        self.fails = fails
+        self.is_building = threading.Event()
+
+    def start(self, instance: Instance) -> None:
+        """As it is; and from now on there is a build."""
+        super().start(instance)
+        self.is_building.set()
+
+    def import_volume(self, volume: str, digest: str, source: Path) -> None:
+        """Import it once there is a build, or fail."""
+        assert self.is_building.wait(60), "nothing is built beside the import"
+        if self.fails:
+            raise ProviderError(f"Unable to import {volume}")
+        super().import_volume(volume, digest, source)
+
+
+def test_what_is_in_the_cache_is_taken_from_it_while_the_rest_is_built(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT], Builds(box), tmp_path)
+    other = Imports()
+    _ensure(other, [BUILT, MODEL], Builds(other), tmp_path)
+    assert {name for name, volume in other.volumes.items() if volume.ready} == {BUILT.volume, MODEL.volume}
+    assert other.volumes[BUILT.volume].content == box.volumes[BUILT.volume].content
+
+
+def test_what_was_built_is_kept_though_an_import_beside_it_failed(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT], Builds(box), tmp_path)
+    other = Imports(fails=True)
+    with pytest.raises(ProviderError, match="Unable to import"):
+        _ensure(other, [BUILT, MODEL], Builds(other), tmp_path)
+    assert {name for name, volume in other.volumes.items() if volume.ready} == {MODEL.volume}
+
+
+def test_a_failed_build_is_told_once_the_imports_beside_it_have_ended(box: FakeProvider, tmp_path: Path) -> None:
+    _ensure(box, [BUILT], Builds(box), tmp_path)
+    other = Imports()
+    failure = TaskEvent("failed", MODEL.builder, "model_store", "copy", "no network")
+    with pytest.raises(PlaybookError, match="no network"):
+        _ensure(other, [BUILT, MODEL], Builds(other, [failure]), tmp_path)
+    assert {name for name, volume in other.volumes.items() if volume.ready} == {BUILT.volume}
 
 
 def test_a_damaged_copy_is_built_anew(box: FakeProvider, tmp_path: Path) -> None:

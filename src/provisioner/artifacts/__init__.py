@@ -56,15 +56,28 @@ def ensure_artifacts(
     ``resumable`` one has received, which waits for the next run.
     """
     folder = cache or paths.cache() / "artifacts"
-    missing = [one for one in artifacts if not _imported(one, providers[one.host], folder, emit)]
-    if missing:
-        _Build(missing, providers, lab, run_playbook, emit, folder).run()
+    copies: list[tuple[Artifact, Path]] = []
+    missing: list[Artifact] = []
+    for one in artifacts:
+        file = intact_copy(folder, one, providers[one.host]) if one.cacheable else None
+        if file is None:
+            missing.append(one)
+        else:
+            copies.append((one, file))
+    with ThreadPoolExecutor(1) as beside:
+        imports = [beside.submit(_import, one, file, providers[one.host], emit) for one, file in copies]
+        try:
+            if missing:
+                _Build(missing, providers, lab, run_playbook, emit, folder).run()
+        except BaseException:
+            for waiting in imports:
+                waiting.cancel()
+            raise
+    for ended in imports:
+        ended.result()
 
 
-def _imported(artifact: Artifact, provider: Provider, folder: Path, emit: Emit) -> bool:
-    file = intact_copy(folder, artifact, provider) if artifact.cacheable else None
-    if file is None:
-        return False
+def _import(artifact: Artifact, file: Path, provider: Provider, emit: Emit) -> None:
     emit(ApplyStart(artifact.name, "import"))
     started = monotonic()
     try:
@@ -73,7 +86,6 @@ def _imported(artifact: Artifact, provider: Provider, folder: Path, emit: Emit) 
         emit(ApplyErrored(artifact.name, "import", error.message))
         raise
     emit(ApplyComplete(artifact.name, "import", monotonic() - started))
-    return True
 
 
 @dataclass
