@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ensurepip
 import hashlib
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -28,15 +28,23 @@ def download_task() -> Any:
 
 
 def download(folder: Path, sha256: str) -> subprocess.CompletedProcess[str]:
-    """Run the role's own command with pip pointed at ``folder``."""
-    arguments = download_task()["ansible.builtin.command"]["argv"][1:]
-    arguments = [argument.replace("{{ __llama_cpp_work }}", str(folder)) for argument in arguments]
+    """Run the role's own command with pip in its wheel, which Python itself brings, and pointed at ``folder``."""
+    (bundled,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    command = download_task()["ansible.builtin.shell"]["cmd"]
+    for written, here in (
+        ("/usr/share/python-wheels/pip-*.whl", f"{bundled.parent}/pip-*.whl"),
+        ("{{ __llama_cpp_work }}/backend", str(ROLE / "files")),
+        ("python3 -m pip", f"{sys.executable} -m pip"),
+    ):
+        assert written in command
+        command = command.replace(written, here)
     return subprocess.run(
-        [sys.executable, *arguments, "--no-index", "--find-links", str(folder)],
+        ["sh", "-c", f"{command} --no-index --find-links {folder}"],
+        cwd=folder,
         input=f"llama-cpp-python==9.9 --hash=sha256:{sha256}",
-        env=os.environ | {"PYTHONPATH": str(ROLE / "files")},
         capture_output=True,
         text=True,
+        timeout=120,
         check=False,
     )
 
