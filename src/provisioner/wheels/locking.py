@@ -22,6 +22,8 @@ TIMEOUT_S = 3600
 NEWEST_GLIBC = (2, 40)
 """Newer ones uv cannot be asked for; wheels for this one run there, too."""
 _SAID = 20
+_NO_SOLUTION = 1
+"""What uv ends with where the requirements cannot be met; 2 where it could not look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +144,21 @@ def _resolved(stack: Stack, chosen: Mapping[str, Wheel], request: LockRequest) -
             check=False,
         )
     if done.returncode:
-        said = "\n".join(done.stderr.strip().splitlines()[-_SAID:])
-        raise PreflightError(
-            f"Unable to lock {stack.id} for Python {request.python}: uv finds no solution",
-            details=said,
-            resolution="Where no other machine is reached: --from FOLDER or --from INDEX, with all the wheels.",
-        )
+        raise _unsolved(stack, request, done)
     packages: list[dict[str, Any]] = tomllib.loads(done.stdout).get("packages", [])
     return packages
+
+
+def _unsolved(stack: Stack, request: LockRequest, done: subprocess.CompletedProcess[str]) -> PreflightError:
+    """Why there is no solution; a uv that was killed (by the kernel, for want of memory) says nothing itself."""
+    said = "\n".join(done.stderr.strip().splitlines()[-_SAID:])
+    ended = f"signal {-done.returncode} ended it" if done.returncode < 0 else f"it ended with {done.returncode}"
+    failing = "finds no solution" if done.returncode == _NO_SOLUTION else "did not look to the end"
+    return PreflightError(
+        f"Unable to lock {stack.id} for Python {request.python}: uv {failing}",
+        details=said or f"It says nothing; {ended}.",
+        resolution="Where no other machine is reached: --from FOLDER or --from INDEX, with all the wheels.",
+    )
 
 
 def _place(source: str) -> Sequence[str]:

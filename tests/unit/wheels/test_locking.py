@@ -129,6 +129,27 @@ def test_what_is_not_there_is_told_in_uv_s_words(folder: Path) -> None:
     assert "einops" in caught.value.details
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("kill -KILL $$", "uv did not look to the end; It says nothing; signal 9 ended it."),
+        ("exit 2", "uv did not look to the end; It says nothing; it ended with 2."),
+        ("echo 'no room' >&2; exit 2", "uv did not look to the end; no room"),
+        ("exit 1", "uv finds no solution; It says nothing; it ended with 1."),
+    ],
+)
+def test_a_uv_that_does_not_come_to_an_answer_is_told_by_how_it_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, told: str
+) -> None:
+    program = folder / "uv"
+    program.write_text(f"#!/bin/sh\n{words}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("uv.find_uv_bin", lambda: str(program))
+    with pytest.raises(PreflightError) as refused:
+        locked(stack(folder), LockRequest("3.12", source=str(folder)))
+    assert f"{refused.value.message}; {refused.value.details}" == f"Unable to lock mine for Python 3.12: {told}"
+
+
 def test_sources_are_not_taken(folder: Path) -> None:
     (folder / EINOPS).unlink()
     (folder / "einops-0.8.1.tar.gz").write_bytes(b"")
