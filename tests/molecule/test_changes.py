@@ -122,7 +122,7 @@ def test_a_real_page_that_lacks_a_path_fails(tmp_path: Path) -> None:
         (role / page).parent.mkdir(parents=True, exist_ok=True)
         (role / page).write_text((paths.roles() / "llama_cpp" / page).read_text())
     path = "/etc/systemd/system/llama-server.service"
-    line = {"playbook": "converge.yml", "role": "llama_cpp", "task": "configure | Install the unit file"}
+    line = {"playbook": "converge.yml", "role": "llama_cpp", "task": "configure | Write the unit file"}
     (tmp_path / "changes.jsonl").write_text(json.dumps(line | NOTHING | {"paths": [path]}) + "\n")
     variables = scenario_variables(ROOT / "molecule/llama_cpp")
     changes = changes_of(tmp_path / "changes.jsonl")

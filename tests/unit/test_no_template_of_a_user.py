@@ -270,13 +270,12 @@ def _strings(value: Any) -> Iterator[str]:
 # --- what is not checked by a file's form: every key and string of what Ansible gets, through a real run ---
 
 FAKES: dict[str, Any] = {
-    "__litellm_artifact": {"stat": {"checksum": "x"}},
-    "__kokoro_artifact": {"stat": {"checksum": "x"}},
-    "__llama_cpp_mounted_program": {"stat": {"checksum": "x"}},
-    "__llama_cpp_mounted_model": {"stat": {"checksum": "x"}},
-    "__llama_cpp_mounted_projector": {"stat": {"checksum": "x"}},
+    "__litellm_seen": {"paths": "{{ dict([__litellm_manifest] | product([{'sha256': 'x'}])) }}"},
+    "__kokoro_seen": {"paths": "{{ dict([__kokoro_manifest] | product([{'sha256': 'x'}])) }}"},
+    "__llama_cpp_seen": {
+        "paths": "{{ dict(([__llama_cpp_manifest] + __llama_cpp_model_manifests) | product([{'sha256': 'x'}])) }}"
+    },
     "__tabbyapi_prefix": {"stdout": "/opt/x"},
-    "__llama_cpp_mounted_models": {"results": []},
     "__gpu_userspace_before": {"offered": []},
     "item": {"name": "penny"},
 }

@@ -42,7 +42,10 @@ EVERY_SERVICE = ("meta/service.yml", "tasks/preflight.yml", "tasks/install.yml",
 EVERY_RUNNING = ("tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
 ROUTER_LINES = 40
 MANAGED_KINDS = tuple(field.name for field in fields(Managed))
-WRITERS = {f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")}
+WRITERS = {
+    "provision_files",
+    *(f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")),
+}
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
 UNLIMITED = {
     "litellm.routes.deployments.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
@@ -311,8 +314,10 @@ def test_a_task_that_writes_a_secret_is_followed_by_a_look_at_the_file(role: str
     for (file, task), (_, following) in zip(tasks, [*tasks[1:], ("", {"name": "none"})], strict=True):
         if task.get("no_log") and module_of(task) in WRITERS:
             arguments = task[module_of(task)]
+            entries = arguments.get("files", [arguments])
+            written = [entry.get("dest", entry.get("path")) for entry in entries]
             looked_at = (following.get("ansible.builtin.stat") or {}).get("path")
-            assert looked_at == arguments.get("dest", arguments.get("path")), f"{file}: {task['name']}"
+            assert written == [looked_at], f"{file}: {task['name']}"
             assert not following.get("no_log"), f"{file}: {following['name']}"
 
 

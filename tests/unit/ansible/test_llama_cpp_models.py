@@ -44,12 +44,14 @@ def test_the_role_takes_one_model_or_a_list_that_can_be_written(told: dict[str, 
 
 def test_each_model_gets_a_section_with_its_own_context(tmp_path: Path) -> None:
     options, _ = CASES["a list"]
-    variables = {f"llama_cpp_{key}": value for key, value in options.items()}
+    mounted = {
+        "/srv/models/small/MANIFEST.sha256": {"sha256": "0123"},
+        "/srv/models/large/MANIFEST.sha256": {"sha256": ""},
+    }
+    variables = {f"llama_cpp_{key}": value for key, value in options.items()} | {"__llama_cpp_seen": {"paths": mounted}}
     source = f"{ROOT}/roles/llama_cpp/templates/models.ini.j2"
     template = {"src": source, "dest": "{{ folder }}/models.ini", "mode": "0600"}
-    include = {"name": "llama_cpp", "tasks_from": "preflight_models"}
-    tasks = [{"include_role": {**include, "public": True}, "vars": variables}]
-    run_tasks(ROOT, tmp_path, [*tasks, {"template": template, "vars": variables}])
+    run_tasks(ROOT, tmp_path, [{"template": template, "vars": variables}])
     text = (tmp_path / "models.ini").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith(";")]
     assert lines == [
@@ -61,3 +63,5 @@ def test_each_model_gets_a_section_with_its_own_context(tmp_path: Path) -> None:
         "model = /srv/models/large/large model.gguf",
         "ctx-size = 1024",
     ]
+    mounted_lines = [line.rpartition(": ")[2] for line in text.splitlines() if line.startswith("; Another file")]
+    assert mounted_lines == ["0123", "without a manifest"]

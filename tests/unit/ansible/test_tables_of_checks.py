@@ -52,12 +52,17 @@ def box(*lines: str) -> dict[str, list[str]]:
     return {"stdout_lines": [*lines, *usual[len(lines) :]]}
 
 
+def seen(*, card: bool, manifest: bool) -> dict[str, Any]:
+    """What is registered of the paths that Kokoro's role looks at."""
+    there = {"/dev/nvidiactl": card, "/opt/kokoro/MANIFEST.sha256": manifest}
+    return {"paths": {path: {"exists": exists} for path, exists in there.items()}}
+
+
 USUAL: dict[str, dict[str, Any]] = {
     "kokoro": {
         "kokoro_commit": "a",
         "__kokoro_fetches": False,
-        "__kokoro_nvidia": {"stat": {"exists": False}},
-        "__kokoro_artifact": {"stat": {"exists": True}},
+        "__kokoro_seen": seen(card=False, manifest=True),
         "__kokoro_checked": {"rc": 0, "stdout": "", "stderr": ""},
         "__kokoro_before": UNIT,
         "__kokoro_looked": checkout(),
@@ -102,10 +107,15 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "no card": ("kokoro", "preflight", {"kokoro_device": "nvidia"}, "(/dev/nvidiactl is missing)"),
     "a card and torch for the CPU": (
         *("kokoro", "preflight"),
-        {"kokoro_device": "nvidia", "__kokoro_nvidia": {"stat": {"exists": True}}},
+        {"kokoro_device": "nvidia", "__kokoro_seen": seen(card=True, manifest=True)},
         "torch was installed for the CPU",
     ),
-    "no venv": ("kokoro", "preflight", {"__kokoro_artifact": {"stat": {"exists": False}}}, "Kokoro's venv and weights"),
+    "no venv": (
+        "kokoro",
+        "preflight",
+        {"__kokoro_seen": seen(card=False, manifest=False)},
+        "Kokoro's venv and weights",
+    ),
     "a damaged venv": (
         *("kokoro", "preflight"),
         {"__kokoro_checked": {"rc": 1, "stdout": "x: FAILED", "stderr": ""}},

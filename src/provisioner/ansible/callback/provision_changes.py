@@ -187,6 +187,6 @@ CHANGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Things]] = {
     **dict.fromkeys(("service", "systemd", "systemd_service"), _unit),
     **dict.fromkeys(("group", "user"), _user),
     # they only look; a task may call what they found a change, to have something restarted
-    **dict.fromkeys(("assert", "debug", "provision_unit", "slurp", "stat"), _nothing),
+    **dict.fromkeys(("assert", "debug", "provision_paths", "provision_unit", "slurp", "stat"), _nothing),
 }
 """What each module changes; of any other nobody knows."""

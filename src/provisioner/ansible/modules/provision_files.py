@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import stat
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ module: provision_files
 short_description: Have several small files and folders in place
 description:
   - Goes through them in their order; one without I(content) is a folder. What differs is replaced as a whole.
+  - What a program that I(validate) names does not accept is never put in place; in check mode nobody is asked.
   - A way that goes through a link is refused, as the account that a folder belongs to could have laid it to elsewhere.
 options:
   files:
@@ -30,7 +32,11 @@ options:
       content: {type: str, description: [The text of a file.]}
       owner: {type: str, default: root, description: [Its owner.]}
       group: {type: str, default: root, description: [Its group.]}
-      mode: {type: str, required: true, description: [Its mode, in octal digits.]}
+      mode: {type: str, description: [Its mode, in octal digits; what is to be there needs one.]}
+      state:
+        {type: str, default: present, choices: [present, absent], description: [C(absent) removes files only.]}
+      validate:
+        {type: list, elements: str, description: [A program with arguments; the path of the new text is the last.]}
 author: [provisioner]
 """
 EXAMPLES = r"""
@@ -44,6 +50,10 @@ RETURN = r"""
 paths: {type: list, returned: always, description: What was changed.}
 """
 
+VALIDATE_S = 120
+LAST_WORDS = 4000
+"""So much of what a program says of a text is told, in bytes."""
+
 Entry = Mapping[str, Any]
 
 
@@ -55,32 +65,39 @@ def main() -> None:
         "content": text,
         "owner": {**text, "default": "root"},
         "group": {**text, "default": "root"},
-        "mode": {**text, "required": True},
+        "mode": text,
+        "state": {**text, "default": "present", "choices": ["present", "absent"]},
+        "validate": {"type": "list", "elements": "str"},
     }
-    files = {"type": "list", "elements": "dict", "required": True, "options": options}
+    needed = [("state", "present", ["mode"])]
+    files = {"type": "list", "elements": "dict", "required": True, "options": options, "required_if": needed}
     module = AnsibleModule(argument_spec={"files": files}, supports_check_mode=True)
     try:
         changed = ensured(module.params["files"], check_mode=module.check_mode)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=f"Unable to have these files: {error}")
-    header = "what differs"
     after = {file["path"]: file["content"] or "" for file in module.params["files"]}
     diff = []
-    for path in changed:
-        before = text_of(Path(path)) if module.check_mode else ""
-        diff.append({"before": before, "after": after[path], "before_header": header})
-    module.exit_json(changed=bool(changed), paths=changed, diff=diff)
+    for path, before in changed.items():
+        diff.append({"before": before, "after": after[path], "before_header": path, "after_header": path})
+    module.exit_json(changed=bool(changed), paths=list(changed), diff=diff)
 
 
-def ensured(files: Sequence[Entry], *, check_mode: bool) -> list[str]:
-    """The paths of what differed. Raises ``ValueError`` for a way that goes through a link."""
-    changed = []
+def ensured(files: Sequence[Entry], *, check_mode: bool) -> dict[str, str]:
+    """The paths of what differed, each with the text that was there.
+
+    Raises ``ValueError`` for a way that goes through a link, and for what could not be made as it should be.
+    """
+    changed = {}
     for file in files:
         path = checked_path(file)
-        if differs(path, file):
-            changed.append(str(path))
-            if not check_mode:
-                place(path, file)
+        if not differs(path, file):
+            continue
+        changed[file["path"]] = text_of(path)
+        if not check_mode:
+            place(path, file)
+            if differs(path, file):
+                raise ValueError(f"{path} was put in place, and is not as it should be")
     return changed
 
 
@@ -89,22 +106,28 @@ def checked_path(wanted: Entry) -> Path:
     path = Path(wanted["path"])
     if not path.is_absolute() or path.parent.resolve() != path.parent:
         raise ValueError(f"{path} is not an absolute path without links")
-    if wanted["content"] is None and path.is_symlink():
+    if is_folder(wanted) and path.is_symlink():
         raise ValueError(f"{path} is a link and should be a folder")
     return path
 
 
+def is_folder(wanted: Entry) -> bool:
+    """Whether a folder should be there."""
+    return wanted["content"] is None and wanted["state"] == "present"
+
+
 def differs(path: Path, wanted: Entry) -> bool:
-    """Whether kind, owner, group, mode or content are others."""
+    """Whether it is there and should not be, or whether kind, owner, group, mode or content are others."""
     try:
         seen = path.lstat()
     except FileNotFoundError:
+        return bool(wanted["state"] == "present")
+    if wanted["state"] == "absent":
         return True
-    is_folder = wanted["content"] is None
-    is_kind = stat.S_ISDIR(seen.st_mode) if is_folder else stat.S_ISREG(seen.st_mode)
+    is_kind = stat.S_ISDIR(seen.st_mode) if is_folder(wanted) else stat.S_ISREG(seen.st_mode)
     names = (name_of(seen.st_uid, pwd.getpwuid), name_of(seen.st_gid, grp.getgrgid))
     is_owned = (*names, stat.S_IMODE(seen.st_mode)) == (wanted["owner"], wanted["group"], int(wanted["mode"], 8))
-    return not (is_kind and is_owned and (is_folder or text_of(path) == wanted["content"]))
+    return not (is_kind and is_owned and (is_folder(wanted) or text_of(path) == wanted["content"]))
 
 
 def name_of(number: int, look: Any) -> str:
@@ -123,9 +146,15 @@ def text_of(path: Path) -> str:
 
 
 def place(path: Path, wanted: Entry) -> None:
-    """Make it, or replace it as a whole. Raises ``KeyError`` for an unknown owner or group."""
+    """Make it, replace it as a whole, or remove it.
+
+    Raises ``KeyError`` for an unknown owner or group, ``ValueError`` for a text that is not accepted.
+    """
+    if wanted["state"] == "absent":
+        path.unlink()
+        return
     mode, ids = int(wanted["mode"], 8), (pwd.getpwnam(wanted["owner"])[2], grp.getgrnam(wanted["group"])[2])
-    if wanted["content"] is None:
+    if is_folder(wanted):
         path.mkdir(exist_ok=True)
         os.chown(path, *ids)
         path.chmod(mode)
@@ -136,10 +165,27 @@ def place(path: Path, wanted: Entry) -> None:
             stream.write(wanted["content"].encode())
             os.fchown(number, *ids)
             os.fchmod(number, mode)
+        if wanted["validate"]:
+            validate(path, [*wanted["validate"], partial])
         Path(partial).replace(path)
-    except OSError:
+    except (OSError, ValueError):
         Path(partial).unlink(missing_ok=True)
         raise
+
+
+def validate(path: Path, command: Sequence[str]) -> None:
+    """Ask a program whether it accepts the text that shall be at ``path``. Raises ``ValueError`` with its words."""
+    asked = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=VALIDATE_S,
+        check=False,
+    )
+    if asked.returncode:
+        said = asked.stdout[-LAST_WORDS:].decode(errors="replace").strip()
+        raise ValueError(f"{command[0]} does not accept what shall be {path} ({asked.returncode}): {said}")
 
 
 if __name__ == "__main__":
