@@ -21,7 +21,7 @@ import pytest
 
 from provisioner.values import paths
 from tests.lab import remains
-from tests.lab.incus import RUN, Lab, bring_up, kept_mark, prepare, take_down, turn
+from tests.lab.incus import RUN, Lab, bring_up, kept_mark, lab_beside, prepare, take_down, turn
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.incus
@@ -60,7 +60,7 @@ def container(incus_lab: Lab) -> Iterator[str]:
 def own_lab(incus_lab: Lab) -> Iterator[Lab]:
     """One more Incus beside the one of all tests, for what would disturb others; one test run has it at a time."""
     assert incus_lab
-    lab = Lab(Path("/var/lib/provisioner-lab-own"), "prvlabown", "10.89.78.1/24", ("debian/12-bare",))
+    lab = lab_beside("own", "debian/12-bare")
     with turn(lab):
         take_down(lab)
         prepare(lab)

@@ -19,9 +19,9 @@ import pytest
 from provisioner.providers.incus import IncusProvider
 from provisioner.providers.incus.endpoint import Endpoint
 from provisioner.providers.incus.trust import make_pair
-from tests.lab.incus import Lab, reason_to_skip, shared
+from tests.lab.incus import Lab, lab_beside, reason_to_skip, shared
 
-FAR = Lab(Path("/var/lib/provisioner-far"), "prvfar0", "10.89.78.1/24", ("debian/12", "debian/12-bare"))
+FAR = lab_beside("far", "debian/12", "debian/12-bare")
 ADDRESS = "127.0.0.1:18443"
 WAYS = ["socket", pytest.param("https", marks=pytest.mark.slow)]
 """For tests of what is the same on both ways: ``provider_by`` gives the driver of each."""

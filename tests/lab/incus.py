@@ -47,6 +47,14 @@ class Lab:
 
 
 LAB = Lab()
+BESIDE = ("far", "own", "hand")
+"""Those that stand beside the lab, often at the same moments as it and as each other."""
+
+
+def lab_beside(name: str, *images: str) -> Lab:
+    """One more Incus with a folder, a bridge and a network that neither the lab nor another of ``BESIDE`` has."""
+    subnet = f"10.89.{78 + BESIDE.index(name)}.1/24"
+    return Lab(Path(f"/var/lib/provisioner-{name}"), f"prv{name}0", subnet, images)
 
 
 def reason_to_skip() -> str:
@@ -77,15 +85,16 @@ def prepare(lab: Lab, arguments: Sequence[str] = (), **options: object) -> str:
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "false",
         "ANSIBLE_NOCOLOR": "1",
     }
-    done = subprocess.run(
-        ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables), *arguments],
-        env=os.environ | ansible_environment(ROOT) | quiet,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BRING_UP_TIMEOUT_S,
-        check=False,
-    )
+    with _firewall():
+        done = subprocess.run(
+            ["ansible-playbook", str(ROOT / "playbooks/host.yml"), "--extra-vars", json.dumps(variables), *arguments],
+            env=os.environ | ansible_environment(ROOT) | quiet,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BRING_UP_TIMEOUT_S,
+            check=False,
+        )
     if done.returncode:
         raise RuntimeError(f"Unable to bring up the lab in {lab.state}\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
     return done.stdout
@@ -93,14 +102,15 @@ def prepare(lab: Lab, arguments: Sequence[str] = (), **options: object) -> str:
 
 def take_down(lab: Lab) -> None:
     """Remove the lab, whatever state it is in, and nothing else; ``RuntimeError`` names what could not be removed."""
-    remains.stop_daemon(lab.state, RUN)
-    remains.kill_processes(lab.state)
-    remains.remove_cgroups(lab.state)
-    remains.unmount(lab.state)
-    remains.remove_network(lab.bridge)
-    remains.remove_folder(lab.state)
-    remains.remove_traces(lab.state, RUN)
-    remains.stop_lxcfs(RUN)
+    with _firewall():
+        remains.stop_daemon(lab.state, RUN)
+        remains.kill_processes(lab.state)
+        remains.remove_cgroups(lab.state)
+        remains.unmount(lab.state)
+        remains.remove_network(lab.bridge)
+        remains.remove_folder(lab.state)
+        remains.remove_traces(lab.state, RUN)
+        remains.stop_lxcfs(RUN)
     left = remains.left(lab.state, lab.bridge)
     if left:
         raise RuntimeError(f"Unable to take down the lab in {lab.state}\nleft: {', '.join(left)}")
@@ -153,8 +163,21 @@ def hold_to_limits(lab: Lab) -> None:
 @contextmanager
 def turn(lab: Lab) -> Iterator[None]:
     """One at a time brings up or takes down; the others wait."""
-    RUN.mkdir(exist_ok=True)
-    with (RUN / f"{lab.state.name}.turn").open("w") as file:
+    with _locked(RUN / f"{lab.state.name}.turn"):
+        yield
+
+
+@contextmanager
+def _firewall() -> Iterator[None]:
+    """One lab at a time comes up or goes away: the daemons of all of them write to one table of the firewall."""
+    with _locked(RUN / "provisioner-labs.firewall"):
+        yield
+
+
+@contextmanager
+def _locked(lock: Path) -> Iterator[None]:
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

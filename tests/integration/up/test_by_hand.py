@@ -18,7 +18,7 @@ import pytest
 
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab import remains
-from tests.lab.incus import RUN, prepare, take_down, turn
+from tests.lab.incus import RUN, lab_beside, prepare, take_down, turn
 from tests.lab.incus import Lab as Incus
 from tests.waiting import wait_until
 
@@ -226,12 +226,12 @@ def test_a_member_of_the_sockets_group_needs_no_root(member: list[str], incus_la
 @pytest.fixture
 def own_incus(incus_lab: Incus) -> Iterator[Incus]:
     """A daemon beside the lab's, which may be stopped: nobody else's containers feel it."""
-    own = Incus(Path("/var/lib/provisioner-hand"), "prvhand0", "10.89.79.1/24", ("debian/12",))
-    with turn(incus_lab):  # both write to the table of the firewall
+    assert incus_lab
+    own = lab_beside("hand", "debian/12")
+    with turn(own):
         take_down(own)
         prepare(own)
-    yield own
-    with turn(incus_lab):
+        yield own
         take_down(own)
 
 
