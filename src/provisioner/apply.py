@@ -125,6 +125,8 @@ def _update(change: Change, provider: Provider, run: _Run) -> Instance:
 
 
 def _replace(change: Change, provider: Provider, run: _Run) -> Instance:
+    run.say(ApplyProgress(change.target, "stop the old one"))
+    provider.stop(_instance(change))
     run.say(ApplyProgress(change.target, "delete the old one"))
     _delete(change, provider, run)
     run.say(ApplyProgress(change.target, "create the new one"))

@@ -9,7 +9,9 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from provisioner.labfile.spec import PROVIDERS
 SCENARIO = Path(__file__).resolve().parents[1]
 MANIFEST = "/opt/litellm/MANIFEST.sha256"
 STATE = "/var/lib/litellm"
+DROP_IN = "/run/systemd/system/litellm.service.d"
 TIMEOUT_S = 4  # litellm_request_timeout of vars.yml
 ALLOWED_FAILS = 3  # the role's default
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
@@ -318,6 +321,41 @@ def test_a_slow_stream_is_let_be_as_long_as_each_part_is_in_time(healthy: Lab) -
     answer = healthy.ask("quick", stream=True)
     assert answer.took_s > QUICK_S
     assert [f"9001-{part} " in answer.body for part in range(4)] == [True] * 4
+
+
+def streamed_over_a_restart(lab: Lab) -> str:
+    """What came of a slow stream during which the gateway was restarted."""
+    lab.tell("first", "drip")
+    asked = lab.asked("first")
+    with ThreadPoolExecutor(1) as pool:
+        streaming = pool.submit(lab.ask, "quick", stream=True)
+        wait_until(lambda: lab.asked("first") > asked)
+        lab.host.check_output("systemctl restart litellm.service")
+        try:
+            said = str(streaming.result().body)
+        except (HTTPException, OSError):
+            said = ""
+    wait_until(lambda: is_ready(lab), timeout_s=90)
+    return said
+
+
+def is_ready(lab: Lab) -> bool:
+    """Whether the gateway has come up again."""
+    try:
+        return lab.models(KEY).status == 200
+    except OSError:
+        return False
+
+
+def test_a_restart_cuts_no_stream_and_would_without_the_drain(healthy: Lab) -> None:
+    whole = streamed_over_a_restart(healthy)
+    assert [f"9001-{part} " in whole for part in range(4)] == [True] * 4
+    assert "[DONE]" in whole
+    healthy.host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nKillSignal=SIGKILL\\n' > {DROP_IN}/kill.conf")
+    healthy.host.check_output("systemctl daemon-reload")
+    cut = streamed_over_a_restart(healthy)
+    healthy.host.check_output(f"rm -r {DROP_IN} && systemctl daemon-reload")
+    assert "[DONE]" not in cut
 
 
 def test_a_stream_that_stops_in_the_middle_ends_in_an_error_and_in_no_other_engines_words(healthy: Lab) -> None:

@@ -37,6 +37,38 @@ import sys, urllib.request as http
 request = http.Request("http://127.0.0.1:8080/metrics", headers={"Authorization": sys.argv[1]})
 print(http.urlopen(request).read().decode())
 """
+READ_SLOWLY = """
+import http.client, json, pathlib, socket, subprocess, sys, time
+
+def unit():
+    return subprocess.run(["systemctl", "show", "-p", "ActiveState", "-p", "InvocationID", sys.argv[1]],
+                          capture_output=True, text=True).stdout
+
+server = http.client.HTTPConnection("127.0.0.1", 8080, timeout=60)
+server.connect()
+server.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+asked = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 3500, "ignore_eos": True,
+         "stream": True, "logprobs": True, "top_logprobs": 20}
+key = pathlib.Path(sys.argv[2]).read_text().strip()
+headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
+server.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
+answer = server.getresponse()
+begun, told = unit(), {"parts": 0, "ended": None, "done": False}
+for line in answer:
+    if not line.startswith(b"data: "):
+        continue
+    told["parts"] += 1
+    if told["parts"] == 20:
+        pathlib.Path("/run/reader.begun").touch()
+        while unit() == begun:
+            time.sleep(0.05)
+    if line.startswith(b"data: [DONE]"):
+        told["done"] = True
+    elif json.loads(line[6:])["choices"]:
+        told["ended"] = json.loads(line[6:])["choices"][0]["finish_reason"] or told["ended"]
+print(json.dumps(told))
+"""
+"""Reads twenty parts of a long answer, the rest only when the unit is being stopped, and tells how it ended."""
 FAILS_WITHIN_S = 60
 """Far less than the role would wait for a big model: a server that ends is noticed, not waited for."""
 
@@ -210,6 +242,41 @@ def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> Non
     assert_refused(answer, "/no/such.gguf")
     assert run_playbook("converge.yml").returncode == 0
     assert host.service(UNIT).is_running
+
+
+def restarted_in_the_middle_of_an_answer(host: Host) -> dict[str, Any]:
+    """How an answer ended during which the unit was restarted."""
+    host.check_output("rm -f /run/reader.begun /run/reader.told /run/reader.py")
+    content = base64.b64encode(READ_SLOWLY.encode()).decode()
+    host.check_output(f"echo {content} | base64 --decode > /run/reader.py")
+    unit = "systemd-run --quiet --unit reader --collect --property=StandardOutput=file:/run/reader.told"
+    host.check_output(f"{unit} python3 /run/reader.py %s %s", UNIT, KEY_FILE)
+    host.check_output("timeout 60 sh -c 'until test -e /run/reader.begun; do sleep 0.1; done'")
+    host.check_output(f"systemctl restart {UNIT}")
+    host.check_output("timeout 60 sh -c 'while systemctl is-active --quiet reader; do sleep 0.1; done'")
+    told = host.check_output("cat /run/reader.told")
+    return dict(json.loads(told)) if told else {"parts": 0, "ended": None, "done": False}
+
+
+@pytest.mark.usefixtures("running")
+def test_a_restart_cuts_no_answer_and_would_without_the_drain(host: Host) -> None:
+    assert run_playbook("converge.yml", context=4096).returncode == 0
+    whole = restarted_in_the_middle_of_an_answer(host)
+    assert (whole["ended"], whole["done"]) == ("length", True)
+    assert whole["parts"] > 3500
+    host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nExecStop=\\n' > {DROP_IN}/drain.conf")
+    host.check_output("systemctl daemon-reload")
+    cut = restarted_in_the_middle_of_an_answer(host)
+    assert (cut["ended"], cut["done"]) == (None, False)
+    assert host.file("/usr/local/lib/llama-server/drain.py").mode == 0o644
+
+
+@pytest.mark.usefixtures("running")
+def test_an_answer_that_takes_too_long_is_cut_and_named(host: Host) -> None:
+    assert run_playbook("converge.yml", context=4096, drain="0s").returncode == 0
+    assert restarted_in_the_middle_of_an_answer(host)["ended"] is None
+    assert "Not drained within 0 s, and ended all the same: " in host.check_output(f"journalctl --unit {UNIT}")
+    assert run_playbook("converge.yml").returncode == 0
 
 
 def test_the_program_takes_all_that_the_role_can_write(host: Host) -> None:

@@ -1,8 +1,8 @@
 """Runs Kokoro-FastAPI where another program could take its place, its card or its time without a word.
 
-``launch.py --host ADDRESS --port NUMBER --max-input BYTES [--start-timeout SECONDS] [--cuda]``, in the checkout,
-with upstream's settings in the environment. Exits with 78 for what another attempt does not mend, and with 1 where it
-is not warm in time.
+``launch.py --host ADDRESS --port NUMBER --max-input BYTES [--start-timeout SECONDS] [--drain SECONDS] [--cuda]``, in
+the checkout, with upstream's settings in the environment. Exits with 78 for what another attempt does not mend, and
+with 1 where it is not warm in time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from guard import Application, Guard, Limits, Message, Receive, Send, watched
 APPLICATION = "api.src.main"
 CONFIGURATION = 78
 """EX_CONFIG of sysexits.h; systemd starts a unit that ends so no further time."""
-LEAVING_S, START_S = 10, 300.0
+DRAIN_S, START_S = 10, 300.0
 STARTED = "lifespan.startup.complete"
 """What an application says once it is loaded and warm; nobody is answered before."""
 
@@ -33,6 +33,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--max-input", type=int, required=True)
     # The unit of an earlier version says nothing; it has to start after a run that was refused half-way, too.
     parser.add_argument("--start-timeout", type=float, default=START_S)
+    parser.add_argument("--drain", type=int, default=DRAIN_S, help="seconds that running answers have at the end")
     parser.add_argument("--cuda", action="store_true")
     asked = parser.parse_args(words)
     limit = time_limit(asked.start_timeout)
@@ -50,7 +51,7 @@ def main(words: Sequence[str]) -> None:
     # A text is prepared as a whole, and the server reads one that is too long before it says so.
     limits = Limits(body=asked.max_input)
     guarded = Guard(Told(application, limit.cancel), limits)
-    config = uvicorn.Config(guarded, http=watched(connection, limits), timeout_graceful_shutdown=LEAVING_S)
+    config = uvicorn.Config(guarded, http=watched(connection, limits), timeout_graceful_shutdown=asked.drain)
     server = uvicorn.Server(config)
     server.run(sockets=[listener])
     if not server.started:

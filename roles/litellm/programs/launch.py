@@ -1,8 +1,8 @@
 """Starts LiteLLM by its own command, with a guard in front of its application.
 
 ``launch.py PAGE ...``: ``PAGE`` is JSON with ``limits``, ``paths`` and ``open`` (the fields of ``guard.Limits`` and
-``guard.Doors``); what follows are the command's own arguments. The key is LiteLLM's, in its environment. Exit code 78:
-starting it again would not help.
+``guard.Doors``), and ``drain_s``, the seconds that running answers have when it is ended; what follows are the
+command's own arguments. The key is LiteLLM's, in its environment. Exit code 78: starting it again would not help.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from guard import Doors, Guard, Limits, watched
 APPLICATION = "litellm.proxy.proxy_server:app"
 PAGE, KEY = "PROVISION_GUARD_PAGE", "LITELLM_MASTER_KEY"
 """Variables of the environment: workers are processes of their own and have nothing else."""
+DRAIN_S = 10
+"""Where the page is an earlier version's, which does not say it."""
 CANNOT_START = 78
 """EX_CONFIG of sysexits.h; the unit does not restart after it."""
 
@@ -42,7 +44,9 @@ def guarded(run: Callable[..., None]) -> Callable[..., None]:
         if app != APPLICATION:
             sys.stderr.write(f"Unable to guard LiteLLM: it serves {app} and not {APPLICATION}.\n")
             raise SystemExit(CANNOT_START)
-        name, head = Path(__file__).stem, Limits(**read_page()["limits"]).headers
+        page = read_page()
+        name, head = Path(__file__).stem, Limits(**page["limits"]).headers
+        options["timeout_graceful_shutdown"] = page.get("drain_s", DRAIN_S)
         # Without websockets, which go past the guard: a request for one is a request like any other.
         guard = {"http": f"{name}:connection", "h11_max_incomplete_event_size": head, "ws": "none"}
         run(f"{name}:application", factory=True, **options, **guard)

@@ -32,6 +32,7 @@ CANNOT_START = 78
 """EX_CONFIG of sysexits.h; the unit does not restart after it."""
 NO_SINK = -1
 CHUNK = 65536
+DRAIN_S = 45
 HOOKS = ("entrypoint", "entrypoint_async", "is_port_in_use")
 """What upstream's ``main.py`` has to have, for what is done here to work."""
 
@@ -48,7 +49,7 @@ def main() -> None:
     mask_records(keys)
     program = upstream(options.checkout)
     guard_port(program, options.host, options.port)
-    guard_requests(Limits(body=options.max_body))
+    guard_requests(Limits(body=options.max_body), options.drain)
     if options.ngram:
         draft_by_ngram(program, options.ngram)
     program.entrypoint()
@@ -62,6 +63,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, required=True)
     # The unit of an earlier version says nothing; it has to start after a run that was refused half-way, too.
     parser.add_argument("--max-body", type=int, default=Limits().body, help="bytes of a request's body")
+    parser.add_argument("--drain", type=int, default=DRAIN_S, help="seconds that running answers have at the end")
     parser.add_argument("--ngram", type=int, default=0, help="match length, for commits without that option")
     return parser.parse_args(arguments)
 
@@ -188,15 +190,16 @@ def guard_port(program: ModuleType, host: str, port: int) -> None:
     vars(program)["is_port_in_use"] = is_port_in_use
 
 
-def guard_requests(limits: Limits) -> None:
-    """Let uvicorn serve whatever it is given behind the guard."""
+def guard_requests(limits: Limits, drain_s: int) -> None:
+    """Let uvicorn serve whatever it is given behind the guard, and finish running answers before it ends."""
     server = importlib.import_module("uvicorn")
     connection = importlib.import_module("uvicorn.protocols.http.auto").AutoHTTPProtocol
     create = server.Config.__init__
 
     @functools.wraps(create)
     def created(self: object, app: Any, *arguments: Any, **options: Any) -> None:
-        create(self, Guard(app, limits), *arguments, **{**options, "http": watched(connection, limits)})
+        ours = {"http": watched(connection, limits), "timeout_graceful_shutdown": drain_s}
+        create(self, Guard(app, limits), *arguments, **{**options, **ours})
 
     server.Config.__init__ = created
 

@@ -17,7 +17,7 @@ from provisioner.labfile.spec import Gpu
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
-from provisioner.values.state import Artifact, Device, Fleet, Instance, Service
+from provisioner.values.state import STOP_S, Artifact, Device, Fleet, Instance, Service
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # inside a container, whose bridge only its host and neighbours reach
 DEFAULT_ARCHITECTURE = "x86_64"
@@ -76,7 +76,14 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
         base=_base(context.lab.catalog, container.name),
         settings=_settings(container),
         adopt=written.adopt,
+        stop_s=stop_s(container),
     )
+
+
+def stop_s(container: ResolvedContainer) -> float:
+    """How long the container has to stop: its services may each finish the answers that they give, all at once."""
+    drains = [service.drain_s for service in container.services]
+    return STOP_S + max(drains, default=0.0)
 
 
 def _settings(container: ResolvedContainer) -> Mapping[str, Any]:

@@ -142,8 +142,8 @@ class Provider(ABC):
         """Start it, or resume one that is frozen; a running one is success."""
 
     @abstractmethod
-    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
-        """Stop it cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
+        """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
 
     @abstractmethod
     def delete(self, instance: Instance) -> None:

@@ -10,6 +10,7 @@ from provisioner.catalog import ServiceType
 from provisioner.labfile.spec import Model
 from provisioner.models.header import Header
 from provisioner.values.address import Address
+from provisioner.values.durations import seconds_of
 from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from provisioner.wheels.known import Stack
 
 LAN = "lan"
+DRAIN_OPTION = "drain"
 COMPUTING_STAGES = ("engine", "app")
 """Services of other stages hand requests on, or prepare a container: they take nothing of its card."""
 
@@ -70,6 +72,14 @@ class ResolvedService:
     def role(self) -> str:
         """The role that makes it."""
         return self.page.role
+
+    @property
+    def drain_s(self) -> float:
+        """How long its running answers may take to be finished before it is stopped; 0 where its page has no drain."""
+        option = self.page.options.get(DRAIN_OPTION)
+        if option is None:
+            return 0.0
+        return seconds_of(str(self.written.get(DRAIN_OPTION, option.default)))
 
     @property
     def said(self) -> Mapping[str, Any]:

@@ -156,6 +156,10 @@ class Service:
         return Address.of(self.container, self.role)
 
 
+STOP_S = 30.0
+"""So long a container has to stop, beside what its services drain."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A container: desired (``status`` and ``address`` unset) or observed (all that the host says)."""
@@ -182,6 +186,8 @@ class Instance:
     what the file decides, and only that is compared."""
     adopt: bool = field(default=False, compare=False)
     """Desired only: one of that name that is there and nobody's is made this lab's."""
+    stop_s: float = field(default=STOP_S, compare=False)
+    """So long it has to stop, until it is stopped by force: its services may finish the answers that they give."""
 
     @property
     def roles(self) -> tuple[Service, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from provisioner.apply import apply_instances
+from provisioner.lab.fleet import stop_s
 from provisioner.lab.opening import Lab
 from provisioner.plan import Plan, make_destroy_plan, make_stop_plan
-from provisioner.values.state import Instance
+from provisioner.values.state import Fleet, Instance
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.surveying import observe, warn_of_moved
@@ -22,7 +24,7 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
         there = observe(lab.name, effects.providers)
         warn_of_moved(there, effects)
         wanted = frozenset(targets or lab.spec.containers)
-        made = make_stop_plan(there, frozenset(lab.spec.containers), targets=targets)
+        made = make_stop_plan(_with_stop_times(there, lab), frozenset(lab.spec.containers), targets=targets)
         effects.announce(made)
         if not effects.confirm(made):
             return Outcome(made, applied=False)
@@ -30,6 +32,15 @@ def down(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Outcome:
         unfinished.forget([one for one in there.instances if one.name in wanted], effects)
         apply_instances(made.changes, effects.providers, effects.emit)
         return Outcome(made, applied=True)
+
+
+def _with_stop_times(there: Fleet, lab: Lab) -> Fleet:
+    """The same containers, each with the time that the file's services want to end."""
+    instances = []
+    for instance in there.instances:
+        container = lab.resolved.containers.get(instance.name)
+        instances.append(replace(instance, stop_s=stop_s(container)) if container else instance)
+    return replace(there, instances=tuple(instances))
 
 
 def destroy(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, prune: bool = False) -> Outcome:

@@ -72,7 +72,11 @@ def restart(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[st
         stopped = unfinished.noted(lab.name, RESTART, effects)
         candidates = [one for one in seen.wanted if one.services or targets]
         running = [one for one in candidates if is_running(one, seen.actual) or one.name in stopped]
-        there = [found for one in running if (found := seen.actual.instance(one.name)) is not None]
+        there = []
+        for one in running:
+            found = seen.actual.instance(one.name)
+            if found is not None:
+                there.append(replace(found, stop_s=one.stop_s))
         lease.check()
         unfinished.note(there, RESTART, effects)
         up = [one for one in there if one.status is Status.RUNNING]

@@ -136,6 +136,28 @@ def test_one_that_is_warm_has_no_limit_any_more(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+DRAINS = """
+class Config:
+    def __init__(self, application, **words):
+        print(words["timeout_graceful_shutdown"])
+
+
+class Server:
+    started = True
+
+    def __init__(self, config):
+        pass
+
+    def run(self, sockets):
+        pass
+"""
+
+
+def test_running_answers_have_the_time_that_the_unit_says(tmp_path: Path) -> None:
+    has_server(tmp_path, DRAINS)
+    assert start(tmp_path, 0, "--drain", "120").stdout == "120\n"
+
+
 ASKED = """
 import asyncio
 import json

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/litellm/programs/launch.py"
-PAGE = {"limits": {"body": 5, "headers": 2048}, "paths": ["/v1/models"], "open": ["/health/readiness"]}
+PAGE = {"limits": {"body": 5, "headers": 2048}, "paths": ["/v1/models"], "open": ["/health/readiness"], "drain_s": 120}
 UVICORN = """
 import asyncio, importlib, json, sys
 
@@ -82,6 +82,7 @@ def test_what_it_serves_stands_behind_the_guard(tmp_path: Path) -> None:
         "factory": True,
         "host": "127.0.0.1",
         "workers": 2,
+        "timeout_graceful_shutdown": 120,
         "http": "launch:connection",
         "h11_max_incomplete_event_size": 2048,
         "ws": "none",

@@ -160,7 +160,7 @@ logger = Logger()
 UVICORN = """
 class Config:
     def __init__(self, app, host="", http="auto", **options):
-        self.app, self.host, self.http = app, host, http
+        self.app, self.host, self.http, self.options = app, host, http, options
 """
 AUTO = "class AutoHTTPProtocol: ...\n"
 EXLLAMAV3 = """
@@ -274,12 +274,13 @@ import json
 
     config = uvicorn.Config(app, host="h", http="auto")
     answers = [await asked(b"5"), await asked(b"6")]
-    print(json.dumps([config.host, config.http.__mro__[1].__name__, answers]))
+    drain_s = config.options["timeout_graceful_shutdown"]
+    print(json.dumps([config.host, config.http.__mro__[1].__name__, answers, drain_s]))
 """
 
 
 def test_what_it_serves_stands_behind_a_guard(place: Path) -> None:
     (place / "checkout/main.py").write_text(UPSTREAM.format(then=SERVES.strip()), encoding="utf-8")
-    done = started(place, "--max-body", "5")
+    done = started(place, "--max-body", "5", "--drain", "120")
     assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413]]
+    assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413], 120]

@@ -46,6 +46,11 @@ def checkout(**differs: Any) -> dict[str, Any]:
     return standard_output({**usual, "split": nothing, "guard": nothing, **differs})
 
 
+def completion(ended: str) -> dict[str, Any]:
+    """What is registered of a completion that ended in this way."""
+    return {"status": 200, "json": {"usage": {"completion_tokens": 1}, "choices": [{"finish_reason": ended}]}}
+
+
 def box(*lines: str) -> dict[str, list[str]]:
     """What is registered of a container's system and its confinement, whose first lines are these."""
     usual = ["debian/13", "0 100000 65536", "2", "no", "incus-box//&:incus:unconfined (enforce)"]
@@ -92,7 +97,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "__tabbyapi_card": {"status": 200, "json": {"id": "model"}},
         "__tabbyapi_knocked": standard_output({"large": 413}),
         "__tabbyapi_stranger": {"status": 401},
-        "__tabbyapi_answer": {"status": 200, "json": {"usage": {"completion_tokens": 1}}},
+        "__tabbyapi_answer": completion("length"),
     },
     "desktop": {
         "desktop_user": "penny",
@@ -241,7 +246,12 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "no token": (
         *("tabbyapi", "verify"),
         {"__tabbyapi_answer": {"status": 200, "json": {"usage": None}}},
-        "HTTP 200 and no tokens",
+        "HTTP 200, no tokens",
+    ),
+    "half an answer": (
+        *("tabbyapi", "verify"),
+        {"__tabbyapi_answer": completion("abort")},
+        "the answer ends by abort instead of stop or length",
     ),
     "root": ("desktop", "preflight", {"desktop_user": "root"}, "Unable to set up a desktop for root"),
     "a user twice": (

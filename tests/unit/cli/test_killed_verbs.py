@@ -65,7 +65,7 @@ class Mortal(FakeProvider):
         """One step."""
         self.death(lambda: super(Mortal, self).start(instance))
 
-    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """One step."""
         self.death(lambda: super(Mortal, self).stop(instance, timeout_s))
 

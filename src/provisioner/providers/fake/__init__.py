@@ -117,17 +117,25 @@ class FakeProvider(Snapshots, Locks, Provider):
             raise ProviderError(f"Unable to start container {instance.name}", details="There is none.")
         container.instance = replace(container.instance, status=Status.RUNNING)
 
-    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:  # noqa: ARG002 - it always stops at once
-        """Stop the container; a stopped or missing one is success."""
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
+        """Stop the container; a stopped or missing one is success. No time passes."""
         container = self._owned(instance, "stop")
         if container is not None:
+            self._note_end(container.instance, instance.stop_s if timeout_s is None else timeout_s)
             container.instance = replace(container.instance, status=Status.STOPPED, address=None)
 
     def delete(self, instance: Instance) -> None:
         """Delete the container; a missing one is success, another lab's is refused."""
         with self._lock:
-            if self._owned(instance, "delete") is not None:
+            container = self._owned(instance, "delete")
+            if container is not None:
+                self._note_end(container.instance, 0.0)
                 del self.containers[instance.name]
+
+    def _note_end(self, running: Instance, patience_s: float) -> None:
+        """Note that it is ended by force where it takes longer than that."""
+        if running.status is Status.RUNNING and self.stops_in.get(running.name, 0.0) > patience_s:
+            self.killed.add(running.name)
 
     def wait_until_ready(self, instance: Instance, timeout_s: float = READY_TIMEOUT_S) -> Instance:
         """Give the container an address, unless it is one of ``never_ready``."""

@@ -57,6 +57,10 @@ class World:
         self.available = True
         self.never_ready: set[str] = set()
         """Names of containers that start and never come up."""
+        self.stops_in: dict[str, float] = {}
+        """Seconds that running containers take to end cleanly, by their names; at once, where nothing is said."""
+        self.killed: set[str] = set()
+        """Names of containers that were ended by force before they had ended by themselves."""
         self.elsewhere: dict[str, str] = {}
         """Containers that were moved out of reach, and where they are."""
         self.alters: dict[str, object] = {}

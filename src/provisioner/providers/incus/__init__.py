@@ -184,17 +184,18 @@ class IncusProvider(Inside, Provider):
                 # Incus says of a frozen one that it is running already, and starts nothing.
                 self._change_state(instance.name, "unfreeze" if status == "Frozen" else "start")
 
-    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
-        """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
+        """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
         from provisioner.providers.incus import stopping
 
+        patience_s = instance.stop_s if timeout_s is None else timeout_s
         with self._worded(f"Unable to stop container {instance.name}"):
             found = self._owned(instance, "stop")
             if found.get("status", "Stopped") == "Stopped":
                 return
             if found["status"] == "Frozen":
                 self._change_state(instance.name, "unfreeze")  # it could not hear that it shall stop
-            if not stopping.cleanly(self._client, instance.name, timeout_s):
+            if not stopping.cleanly(self._client, instance.name, patience_s):
                 self._stop_by_force(instance.name)
 
     def delete(self, instance: Instance) -> None:

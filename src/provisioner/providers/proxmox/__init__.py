@@ -108,12 +108,13 @@ class ProxmoxProvider(ProxmoxKeeping):
         with worded(f"Unable to start container {instance.name}"):
             making.start(self, self.existing(instance, "start"))
 
-    def stop(self, instance: Instance, timeout_s: float = 30.0) -> None:
-        """Stop the container cleanly, by force after ``timeout_s``; a stopped or missing one is success."""
+    def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
+        """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""
+        patience_s = instance.stop_s if timeout_s is None else timeout_s
         with worded(f"Unable to stop container {instance.name}"):
             guest = self.owned(instance, "stop")
             if guest is not None:
-                stopping.stop(self, guest, timeout_s)
+                stopping.stop(self, guest, patience_s)
 
     def delete(self, instance: Instance) -> None:
         """Delete the container and its disks, running or not; one without this lab's mark is refused."""

@@ -6,7 +6,7 @@ import time
 from http import HTTPStatus
 from typing import Any
 
-from provisioner.providers.proxmox import failures
+from provisioner.providers.proxmox import failures, tasks
 from provisioner.providers.proxmox.failures import PveError, UnreachableError
 from provisioner.providers.proxmox.guest import Guest
 from provisioner.providers.proxmox.host import ProxmoxHost
@@ -83,7 +83,9 @@ def _asked(host: ProxmoxHost, guest: Guest, timeout_s: int, known: set[str]) -> 
 
 def _ended(host: ProxmoxHost, guest: Guest, upid: str, deadline: float) -> bool:
     try:
-        host.client.task(upid, name=guest.name, on_progress=host.on_progress)
+        # A long drain may take longer than any other task.
+        limit_s = max(tasks.TIMEOUT_S, deadline - time.monotonic() + _SLACK_S)
+        host.client.task(upid, name=guest.name, on_progress=host.on_progress, timeout_s=limit_s)
     except UnreachableError:
         raise
     except PveError as error:

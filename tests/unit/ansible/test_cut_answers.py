@@ -1,0 +1,96 @@
+"""An answer that was cut is none: the proofs of engines and gateways look at how it ended, by a real run of Ansible."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.values import paths
+from tests.plays import SAID, run_tasks
+
+ROOT = Path(__file__).resolve().parents[3]
+ENDINGS = ("stop", "length", "abort", None)
+"""vLLM says "abort" of half an answer, with HTTP 200; a server that is killed says nothing."""
+MODEL = "/srv/models/tiny/tiny.gguf"
+
+
+def completion(ended: str | None) -> dict[str, Any]:
+    """What a task registers of a completion that ended in this way."""
+    choice = {"finish_reason": ended, "message": {"content": "hello"}}
+    answer = {"model": "tiny", "choices": [choice], "usage": {"completion_tokens": 1}}
+    return {"status": 200, "item": "tiny", "json": answer}
+
+
+PROPS = {"status": 200, "item": "tiny", "json": {"model_path": MODEL}}
+CHECKS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "one model": (
+        *("llama_cpp", "verify", "verify | Check the model and the completion"),
+        {"llama_cpp_model": MODEL, "llama_cpp_alias": "tiny", "__llama_cpp_props": PROPS},
+    ),
+    "several models": (
+        *("llama_cpp", "verify_models", "verify_models | Check the completions of several models"),
+        {"llama_cpp_models": [{"alias": "tiny", "path": MODEL}], "__llama_cpp_props_of": {"results": [PROPS]}},
+    ),
+    "a gateway": (
+        *("litellm", "verify", "verify | Check that each engine of this lab answered itself"),
+        {
+            "litellm_master_key": "sk-x",
+            "litellm_routes": {"aliases": [], "engines": [], "deployments": [], "asked": ["tiny"]},
+        },
+    ),
+}
+"""The role, its file of tasks, the task that judges an answer, and what it knows beside the answer."""
+
+
+def task_of(role: str, file: str, name: str) -> dict[str, Any]:
+    """The one task of that name."""
+    page = paths.roles() / role / "tasks" / f"{file}.yml"
+    found = [task for task in yaml.safe_load(page.read_text(encoding="utf-8")) if task["name"] == name]
+    assert len(found) == 1
+    return dict(found[0])
+
+
+def variables(role: str, known: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """All variables of the role, with this answer."""
+    pages = [paths.roles() / role / folder / "main.yml" for folder in ("defaults", "vars")]
+    told: dict[str, Any] = {"role_name": role, "role_path": str(paths.roles() / role)}
+    for page in pages:
+        told |= yaml.safe_load(page.read_text(encoding="utf-8"))
+    several = {f"__{role}_answers": {"results": [answer]}}
+    return told | dict(known) | {f"__{role}_answer": answer} | several
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is said by each check of each way to end; no entry where it is taken."""
+    tasks: list[dict[str, Any]] = [{"set_fact": {"told": {}}}]
+    for check, (role, file, name, known) in CHECKS.items():
+        for ended in ENDINGS:
+            said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
+            block = {"block": [task_of(role, file, name)], "vars": variables(role, known, completion(ended))}
+            tasks.append({**block, "rescue": [{"set_fact": said, "vars": {"case": f"{check}: {ended}"}}]})
+    tasks.append({"copy": {"content": "{{ told | to_json }}", "dest": "{{ folder }}/told.json", "mode": "0600"}})
+    folder = tmp_path_factory.mktemp("play")
+    run_tasks(ROOT, folder, tasks)
+    answers: dict[str, str] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+    return answers
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("ended", ENDINGS)
+def test_only_an_answer_that_came_to_its_end_proves_something(
+    told: dict[str, str], check: str, ended: str | None
+) -> None:
+    is_whole = ended in ("stop", "length")
+    assert (f"{check}: {ended}" not in told) == is_whole, told
+
+
+def test_it_is_said_how_the_answer_ended(told: dict[str, str]) -> None:
+    assert "tiny: the answer was cut, its finish_reason is abort" in told["a gateway: abort"]
+    assert "its finish_reason is nothing" in told["a gateway: None"]
+    assert "'finish_reason': 'abort'" in told["one model: abort"]

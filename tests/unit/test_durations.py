@@ -1,0 +1,48 @@
+"""Durations of the file: what they are, and that every page that has one takes the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.services.base import DRAIN_OPTION
+from provisioner.values.durations import UP_TO_AN_HOUR, seconds_of
+
+ANSWERING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
+"""The services that may be in the middle of an answer when they are stopped."""
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0s", 0), ("20s", 20), ("2m", 120), ("15m", 900), ("1h", 3600)])
+def test_a_duration_has_seconds(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+    assert re.fullmatch(UP_TO_AN_HOUR, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "15", "8GiB", "2 m", "-2m", "1.5h", "2M", "m", "20s\n", "1h30m", "٢m", "1d", "99999999s"]
+)
+def test_what_has_no_unit_or_another_one_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize("text", ["3601s", "9999s", "61m", "2h", "0m", "007s"])
+def test_nobody_waits_longer_than_an_hour(text: str) -> None:
+    assert seconds_of(text) >= 0
+    assert not re.fullmatch(UP_TO_AN_HOUR, text)
+
+
+def test_every_number_of_seconds_up_to_an_hour_may_be_written() -> None:
+    assert [number for number in range(4000) if re.fullmatch(UP_TO_AN_HOUR, f"{number}s")] == list(range(3601))
+
+
+def test_every_page_says_the_same_of_its_drain() -> None:
+    services = load_catalog().services
+    assert sorted(name for name, page in services.items() if DRAIN_OPTION in page.options) == sorted(ANSWERING)
+    said = {name: services[name].options[DRAIN_OPTION] for name in ANSWERING}
+    assert len({(option.default, option.description, option.limit) for option in said.values()}) == 1
+    limit = said["llama_cpp"].limit
+    assert limit is not None
+    assert limit.pattern == UP_TO_AN_HOUR
