@@ -73,6 +73,7 @@ LABS: dict[str, dict[str, Any]] = {
                     "llama_cpp": {
                         "model": "tiny",
                         "mmproj": "file",
+                        "drain": "2m",
                         "port": 8080,
                         "api_key": Secret("llama", "llama-key"),
                         "context": 4096,
@@ -117,6 +118,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "stack": "tabbyapi-cu12",
                         "mirror": "https://wheels.example/simple",
                         "backend": "exllamav3",
+                        "drain": "2m",
                         "port": 5000,
                         "api_key": Secret("tabby", "0123456789abcdef"),
                         "admin_key": Secret("tabby_admin", "fedcba9876543210"),
@@ -151,6 +153,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "source": "https://sources.example/kokoro",
                         "commit": "c" * 40,
                         "device": "cpu",
+                        "drain": "2m",
                         "port": 8880,
                         "streaming": "sentences",
                         "patches": "auto",
@@ -173,6 +176,7 @@ LABS: dict[str, dict[str, Any]] = {
                 "host": "box",
                 "services": {
                     "litellm": {
+                        "drain": "2m",
                         "port": 4000,
                         "master_key": Secret("master", "sk-master"),
                         "aliases": {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from provisioner.values.errors import ProviderError, UnavailableError
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 from provisioner.values.state import Execution
 
 KIB, MIB = 2**10, 2**20

@@ -169,6 +169,8 @@ class Graph:
             yield from self.tree.below(str(PurePosixPath(file).parent))
         if "plugins" in page.folders_asked_for and file != CATALOG:
             yield from self._of_every_play()
+        # the runner is told a playbook by its name, and it alone knows the folder
+        yield from (f"playbooks/{word}" for word in page.words if word.endswith(".yml"))
         yield from self._plugins(" ".join(page.words))
 
     def _of_folders_asked_for(self, page: PythonPage) -> Iterator[str]:

@@ -21,6 +21,7 @@ from tests.wheel_files import sha256_of, write_wheel
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
+REACHES = ("roles/base",)  # as one of the roles of its plays
 IMAGE = "debian/12"
 PYTHON = (3, 11)
 ROOT = Path(__file__).resolve().parents[2]

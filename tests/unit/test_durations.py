@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.services.base import DRAIN_OPTION
-from provisioner.values.durations import UP_TO_AN_HOUR, seconds_of
+from provisioner.values.quantities import UP_TO_AN_HOUR, seconds_of
 
 ANSWERING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
 """The services that may be in the middle of an answer when they are stopped."""

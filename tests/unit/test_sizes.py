@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.values.sizes import LARGEST, SizeError, parse_size, size_text
+from provisioner.values.quantities import LARGEST, SizeError, parse_size, size_text
 
 
 @pytest.mark.parametrize(

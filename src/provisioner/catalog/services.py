@@ -20,7 +20,7 @@ from provisioner.catalog.types import (
     ServiceType,
     Upkeep,
 )
-from provisioner.values.sizes import SizeError, parse_size
+from provisioner.values.quantities import SizeError, parse_size
 from provisioner.values.state import Managed
 
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {

@@ -9,7 +9,7 @@ import click
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, PreflightError, with_hint
-from provisioner.values.sizes import SizeError, parse_size
+from provisioner.values.quantities import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card

@@ -11,7 +11,7 @@ from provisioner.gpus.cards import DRIVERS, Card, Vendor
 from provisioner.gpus.choice import CardRequest, Refusal, choices
 from provisioner.gpus.health import UNIT, HostDriver
 from provisioner.values.errors import ProvisionError
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
 NODES = "nodes"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from provisioner.gpus.cards import Card
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 
 
 @dataclass(frozen=True, slots=True)

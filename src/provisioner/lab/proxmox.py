@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxContainer, ProxmoxHost
-from provisioner.values.sizes import written_size
+from provisioner.values.quantities import written_size
 
 PCT = "pct"
 """The transport that needs nothing in a container."""

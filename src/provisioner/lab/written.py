@@ -12,7 +12,7 @@ from provisioner.lab.proxmox import written_form
 from provisioner.lab.resolved import ResolvedLab, resolve
 from provisioner.labfile.hosts import LOCAL_INCUS, HostPage, IncusHost, ProxmoxHost
 from provisioner.labfile.spec import Container
-from provisioner.values.sizes import written_size
+from provisioner.values.quantities import written_size
 from provisioner.values.state import Device, Instance
 
 _DEEP = "proxmox"

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from provisioner.values import sizes
+from provisioner.values import quantities
 from provisioner.values.refusals import refusal
 from provisioner.values.state import Secret
 
@@ -78,8 +78,8 @@ def _size(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return sizes.parse_size(value)
-    except sizes.SizeError as error:
+        return quantities.parse_size(value)
+    except quantities.SizeError as error:
         raise refusal(str(error), error.hint) from error
 
 
@@ -172,11 +172,11 @@ GroupName = Annotated[str, *_group]
 Version = Annotated[str, *_version]
 AliasName = Annotated[str, *_alias]
 VariableName = Annotated[str, *_variable]
-Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": sizes.PATTERN})]
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string", "pattern": quantities.PATTERN})]
 SizeOrNone = Annotated[
     int,
     BeforeValidator(lambda value: 0 if value == 0 and not isinstance(value, bool) else _size(value)),
-    WithJsonSchema({"anyOf": [{"const": 0}, {"type": "string", "pattern": sizes.PATTERN}]}),
+    WithJsonSchema({"anyOf": [{"const": 0}, {"type": "string", "pattern": quantities.PATTERN}]}),
 ]
 FreeValue = Annotated[Any, AfterValidator(_with_plain_keys)]
 """Whatever the file says; a mapping in it has names of variables as its keys, at any depth."""

@@ -9,7 +9,7 @@ from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.report.lines import plain_value
 from provisioner.services.base import LAN, ResolvedService
 from provisioner.values.address import Address
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 from provisioner.values.state import Fleet, Instance
 
 _SIZES = ("memory", "disk")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provisioner.repair.flash import Region
 from provisioner.report.style import safe_line
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 
 NO_REGIONS = "No Intel flash descriptor is in it, so its regions are not known."
 

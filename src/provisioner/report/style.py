@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 
 _RESET = "\033[0m"
 _CODES = {"bold": "\033[1m", "dim": "\033[2m", "red": "\033[31m", "green": "\033[32m", "yellow": "\033[33m"}

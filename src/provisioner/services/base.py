@@ -10,7 +10,7 @@ from provisioner.catalog import ServiceType
 from provisioner.labfile.spec import Model
 from provisioner.models.header import Header
 from provisioner.values.address import Address
-from provisioner.values.durations import seconds_of
+from provisioner.values.quantities import seconds_of
 from provisioner.values.state import Problem, Secret
 
 if TYPE_CHECKING:

@@ -145,7 +145,8 @@ def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -
     file = read_case(CASES / "fleets/several-models-on-one-server.yml")["file"]
     paths = {one.name: one.services[0].managed.paths for one in _fleet(_spec(file)).instances}
     both = {"/opt/llama_cpp/MANIFEST.sha256", "/etc/llama-server.api-key", "/var/lib/llama-server"}
-    both |= {"/etc/systemd/system/llama-server.service"}
+    both |= {"/etc/systemd/system/llama-server.service", "/usr/local/lib/llama-server"}
+    both |= {"/usr/local/lib/llama-server/drain.py"}
     listed = {"/srv/models/large/large.gguf", "/srv/models/small/small.gguf", "/etc/llama-server.models.ini"}
     assert set(paths["a"]) == both | listed
     assert set(paths["b"]) == both | {"/srv/models/spare/spare.gguf"}

@@ -12,7 +12,7 @@ from provisioner.lab.proxmox import settings_of, written_form
 from provisioner.lab.written import host_variables, written_container
 from provisioner.labfile.hosts import IncusHost, ProxmoxContainer, ProxmoxHost
 from provisioner.labfile.spec import Container, Spec
-from provisioner.values.sizes import parse_size, written_size
+from provisioner.values.quantities import parse_size, written_size
 from provisioner.values.state import Instance, Secret
 
 PLAIN: dict[str, Any] = {"proxmox": "https://192.0.2.1:8006", "user": "root@pam", "password": Secret("p", "x")}

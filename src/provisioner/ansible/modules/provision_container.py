@@ -213,7 +213,7 @@ PROPERTIES = {
 
 def wanted_instance(options: Mapping[str, Any]) -> Instance:
     """The container that the task asks for; ``InputError`` for what a lab's file could not say either."""
-    from provisioner.values.sizes import parse_size
+    from provisioner.values.quantities import parse_size
     from provisioner.values.state import Instance
 
     plain = Instance(
@@ -398,7 +398,7 @@ def main() -> None:
     )
     try:
         from provisioner.values.errors import ProvisionError
-        from provisioner.values.sizes import SizeError
+        from provisioner.values.quantities import SizeError
     except ImportError as error:
         module.fail_json(
             msg=f"Unable to import provisioner ({error}): run this task on the controller, with "

@@ -14,7 +14,7 @@ from provisioner.providers.proxmox.numbers import Disks
 from provisioner.providers.proxmox.rights import Place, Right
 from provisioner.providers.proxmox.ssh_failures import no_ssh
 from provisioner.providers.proxmox.tags import Rules
-from provisioner.values.sizes import size_text
+from provisioner.values.quantities import size_text
 from provisioner.values.state import Instance
 
 TEMPLATES_HINT = "On the node: pvesm set local --content vztmpl,iso,backup"

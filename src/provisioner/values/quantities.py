@@ -1,4 +1,4 @@
-"""Sizes as people write them (``16GiB``) and as bytes."""
+"""Sizes and durations as people write them (``16GiB``, ``2m``), and as bytes and seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import re
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 PATTERN = r"^[0-9]{1,12}(\.[0-9]{1,6})?(KiB|MiB|GiB|TiB)$"
 LARGEST = 2**63 - 1
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+UP_TO_AN_HOUR = r"(0|[1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|([1-9]|[1-5][0-9]|60)m|1h"
+"""The form of a duration that people wait for; roles' pages have it as the pattern of such options."""
+_DURATION = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
 _SIZE = re.compile(PATTERN, re.ASCII)
 _ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)
 
@@ -45,6 +49,14 @@ def written_size(size: int) -> str:
         return exact
     fraction = f"{size / UNITS['KiB']:.6f}".rstrip("0") + "KiB"
     return fraction if parse_size(fraction) == size else f"{-(-size // UNITS['KiB'])}KiB"
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of ``2m``; raise ``ValueError`` for anything but a whole number and one of s, m, h."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f'"{text}" is no duration: write a whole number and s, m or h, such as "20s"')
+    return float(found[1]) * SECONDS[found[2]]
 
 
 def _right_form(text: str) -> str:
