@@ -83,6 +83,12 @@ def _size(value: Any) -> Any:
         raise refusal(str(error), error.hint) from error
 
 
+def _with_unit(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise refusal("a duration without a unit", f'write "{value}s" or "{value}m"' if value > 0 else 'write "0s"')
+    return value
+
+
 def https_address(value: str) -> str:
     """The address of a server's API, or a refusal; http:// is told apart."""
     if value.startswith("http://"):
@@ -178,6 +184,8 @@ SizeOrNone = Annotated[
     BeforeValidator(lambda value: 0 if value == 0 and not isinstance(value, bool) else _size(value)),
     WithJsonSchema({"anyOf": [{"const": 0}, {"type": "string", "pattern": quantities.PATTERN}]}),
 ]
+Duration = Annotated[str, BeforeValidator(_with_unit)]
+"""A text whose form is on its role's page; a bare number is told apart from other texts."""
 FreeValue = Annotated[Any, AfterValidator(_with_plain_keys)]
 """Whatever the file says; a mapping in it has names of variables as its keys, at any depth."""
 

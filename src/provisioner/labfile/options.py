@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
 
 from provisioner.catalog import Option, Reference, ServiceType
-from provisioner.labfile.fields import AliasName, FreeValue, Part, VariableName
+from provisioner.labfile.fields import AliasName, Duration, FreeValue, Part, VariableName
+from provisioner.values.quantities import UP_TO_AN_HOUR
 from provisioner.values.state import Secret
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -92,4 +93,6 @@ def _single(option: Option, kind: str) -> Any:
         return list[FreeValue]
     if option.secret:
         return Secret
+    if option.limit and option.limit.pattern == UP_TO_AN_HOUR:
+        return Duration
     return Literal[option.choices] if option.choices else _SCALARS[kind]

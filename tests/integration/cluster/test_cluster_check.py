@@ -49,7 +49,7 @@ def test_healthy_cluster_of_five_is_healthy(cluster_of_five: Cluster, votes: tup
 
 @pytest.mark.slow
 @pytest.mark.parametrize("votes", [(1, 1, 1, 1, 1), (3, 1, 1, 1, 1)])
-@pytest.mark.parametrize("mode", CONDITIONS)
+@pytest.mark.parametrize("mode", [mode for mode in CONDITIONS if mode != "added"])  # of five it may also be "behind"
 def test_stale_node_of_five_is_told(cluster_of_five: Cluster, mode: Mode, votes: tuple[int, ...]) -> None:
     cluster_of_five.heal(votes)
     cluster_of_five.make_stale("pve3", mode)
