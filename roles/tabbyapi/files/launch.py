@@ -195,10 +195,13 @@ def guard_requests(limits: Limits, drain_s: int) -> None:
     server = importlib.import_module("uvicorn")
     connection = importlib.import_module("uvicorn.protocols.http.auto").AutoHTTPProtocol
     create = server.Config.__init__
+    ours: dict[str, Any] = {"http": watched(connection, limits)}
+    # Without that option (uvicorn before 0.22) it waits without an end, and systemd ends it.
+    if "timeout_graceful_shutdown" in inspect.signature(create).parameters:
+        ours["timeout_graceful_shutdown"] = drain_s
 
     @functools.wraps(create)
     def created(self: object, app: Any, *arguments: Any, **options: Any) -> None:
-        ours = {"http": watched(connection, limits), "timeout_graceful_shutdown": drain_s}
         create(self, Guard(app, limits), *arguments, **{**options, **ours})
 
     server.Config.__init__ = created

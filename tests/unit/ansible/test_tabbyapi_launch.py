@@ -159,8 +159,13 @@ logger = Logger()
 """
 UVICORN = """
 class Config:
-    def __init__(self, app, host="", http="auto", **options):
-        self.app, self.host, self.http, self.options = app, host, http, options
+    def __init__(self, app, host="", http="auto", timeout_graceful_shutdown=None):
+        self.app, self.host, self.http, self.drain_s = app, host, http, timeout_graceful_shutdown
+"""
+OLD_UVICORN = """
+class Config:
+    def __init__(self, app, host="", http="auto"):
+        self.app, self.host, self.http, self.drain_s = app, host, http, None
 """
 AUTO = "class AutoHTTPProtocol: ...\n"
 EXLLAMAV3 = """
@@ -274,13 +279,14 @@ import json
 
     config = uvicorn.Config(app, host="h", http="auto")
     answers = [await asked(b"5"), await asked(b"6")]
-    drain_s = config.options["timeout_graceful_shutdown"]
-    print(json.dumps([config.host, config.http.__mro__[1].__name__, answers, drain_s]))
+    print(json.dumps([config.host, config.http.__mro__[1].__name__, answers, config.drain_s]))
 """
 
 
-def test_what_it_serves_stands_behind_a_guard(place: Path) -> None:
+@pytest.mark.parametrize(("uvicorn", "drain_s"), [(UVICORN, 120), (OLD_UVICORN, None)], ids=["new", "Debian 12's"])
+def test_what_it_serves_stands_behind_a_guard(place: Path, uvicorn: str, drain_s: int | None) -> None:
+    (place / "lib/uvicorn/__init__.py").write_text(uvicorn, encoding="utf-8")
     (place / "checkout/main.py").write_text(UPSTREAM.format(then=SERVES.strip()), encoding="utf-8")
     done = started(place, "--max-body", "5", "--drain", "120")
     assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413], 120]
+    assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413], drain_s]
