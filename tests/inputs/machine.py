@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.inputs.recorder.sitecustomize import FILE, ROOT
+
 STATUS = Path("/var/lib/dpkg/status")
 EVERY_LAB_USES = ("incus", "incus-base", "incus-client", "lxcfs", "systemd", "util-linux", "iproute2", "nftables")
 """Packages of Debian that count although no file may name them."""
@@ -17,6 +19,8 @@ DEVICES = ("nvidia*", "dri/*", "kfd")
 VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 OF_ONE_RUN = frozenset({"PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER", "PROVISION_TEST_STARTED", "CI", "OLDPWD", "PWD"})
 """Variables that are different each time and change nothing that a test proves."""
+OF_THE_RECORDER = frozenset({ROOT, FILE})
+LISTS_OF_FOLDERS = ("PATH", "PYTHONPATH")
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,16 @@ def installed_packages(status: Path) -> dict[str, str]:
 
 
 def environment_of(environment: Mapping[str, str], root: Path) -> dict[str, str]:
-    """The variables that can be an input; programs of the checkout's own venv are found either way."""
-    names = {name for name in environment if VARIABLE.fullmatch(name)} - OF_ONE_RUN
+    """The variables that can be an input.
+
+    Folders of the checkout do not count in lists of folders: programs of its own venv are found either way, and the
+    recorder puts itself before what Python imports.
+    """
+    names = {name for name in environment if VARIABLE.fullmatch(name)} - OF_ONE_RUN - OF_THE_RECORDER
     kept = {name: environment[name] for name in names}
-    if "PATH" in kept:
-        folders = [folder for folder in kept["PATH"].split(os.pathsep) if not Path(folder).is_relative_to(root)]
-        kept["PATH"] = os.pathsep.join(folders)
+    for name in LISTS_OF_FOLDERS:
+        folders = kept.pop(name, "").split(os.pathsep)
+        elsewhere = os.pathsep.join(folder for folder in folders if folder and not Path(folder).is_relative_to(root))
+        if elsewhere:
+            kept[name] = elsewhere
     return kept
