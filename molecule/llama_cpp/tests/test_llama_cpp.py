@@ -244,14 +244,15 @@ def test_a_server_that_ends_is_noticed_at_once_with_its_words(host: Host) -> Non
     assert host.service(UNIT).is_running
 
 
-def restarted_in_the_middle_of_an_answer(host: Host) -> dict[str, Any]:
-    """How an answer ended during which the unit was restarted."""
+def restarted_in_the_middle_of_an_answer(host: Host, changed: str = "true") -> dict[str, Any]:
+    """How an answer ended during which something was changed by a command and the unit was restarted."""
     host.check_output("rm -f /run/reader.begun /run/reader.told /run/reader.py")
     content = base64.b64encode(READ_SLOWLY.encode()).decode()
     host.check_output(f"echo {content} | base64 --decode > /run/reader.py")
     unit = "systemd-run --quiet --unit reader --collect --property=StandardOutput=file:/run/reader.told"
     host.check_output(f"{unit} python3 /run/reader.py %s %s", UNIT, KEY_FILE)
     host.check_output("timeout 60 sh -c 'until test -e /run/reader.begun; do sleep 0.1; done'")
+    host.check_output(changed)
     host.check_output(f"systemctl restart {UNIT}")
     host.check_output("timeout 60 sh -c 'while systemctl is-active --quiet reader; do sleep 0.1; done'")
     told = host.check_output("cat /run/reader.told")
@@ -269,6 +270,19 @@ def test_a_restart_cuts_no_answer_and_would_without_the_drain(host: Host) -> Non
     cut = restarted_in_the_middle_of_an_answer(host)
     assert (cut["ended"], cut["done"]) == (None, False)
     assert host.file("/usr/local/lib/llama-server/drain.py").mode == 0o644
+
+
+def test_a_changed_key_and_port_cut_no_answer(host: Host) -> None:
+    """The unit says another port and the file another key by the time at which the server is asked what it does."""
+    assert run_playbook("converge.yml", context=4096).returncode == 0
+    invocation = host.check_output(f"systemctl show --value -p InvocationID {UNIT}")
+    changed = f"echo another > {KEY_FILE}; sed -i 's/\"8080\"/\"8081\"/' /etc/systemd/system/{UNIT}; systemctl daemon-reload"
+    whole = restarted_in_the_middle_of_an_answer(host, changed)
+    assert (whole["ended"], whole["done"]) == ("length", True)
+    assert "Not drained" not in host.check_output(f"journalctl _SYSTEMD_INVOCATION_ID={invocation}")
+    assert "8081" in host.process.get(comm="llama-server").args
+    assert run_playbook("converge.yml").returncode == 0
+    assert "8080" in host.process.get(comm="llama-server").args
 
 
 @pytest.mark.usefixtures("running")
@@ -328,6 +342,7 @@ def test_a_model_is_no_projector() -> None:
         ({"kv_cache": {"v": "q8_0"}, "flash_attention": "off"}, "need flash attention"),
         ({"extra_arguments": ["--api-key", "x"]}, r"\(--api-key\)"),
         ({"extra_arguments": ["--ctx_size", "9"]}, r"\(--ctx-size\)"),
+        ({"extra_arguments": ["--no-slots"]}, r"\(--no-slots\)"),
         ({"extra_arguments": ["--mlock", "--seed", "-1", "--no_such"]}, r"--mlock\s+and no argument\s+--no-such"),
         ({"environment": {"A B": "x"}}, "Names are letters"),
         ({"environment": {"A": "x\nExecStartPre=/bin/true"}}, "a control character"),

@@ -1,8 +1,8 @@
 """Waits until llama-server has given the answers that it is giving; systemd runs this before it ends the server.
 
-``drain.py --port NUMBER --within SECONDS [--key-file FILE]``. llama-server itself stops in the middle of its answers
-when it is told to end: streams stay silent for half a minute and then break off. Says on standard error what is cut all
-the same when the time is over. Always exits with 0: the server ends now, whatever this program has found.
+``drain.py --within SECONDS``, with the server's process in ``$MAINPID``. llama-server itself stops in the middle of its
+answers when it is told to end: streams stay silent for half a minute and then break off. Says on standard error what is
+cut all the same when the time is over. Always exits with 0: the server ends now, whatever this program has found.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,21 @@ TABLES = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 LISTENING = "0A"
 LOCAL, STATE, QUEUES = 1, 3, 4
 """The columns of the kernel's tables of connections that count here."""
+
+
+def words_of(pid: int) -> list[str]:
+    """The words that a process was started with; none of one that is no more."""
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return line.decode(errors="surrogateescape").split("\0")
+
+
+def said_last(words: Sequence[str], name: str) -> str:
+    """What follows a name in a command; the last one counts, and nothing is said of one that is not there."""
+    places = [place for place, word in enumerate(words[:-1]) if word == name]
+    return words[places[-1] + 1] if places else ""
 
 
 class Server:
@@ -56,7 +72,7 @@ class Server:
         return sum(bool(slot.get("is_processing")) for slot in slots) if isinstance(slots, list) else 0
 
     def _said(self, path: str) -> Any:
-        """The JSON that is answered; None for an error, as of a server that still loads its model."""
+        """The JSON that is answered; None of a server that still loads its model, ``ValueError`` for any other refusal."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_S)
         try:
             connection.request("GET", path, headers=self._headers)
@@ -64,7 +80,11 @@ class Server:
             text = answer.read(LARGEST_ANSWER)
         finally:
             connection.close()
-        return json.loads(text) if answer.status == http.client.OK else None
+        if answer.status == http.client.SERVICE_UNAVAILABLE:
+            return None
+        if answer.status != http.client.OK:
+            raise ValueError(f"{path} answers with {answer.status}")
+        return json.loads(text)
 
 
 def undelivered(port: int, tables: Sequence[Path] = TABLES) -> int:
@@ -114,14 +134,20 @@ def drained(server: Server, port: int, within_s: float) -> str:
 
 
 def main(words: Sequence[str]) -> None:
-    """Wait, and say what is cut."""
+    """Wait, and say what is cut.
+
+    What the unit says by now may be another port or key than the server was started with, so the server's own words count.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--within", type=float, required=True)
-    parser.add_argument("--key-file", type=Path)
     asked = parser.parse_args(words)
-    key = asked.key_file.read_text(encoding="utf-8").strip() if asked.key_file else ""
-    left = drained(Server(asked.port, key), asked.port, asked.within)
+    started_with = words_of(int(os.environ.get("MAINPID", "0")))
+    port = said_last(started_with, "--port")
+    if not port:
+        return  # it has ended by itself
+    key_file = said_last(started_with, "--api-key-file")
+    key = Path(key_file).read_text(encoding="utf-8").strip() if key_file else ""
+    left = drained(Server(int(port), key), int(port), asked.within)
     if left:
         sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left}.\n")
 

@@ -186,7 +186,9 @@ def test_one_that_loads_its_model_answers_nobody(engine: Engine) -> None:
     assert took_s < 5
 
 
-@pytest.mark.parametrize("answer", [(200, b"nonsense"), (200, b"")])
+@pytest.mark.parametrize(
+    "answer", [(200, b"nonsense"), (200, b""), (401, b"{}"), (404, b"{}"), (500, b"{}"), (501, b'{"error":{}}')]
+)
 def test_one_that_does_not_say_what_it_does_may_be_busy(engine: Engine, answer: tuple[int, bytes]) -> None:
     engine.broken = answer
     assert drained(engine, 0.3)[0].startswith("the server does not say what it does")
@@ -204,14 +206,49 @@ def test_a_table_of_connections_that_cannot_be_read_is_no_rest(tmp_path: Path) -
         drain.undelivered(1, (tmp_path / "tcp",))
 
 
-def test_the_program_ends_well_and_says_what_is_cut_without_its_key(engine: Engine, tmp_path: Path) -> None:
-    engine.slots[""] = [True]
+def test_one_that_wants_another_key_may_be_busy(engine: Engine) -> None:
+    server = drain.Server(engine.port, "another-key")
+    assert drain.drained(server, engine.port, 0.3) == "the server does not say what it does (/v1/models answers with 401)"
+
+
+@pytest.fixture
+def started(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the words of a llama-server; the last port counts, as it does for the real one."""
     key = tmp_path / "key"
     key.write_text(f"{KEY}\n", encoding="utf-8")
-    words = ["--port", str(engine.port), "--within", "0", "--key-file", str(key)]
-    done = subprocess.run(
-        [sys.executable, "-IS", str(PROGRAM), *words], capture_output=True, text=True, timeout=60, check=False
+    words = ["--port", "1", "--port", str(engine.port), "--api-key-file", str(key), "--slots"]
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words]) as process:
+        yield process
+        process.kill()
+
+
+def program(pid: int | None) -> subprocess.CompletedProcess[str]:
+    """Run the program as systemd does, with no time to wait; without a process where the server's has ended."""
+    environment = {} if pid is None else {"MAINPID": str(pid)}
+    return subprocess.run(
+        [sys.executable, "-IS", str(PROGRAM), "--within", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
     )
+
+
+def test_the_program_asks_with_what_the_server_was_started_with(
+    engine: Engine, started: subprocess.Popen[bytes]
+) -> None:
+    engine.slots[""] = [True]
+    done = program(started.pid)
     assert done.returncode == 0
     assert done.stderr.startswith("Not drained within 0 s, and ended all the same: 1 answers that are computed")
     assert KEY not in done.stderr + done.stdout
+
+
+def test_the_program_waits_for_no_server_that_has_ended(engine: Engine, started: subprocess.Popen[bytes]) -> None:
+    engine.slots[""] = [True]
+    started.kill()
+    started.wait()
+    for pid in (started.pid, None):
+        done = program(pid)
+        assert (done.returncode, done.stderr, engine.asked) == (0, "", [])
