@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic, Event
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
 
 FOLDER = "journal"
@@ -59,9 +59,10 @@ class _Journal:
         self._is_lost = False
 
     def record(self, event: Event) -> None:
-        """Hand the event on, and write what begins, ends and fails."""
-        if isinstance(event, ApplyStart | ApplyComplete | ApplyErrored):
-            self.write({"type": type(event).__name__, **asdict(event)})
+        """Hand the event on, and write what begins, ends and fails, and each step on the way."""
+        is_step = isinstance(event, ApplyProgress) and not event.goes_on
+        if is_step or isinstance(event, ApplyStart | ApplyComplete | ApplyErrored):
+            self.write({"type": type(event).__name__, **asdict(event), "at": _now()})
         self._emit(event)
 
     def write(self, line: dict[str, Any]) -> None:
@@ -81,13 +82,24 @@ def interrupted(folder: Path) -> str:
     if not lines or lines[-1]["type"] == END:
         return ""
     open_works: dict[str, str] = {}
+    steps: dict[str, str] = {}
     for line in lines:
         if line["type"] == "ApplyStart":
             open_works[line["target"]] = line["action"]
+        elif line["type"] == "ApplyProgress":
+            steps[line["target"]] = line["message"]
         elif line["type"] in ("ApplyComplete", "ApplyErrored"):
             open_works.pop(line["target"], None)
-    doing = ", ".join(f"{action} {target}" for target, action in open_works.items())
-    return f"{lines[0]['verb']} of {lines[0]['at']} did not come to its end" + (f", while at: {doing}" if doing else "")
+    told = []
+    for target, action in open_works.items():
+        step = steps.get(target, "")
+        told.append(f"{action} {target} ({step})" if step else f"{action} {target}")
+    doing = f", while at: {', '.join(told)}" if told else ""
+    return f"{lines[0]['verb']} of {lines[0]['at']} did not come to its end{doing}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _line(line: dict[str, Any]) -> bytes:

@@ -45,6 +45,22 @@ def test_an_interrupted_run_is_told_with_what_it_was_doing(tmp_path: Path) -> No
     assert interrupted(tmp_path).endswith("did not come to its end, while at: configure b")
 
 
+def test_an_interrupted_run_is_told_with_the_step_at_which_it_was(tmp_path: Path) -> None:
+    events = (
+        ApplyStart("a", "configure"),
+        ApplyProgress("a", "install | Install HAProxy"),
+        ApplyProgress("a", "verify | Wait until it answers"),
+        ApplyProgress("a", "3 of 10", goes_on=True),
+        ApplyStart("b", "configure"),
+        ApplyProgress("b", "preflight | Look at the unit"),
+        ApplyProgress("b", ""),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path, *events)
+    doing = "configure a (verify | Wait until it answers), configure b"
+    assert interrupted(tmp_path).endswith(f"did not come to its end, while at: {doing}")
+
+
 @pytest.mark.parametrize("cut", [1, 20, 10_000])
 def test_a_killed_run_whose_last_line_is_cut_is_told(tmp_path: Path, cut: int) -> None:
     with pytest.raises(KeyboardInterrupt):

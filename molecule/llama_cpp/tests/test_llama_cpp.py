@@ -276,8 +276,8 @@ def test_a_changed_key_and_port_cut_no_answer(host: Host) -> None:
     """The unit says another port and the file another key by the time at which the server is asked what it does."""
     assert run_playbook("converge.yml", context=4096).returncode == 0
     invocation = host.check_output(f"systemctl show --value -p InvocationID {UNIT}")
-    changed = f"echo another > {KEY_FILE}; sed -i 's/\"8080\"/\"8081\"/' /etc/systemd/system/{UNIT}; systemctl daemon-reload"
-    whole = restarted_in_the_middle_of_an_answer(host, changed)
+    another_port = f'sed -i \'s/"8080"/"8081"/\' /etc/systemd/system/{UNIT} && systemctl daemon-reload'
+    whole = restarted_in_the_middle_of_an_answer(host, f"echo another > {KEY_FILE} && {another_port}")
     assert (whole["ended"], whole["done"]) == ("length", True)
     assert "Not drained" not in host.check_output(f"journalctl _SYSTEMD_INVOCATION_ID={invocation}")
     assert "8081" in host.process.get(comm="llama-server").args

@@ -72,7 +72,7 @@ class Server:
         return sum(bool(slot.get("is_processing")) for slot in slots) if isinstance(slots, list) else 0
 
     def _said(self, path: str) -> Any:
-        """The JSON that is answered; None of a server that still loads its model, ``ValueError`` for any other refusal."""
+        """The JSON that is answered; None of one that still loads its model, ``ValueError`` for any other refusal."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=ANSWER_S)
         try:
             connection.request("GET", path, headers=self._headers)
@@ -136,7 +136,7 @@ def drained(server: Server, port: int, within_s: float) -> str:
 def main(words: Sequence[str]) -> None:
     """Wait, and say what is cut.
 
-    What the unit says by now may be another port or key than the server was started with, so the server's own words count.
+    What the unit says by now may be another port or key than the server was started with, so its own words count.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--within", type=float, required=True)

@@ -208,7 +208,8 @@ def test_a_table_of_connections_that_cannot_be_read_is_no_rest(tmp_path: Path) -
 
 def test_one_that_wants_another_key_may_be_busy(engine: Engine) -> None:
     server = drain.Server(engine.port, "another-key")
-    assert drain.drained(server, engine.port, 0.3) == "the server does not say what it does (/v1/models answers with 401)"
+    said = "the server does not say what it does (/v1/models answers with 401)"
+    assert drain.drained(server, engine.port, 0.3) == said
 
 
 @pytest.fixture
