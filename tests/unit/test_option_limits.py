@@ -114,6 +114,10 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "desktop": ({"user": "a", "password": "b", "locale": "de_DE"}, "`locale` (de_DE) must be a locale such as"),
     "container": ({"lab": "lab", "cpu": 0}, "`cpu` (0) must be 1 or more."),
     "torch_stack": ({"name": "a", "packages": [], "timeout_s": 0}, "`timeout_s` (0) must be 1 or more."),
+    "switch": (
+        {"name": "a", "port": 8080, "slots": [], "parallel": 0},
+        "`parallel` (0) must be 1 or more and 1000 or less.",
+    ),
 }
 """For each role with limits options of which the last one is beyond its own, and what the role says."""
 

@@ -1,0 +1,404 @@
+"""The switch loses nothing while its engine is exchanged, and passes nothing that is not on its list."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+SCENARIO = Path(__file__).resolve().parents[1]
+UNIT, ENGINE = "switch-engine.service", "engine.service"
+CONFIG = "/etc/switch-engine.cfg"
+SOCKET = "/run/switch-engine/control.sock"
+CONTROL = f"python3 -IS /usr/local/lib/switch/control.py --socket {SOCKET}"
+DROP_IN = f"/run/systemd/system/{ENGINE}.d"
+PARALLEL = 3
+RAW = """
+import socket, sys, time
+connection = socket.create_connection(("127.0.0.1", 8080))
+connection.settimeout(60)
+began = time.monotonic()
+connection.sendall(bytes.fromhex(sys.argv[1]))
+answer = connection.recv(65536)
+print(round(time.monotonic() - began, 1))
+connection.settimeout(20)
+try:
+    while part := connection.recv(65536):
+        answer += part
+except OSError:
+    pass  # HAProxy 3.0 closes late, or hard, where the request was not read to its end
+print(answer.decode())
+"""
+
+
+def run_playbook(playbook: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run one of the scenario's playbooks on its container, with other options than the scenario's."""
+    command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / playbook)]
+    named = {f"switch_{option}": value for option, value in options.items()}
+    return subprocess.run(
+        [*command, "--extra-vars", json.dumps(named)], capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+def converged(**options: Any) -> None:
+    """The role with other options than the scenario's."""
+    done = run_playbook("converge.yml", **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def as_before(host: Host) -> Iterator[None]:
+    """Whatever the test does, the scenario's own options hold afterwards."""
+    yield
+    host.check_output(f"rm -rf {DROP_IN} && systemctl daemon-reload && systemctl restart {ENGINE}")
+    converged()
+
+
+def put(host: Host, path: str, text: str) -> None:
+    """Write a file into the container."""
+    content = base64.b64encode(text.encode()).decode()
+    host.check_output(f"echo {content} | base64 --decode > {path}")
+
+
+def ask(host: Host, request: str) -> tuple[float, str]:
+    """How long one request waited for its answer, on a connection of its own, and all that was answered."""
+    put(host, "/run/raw.py", RAW)
+    took, _, answer = host.check_output("python3 /run/raw.py %s", request.encode().hex()).partition("\n")
+    return float(took), answer
+
+
+def get(path: str) -> str:
+    """A look."""
+    return f"GET {path} HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n"
+
+
+def post(body: dict[str, Any] | str, *headers: str) -> str:
+    """A request for an answer."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    lines = ["POST /v1/chat/completions HTTP/1.1", "Host: engine", "Connection: close", *headers]
+    return "\r\n".join([*lines, f"Content-Length: {len(text)}", "", text])
+
+
+def status(answer: str) -> int:
+    """The status of an answer."""
+    return int(answer.split()[1])
+
+
+def seen_by_the_engine(host: Host) -> dict[str, Any]:
+    """What the engine that runs now has seen."""
+    answer = host.check_output(
+        "python3 -c %s", "import urllib.request as r; print(r.urlopen('http://127.0.0.1:18080/').read().decode())"
+    )
+    return dict(json.loads(answer))
+
+
+def state(host: Host) -> dict[str, Any]:
+    """How the switch stands."""
+    return dict(json.loads(host.check_output(f"{CONTROL} state")))
+
+
+def wait_until_serving(host: Host) -> None:
+    """Until the engine is in service again."""
+    host.check_output(f"timeout 60 sh -c 'until {CONTROL} state | grep -q UP; do sleep 0.2; done'")
+
+
+def wait_for(host: Host, what: str, count: int) -> None:
+    """Until the switch says so many."""
+    said = f"'\"{what}\": {count}\\b'"
+    host.check_output("timeout 20 sh -c %s", f"until {CONTROL} state | grep -q {said}; do sleep 0.1; done")
+
+
+def counted(host: Host, port: int, happening: Callable[[], None]) -> dict[str, Any]:
+    """What became of the requests of eight clients while something happened."""
+    put(host, "/run/load.py", (SCENARIO / "load.py").read_text(encoding="utf-8"))
+    host.check_output("rm -f /run/load.stop /run/load.told")
+    unit = "systemd-run --quiet --unit load --collect --property=StandardOutput=file:/run/load.told"
+    host.check_output(f"{unit} python3 /run/load.py {port} 8 /run/load.stop")
+    host.check_output("sleep 2")  # a load, not a wait: some answers before, some after what happens
+    happening()
+    host.check_output("sleep 2; touch /run/load.stop")
+    host.check_output("timeout 90 sh -c 'while systemctl is-active --quiet load; do sleep 0.1; done'")
+    return dict(json.loads(host.check_output("cat /run/load.told")))
+
+
+def test_it_is_bound_as_told_and_controlled_by_root_alone(host: Host) -> None:
+    listening = host.check_output("ss -Hltn | awk '{print $4}' | sort -u").split()
+    assert [place for place in listening if place.endswith((":8080", ":18080"))] == [
+        "127.0.0.1:18080",
+        "127.0.0.1:8080",
+    ]
+    assert len(host.check_output("ss -Hltnp | grep haproxy").splitlines()) == 1
+    assert host.file(SOCKET).mode == 0o600
+    assert host.file("/run/switch-engine").mode == 0o700
+    owner = host.check_output(f"ps -o user= -p $(systemctl show --value -p MainPID {UNIT})")
+    assert owner == host.file("/run/switch-engine").user == "haproxy"
+    own = host.service("haproxy.service")
+    assert (own.is_running, own.is_enabled) == (False, False)
+    exposure = host.check_output(f"systemd-analyze security {UNIT} | tail -n 1")
+    assert float(exposure.split(": ")[1].split()[0]) <= 3.0, exposure
+
+
+def nothing() -> None:
+    """What happens where nothing happens."""
+
+
+def test_the_engine_gets_no_more_at_once_than_it_computes(host: Host) -> None:
+    host.check_output(f"systemctl restart {ENGINE}")
+    wait_until_serving(host)
+    became = counted(host, 8080, nothing)
+    assert set(became) == {"whole", "slowest"}, became
+    assert seen_by_the_engine(host)["most"] == PARALLEL
+
+
+def test_nothing_is_lost_over_exchanges(host: Host) -> None:
+    seen = []
+
+    def exchange() -> None:
+        for _ in range(3):
+            host.check_output(f"systemctl restart {ENGINE}")
+            wait_until_serving(host)
+            host.check_output("sleep 1")
+            seen.append(seen_by_the_engine(host))
+
+    became = counted(host, 8080, exchange)
+    assert set(became) == {"whole", "slowest"}, became
+    assert became["whole"] > 50
+    assert [one["early"] for one in seen] == [0, 0, 0]
+    assert max(one["most"] for one in seen) <= 2 * PARALLEL  # HAProxy 2.6, at the moment of coming into service
+    assert len({one["engine"] for one in seen}) == 3
+
+
+def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
+    became = counted(host, 18080, lambda: host.run(f"systemctl restart {ENGINE}") and None)
+    assert set(became) - {"whole", "slowest"}, became
+    wait_until_serving(host)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_without_the_drain_running_answers_are_cut(host: Host) -> None:
+    host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nExecStop=\\n' > {DROP_IN}/drain.conf")
+    host.check_output("systemctl daemon-reload")
+    became = counted(host, 8080, lambda: host.run(f"systemctl restart {ENGINE}") and None)
+    assert became.get("cut", 0) + became.get("502", 0) > 0, became
+
+
+def test_of_an_engine_that_is_killed_only_what_runs_is_cut(host: Host) -> None:
+    host.check_output(f"systemctl restart {ENGINE}")
+    wait_until_serving(host)
+
+    def kill() -> None:
+        host.check_output(f"systemctl kill --kill-whom=main --signal=KILL {ENGINE}")
+        host.check_output("sleep 1")
+        wait_until_serving(host)
+
+    became = counted(host, 8080, kill)
+    assert set(became) <= {"whole", "slowest", "cut", "502"}, became
+    # Its connections are closed before its port is: the next requests may reach what ends.
+    assert became.get("cut", 0) <= PARALLEL, became
+    assert 1 <= became.get("cut", 0) + became.get("502", 0) <= 2 * PARALLEL, became
+
+
+@pytest.mark.usefixtures("as_before")
+def test_who_waits_too_long_or_is_one_too_many_is_told_to_come_again(host: Host) -> None:
+    converged(queue="4s", waiting=2)
+    host.check_output(f"systemctl stop {ENGINE}")
+    took, answer = ask(host, post({"parts": 1, "pause": 0}))
+    assert 3 <= took <= 12
+    assert status(answer) == 503
+    assert "\nretry-after: 10\r" in answer.lower()
+    assert json.loads(answer.partition("\r\n\r\n")[2])["error"]["type"] == "unavailable_error"
+    most = 2 + PARALLEL
+    crowd = [threading.Thread(target=ask, args=(host, post({"parts": 1, "pause": 0}))) for _ in range(most)]
+    for one in crowd:
+        one.start()
+    wait_for(host, "waiting", most)
+    took, answer = ask(host, post({"parts": 1, "pause": 0}))
+    assert (status(answer), took < 2) == (503, True)
+    for one in crowd:
+        one.join()
+    took, answer = ask(host, get("/health"))
+    assert (status(answer), took < 2) == (503, True)
+
+
+def test_who_waits_is_answered_when_the_engine_is_there(host: Host) -> None:
+    host.check_output(f"systemctl stop {ENGINE}")
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))))
+    waiting.start()
+    wait_for(host, "waiting", 1)
+    host.check_output(f"systemctl start {ENGINE}")
+    waiting.join()
+    assert status(answers[0][1]) == 200
+    assert '"finish_reason": "stop"' in answers[0][1]
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        *((path, 200) for path in ("/v1/models", "/v1/models?a=/slots", "/v1/models/qwen:Q4_K_M", "/health")),
+        *((path, 404) for path in ("/", "/slots", "//v1/models", "/v1//models", "/v1/../v1/models", "/v1/models/..")),
+        *((path, 404) for path in ("/v1/%6dodels", "/v1/models/%2e%2e", "/V1/models", "/v1/models/", "/v1/models/a/b")),
+        *((path, 404) for path in ("/v1/models;a", "/v1/models/..;/slots", "/health/", "/v1/models\\..\\slots")),
+        *((path, 400) for path in ("http://other/v1/models", "/v1/models#a", "/v1/ models", "slots")),
+        ("/v1/chat/completions", 405),
+    ],
+)
+def test_only_what_is_on_the_list_reaches_the_engine(host: Host, path: str, wanted: int) -> None:
+    answer = ask(host, get(path))[1]
+    assert status(answer) == wanted
+    assert ('"engine"' in answer) == (wanted == 200)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "wanted"),
+    [
+        (post("{}", "Content-Length: 7"), 400),
+        (post("{}", "Content-Length: -2"), 400),
+        (post("{}", "Transfer-Encoding: chunked"), 400),
+        (post("0\r\n\r\n").replace("Content-Length: 5", "Transfer-Encoding: chunked"), 411),
+        (post("{}").replace("Content-Length: 2", "Content-Length: 1000001"), 413),
+        (get("/v1/models").replace("GET", "POST"), 405),
+        (get("/v1/models").replace("GET", "DELETE"), 405),
+        (get("/v1/models").replace("Host", "Ho st"), 400),
+        (get("/v1/models").replace("HTTP/1.1", "HTTP/0.9"), 400),
+    ],
+)
+def test_what_could_be_read_in_two_ways_or_is_too_large_is_refused(host: Host, request_text: str, wanted: int) -> None:
+    answer = ask(host, request_text)[1]
+    assert status(answer) == wanted
+    assert '"engine"' not in answer
+
+
+def test_a_second_request_on_a_connection_is_held_against_the_list_as_well(host: Host) -> None:
+    answer = ask(host, get("/v1/models").replace("Connection: close\r\n", "") + get("/slots"))[1]
+    assert answer.count("HTTP/1.1 200") == 1
+    assert answer.count("HTTP/1.1 404") == 1
+
+
+def test_a_slow_client_keeps_no_place_of_the_engine(host: Host) -> None:
+    """Until its body is there, the engine hears nothing of it; after half a minute it is told so."""
+    unfinished = post({"parts": 1, "pause": 0})[:-4]
+    answers = []
+    slow = [threading.Thread(target=lambda: answers.append(ask(host, unfinished))) for _ in range(PARALLEL)]
+    for one in slow:
+        one.start()
+    took, answer = ask(host, post({"parts": 1, "pause": 0}))
+    assert (status(answer), took < 5) == (200, True)
+    for one in slow:
+        one.join()
+    assert [status(answer) for _, answer in answers] == [408] * PARALLEL
+    assert all(25 <= took <= 45 for took, _ in answers)
+
+
+def test_a_silent_engine_is_waited_for(host: Host) -> None:
+    took, answer = ask(host, post({"parts": 1, "pause": 0, "before": 5}))
+    assert (status(answer), took >= 5) == (200, True)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_another_configuration_cuts_nothing_and_is_the_one_that_runs(host: Host) -> None:
+    process = host.check_output(f"systemctl show --value -p MainPID {UNIT}")
+    became = counted(host, 8080, lambda: converged(parallel=5))
+    assert set(became) == {"whole", "slowest"}, became
+    assert host.check_output(f"systemctl show --value -p MainPID {UNIT}") == process
+    # The process before still has its requests when the new one begins to pass its own on.
+    assert 5 <= seen_by_the_engine(host)["most"] <= PARALLEL + 5
+
+
+def test_a_new_process_knows_what_is_out_of_service(host: Host) -> None:
+    host.check_output(f"{CONTROL} drain a --within 10")
+    host.check_output(f"systemctl reload {UNIT}")
+    host.check_output("sleep 2")
+    assert state(host)["slots"]["a"]["status"] == "DRAIN"
+    host.check_output(f"{CONTROL} ready a")
+    wait_until_serving(host)
+
+
+def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
+    answers = []
+    running = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 30, "pause": 0.1}))))
+    running.start()
+    wait_for(host, "running", 1)
+    host.check_output(f"systemctl restart {UNIT}")
+    running.join()
+    assert '"finish_reason": "stop"' in answers[0][1]
+    wait_until_serving(host)
+
+
+def test_an_answer_that_takes_too_long_is_named(host: Host) -> None:
+    answers = []
+    running = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 30, "pause": 0.1}))))
+    running.start()
+    wait_for(host, "running", 1)
+    told = host.run(f"{CONTROL} drain a --within 0")
+    assert (told.rc, told.stderr) == (0, "Not drained within 0 s, and ended all the same: 1 answers.\n")
+    running.join()
+    host.check_output(f"{CONTROL} ready a")
+    wait_until_serving(host)
+
+
+def assert_refused(words: str) -> None:
+    """The proof fails, for the reason that ``words`` name."""
+    answer = run_playbook("verify_only.yml")
+    shown = " ".join((answer.stdout + answer.stderr).split())
+    assert answer.returncode != 0
+    assert words in shown, shown
+
+
+@pytest.mark.usefixtures("as_before")
+def test_its_proof_fails_without_an_engine(host: Host) -> None:
+    host.check_output(f"systemctl stop {ENGINE}")
+    assert_refused("no slot answers /health with 200")
+
+
+@pytest.mark.usefixtures("as_before")
+def test_its_proof_fails_with_another_configuration_than_the_file_has(host: Host) -> None:
+    host.check_output(f"sed -i 's/description .*/description another/' {CONFIG} && systemctl reload {UNIT}")
+    assert_refused("runs with another configuration than its file has")
+
+
+@pytest.mark.usefixtures("as_before")
+def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
+    host.check_output(f"systemctl stop {UNIT}")
+    assert_refused("Unable to ask the switch before engine how it stands")
+    assert host.run(f"{CONTROL} drain a --within 10").rc == 0  # nobody is served by it
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"slots": [{"name": "a", "port": 8080}]}, "must be from 1 to 65535, each for one"),
+        ({"slots": [{"name": "b", "port": 18081}]}, "and a among them"),
+        ({"slots": []}, "its slots are none"),
+        ({"queue": "15"}, "`queue` (15) must be a duration"),
+        ({"queue": "8GiB"}, "`queue` (8GiB) must be a duration"),
+        ({"drain": "2h"}, "`drain` (2h) must be a duration"),
+        ({"answers": ["/v1/../slots"]}, "must be paths"),
+        ({"looks": ["/v1/models } use_backend x"]}, "must be paths"),
+        ({"health": "/health ver"}, "must be a path"),
+        ({"name": "engine;x"}, "must be lower-case letters"),
+        ({"parallel": 0}, "must be 1 or more"),
+    ],
+)
+def test_what_it_could_not_do_is_refused_before_anything_is_touched(
+    host: Host, options: dict[str, Any], words: str
+) -> None:
+    before = host.file(CONFIG).sha256sum
+    answer = run_playbook("converge.yml", **options)
+    shown = " ".join((answer.stdout + answer.stderr).split())
+    assert answer.returncode != 0
+    assert words in shown, shown
+    assert host.file(CONFIG).sha256sum == before
+
+
+def test_it_takes_little_memory(host: Host) -> None:
+    pages = host.check_output("ps -o rss= -C haproxy").split()
+    assert sum(int(kib) for kib in pages) < 64 * 1024

@@ -1,0 +1,150 @@
+"""Takes slots of a switch out of service and into it, and says how it stands.
+
+``control.py --socket PATH VERB``: ``state`` prints JSON; ``ready SLOT`` has the slot get requests as soon as its engine
+answers its health page; ``drain SLOT --within SECONDS`` gives it no more requests and waits until the running ones are
+finished, and says on standard error what is not; ``save FILE`` writes what the next process of the switch has to know.
+Where no switch runs, nobody is served by it: ``drain`` then has nothing to wait for, the others fail with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+BACKEND = "answers"
+HOLD = "hold"
+"""Where requests wait that no slot can take."""
+ANSWER_S = 10.0
+LARGEST_ANSWER = 2**20
+POLL_S = 0.1
+AWAY = (FileNotFoundError, ConnectionRefusedError)
+"""What the system says of the socket of a switch that does not run."""
+
+
+class SwitchError(Exception):
+    """The switch does not do what it was told."""
+
+
+class Switch:
+    """A running HAProxy, by its control socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def said(self, command: str) -> str:
+        """What it answers to one command; ``SwitchError`` where that is too long, ``OSError`` where nobody answers."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(ANSWER_S)
+            connection.connect(str(self._path))
+            connection.sendall(f"{command}\n".encode("ascii"))
+            answer = bytearray()
+            while part := connection.recv(65536):
+                answer += part
+                if len(answer) > LARGEST_ANSWER:
+                    raise SwitchError(f"it answers {command!r} without an end")
+        return answer.decode("utf-8", errors="replace")
+
+    def tell(self, command: str) -> None:
+        """Have it do something; it says something only where it does not."""
+        refusal = self.said(command).strip()
+        if refusal:
+            raise SwitchError(f"it answers {command!r} with: {refusal}")
+
+    def servers(self) -> dict[str, dict[str, str]]:
+        """The lines of its statistics, by the names of slots."""
+        rows = csv.DictReader(self.said("show stat -1 4 -1").lstrip("# ").splitlines())
+        return {row["svname"]: row for row in rows if row["pxname"] == BACKEND}
+
+    def identity(self) -> str:
+        """What its configuration calls itself."""
+        lines = [line.partition(": ") for line in self.said("show info").splitlines()]
+        return next((value for name, _, value in lines if name == "description"), "")
+
+    def requests(self) -> int:
+        """How many requests for answers it has at all, those that wait included."""
+        rows = csv.DictReader(self.said("show stat -1 2 -1").lstrip("# ").splitlines())
+        return sum(int(row["scur"]) for row in rows if row["pxname"] == BACKEND)
+
+    def running(self, slot: str) -> int:
+        """How many requests the slot has and has not finished."""
+        found = self.servers().get(slot)
+        if found is None:
+            raise SwitchError(f"it has no slot {slot}")
+        return int(found["scur"])
+
+
+def state(switch: Switch) -> dict[str, Any]:
+    """How it stands: its configuration, each slot, and how many requests wait."""
+    rows = {name: row for name, row in switch.servers().items() if name != HOLD}
+    running = {name: int(row["scur"]) for name, row in rows.items()}
+    # One that waits for a slot to be in service belongs to none: between two attempts not even to "hold".
+    waiting = max(switch.requests() - sum(running.values()), 0)
+    slots = {name: {"status": row["status"], "running": running[name]} for name, row in rows.items()}
+    return {"identity": switch.identity(), "slots": slots, "waiting": waiting}
+
+
+def ready(switch: Switch, slot: str) -> None:
+    """Have the slot get requests from the moment on at which its engine is seen to answer, and not before."""
+    # One that is in maintenance has no health, and is taken for well when it leaves that state: so it leaves it first.
+    switch.tell(f"set server {BACKEND}/{slot} state drain")
+    switch.tell(f"set server {BACKEND}/{slot} health down")
+    switch.tell(f"set server {BACKEND}/{slot} state ready")
+
+
+def drained(switch: Switch, slot: str, within_s: float) -> int:
+    """Give the slot no more requests; how many are not finished when the time is over."""
+    deadline = time.monotonic() + within_s
+    try:
+        switch.tell(f"set server {BACKEND}/{slot} state drain")
+        while running := switch.running(slot):
+            if time.monotonic() > deadline:
+                return running
+            time.sleep(POLL_S)
+    except AWAY:
+        return 0
+    return 0
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what is asked; the exit code."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--socket", type=Path, required=True)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("state")
+    verbs.add_parser("ready").add_argument("slot")
+    verbs.add_parser("save").add_argument("file", type=Path)
+    drain = verbs.add_parser("drain")
+    drain.add_argument("slot")
+    drain.add_argument("--within", type=float, required=True)
+    asked = parser.parse_args(words)
+    switch = Switch(asked.socket)
+    try:
+        _do(switch, asked)
+    except (SwitchError, OSError) as error:
+        sys.stderr.write(f"Unable to ask the switch at {asked.socket} for {asked.verb!r}: {error}.\n")
+        return 1
+    return 0
+
+
+def _do(switch: Switch, asked: argparse.Namespace) -> None:
+    if asked.verb == "state":
+        json.dump(state(switch), sys.stdout)
+    elif asked.verb == "ready":
+        ready(switch, asked.slot)
+    elif asked.verb == "save":
+        asked.file.write_text(switch.said("show servers state"), encoding="utf-8")
+    else:
+        left = drained(switch, asked.slot, asked.within)
+        if left:
+            sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

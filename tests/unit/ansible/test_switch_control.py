@@ -1,0 +1,168 @@
+"""How a switch is controlled, by a stand-in that answers as HAProxy 2.6 was seen to; its scenario has the real one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[3] / "roles/switch/programs/control.py"
+HEAD = "# pxname,svname,qcur,qmax,scur,smax,status,"
+
+
+def load() -> ModuleType:
+    """The program as a module."""
+    spec = importlib.util.spec_from_file_location("switch_control", PROGRAM)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+control = load()
+
+
+class HaProxy:
+    """A stand-in: takes one command for each connection, answers, and closes."""
+
+    def __init__(self, path: Path) -> None:
+        self.commands: list[str] = []
+        self.running = [0]
+        """How many requests the slot has at each of the next looks; the last one stays."""
+        self.all = 0
+        self.refusals: dict[str, str] = {}
+        self.flood = False
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                command = connection.makefile().readline().strip()
+                self.commands.append(command)
+                try:
+                    connection.sendall(self._answer(command).encode())
+                except BrokenPipeError:
+                    continue  # who asked has had enough of a flood
+
+    def _answer(self, command: str) -> str:
+        if self.flood:
+            return "x" * (4 * int(control.LARGEST_ANSWER))
+        if command == "show info":
+            return "Name: HAProxy\ndescription: 0123abcd\n\n"
+        if command == "show stat -1 2 -1":
+            return f"{HEAD}\nlooks,BACKEND,0,0,7,9,UP,\nanswers,BACKEND,2,5,{self.all},9,UP,\n\n"
+        if command == "show stat -1 4 -1":
+            running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
+            rows = [f"answers,a,0,0,{running},3,DRAIN,", "answers,hold,0,0,0,0,no check,", "looks,a,0,0,9,9,no check,"]
+            return "\n".join([HEAD, *rows, "", ""])
+        return self.refusals.get(command, "\n")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the switch's socket is."""
+    return tmp_path / "control.sock"
+
+
+@pytest.fixture
+def haproxy(path: Path) -> Iterator[HaProxy]:
+    """One that runs."""
+    made = HaProxy(path)
+    yield made
+    made.end()
+
+
+def run(path: Path, *words: str) -> int:
+    """The program's exit code."""
+    return int(control.main(["--socket", str(path), *words]))
+
+
+def test_a_slot_leaves_maintenance_before_it_is_called_down_and_ready(haproxy: HaProxy, path: Path) -> None:
+    """Seen with the real one: it counts as well as soon as it leaves maintenance, whatever was said before."""
+    assert run(path, "ready", "a") == 0
+    states = ["state drain", "health down", "state ready"]
+    assert haproxy.commands == [f"set server answers/a {state}" for state in states]
+
+
+def test_running_requests_of_the_slot_are_waited_for(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    haproxy.running = [2, 2, 1, 0]
+    assert run(path, "drain", "a", "--within", "60") == 0
+    assert haproxy.commands[0] == "set server answers/a state drain"
+    assert haproxy.commands[1:] == ["show stat -1 4 -1"] * 4
+    assert capsys.readouterr().err == ""
+
+
+def test_when_the_time_is_over_it_is_said_what_is_cut(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    haproxy.running = [2]
+    began = time.monotonic()
+    assert run(path, "drain", "a", "--within", "0.3") == 0
+    assert 0.3 <= time.monotonic() - began < 5
+    assert capsys.readouterr().err == "Not drained within 0.3 s, and ended all the same: 2 answers.\n"
+
+
+def test_what_waits_is_all_that_no_slot_has(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    haproxy.running, haproxy.all = [3], 8
+    assert run(path, "state") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"identity": "0123abcd", "slots": {"a": {"status": "DRAIN", "running": 3}}, "waiting": 5}
+
+
+def test_what_the_next_process_has_to_know_is_written(haproxy: HaProxy, path: Path, tmp_path: Path) -> None:
+    haproxy.refusals["show servers state"] = "1\n# be_id be_name\n"
+    assert run(path, "save", str(tmp_path / "servers")) == 0
+    assert (tmp_path / "servers").read_text(encoding="utf-8") == "1\n# be_id be_name\n"
+
+
+def test_a_refusal_is_an_error_with_its_words(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    haproxy.refusals["set server answers/b state drain"] = "No such server.\n"
+    assert run(path, "drain", "b", "--within", "1") == 1
+    assert "answers 'set server answers/b state drain' with: No such server." in capsys.readouterr().err
+
+
+def test_a_slot_that_its_statistics_lack_is_not_at_rest(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(path, "drain", "b", "--within", "1") == 1
+    assert haproxy.commands[-1] == "show stat -1 4 -1"
+    assert "it has no slot b" in capsys.readouterr().err
+
+
+def test_an_answer_has_an_end(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    haproxy.flood = True
+    assert run(path, "state") == 1
+    assert "without an end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_where_no_switch_runs_nobody_is_served_by_it(
+    path: Path, capsys: pytest.CaptureFixture[str], was_there: bool
+) -> None:
+    if was_there:
+        HaProxy(path).end()
+    assert run(path, "drain", "a", "--within", "60") == 0
+    assert run(path, "ready", "a") == 1
+    assert run(path, "state") == 1
+    assert f"Unable to ask the switch at {path} for {'state'!r}" in capsys.readouterr().err
