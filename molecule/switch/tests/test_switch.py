@@ -23,6 +23,8 @@ DROP_IN = f"/run/systemd/system/{ENGINE}.d"
 PARALLEL = 3
 MOST_ADDED_MS = 20
 """Measured are 0.3, and 200 where HAProxy waits for acknowledgements."""
+HTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""With which a client begins that knows the server to speak HTTP/2."""
 RAW = """
 import socket, sys, time
 connection = socket.create_connection(("127.0.0.1", 8080))
@@ -266,7 +268,14 @@ def test_only_what_is_on_the_list_reaches_the_engine(host: Host, path: str, want
         (post("{}", "Content-Length: -2"), 400),
         (post("{}", "Transfer-Encoding: chunked"), 400),
         (post("0\r\n\r\n").replace("Content-Length: 5", "Transfer-Encoding: chunked"), 411),
+        (post("{}").replace("Content-Length: 2", "X-Length: 2"), 411),
         (post("{}").replace("Content-Length: 2", "Content-Length: 1000001"), 413),
+        (
+            get("/v1/models").replace("Connection: close", "Connection: close\r\nTransfer-Encoding: chunked")
+            + "0\r\n\r\n",
+            411,
+        ),
+        (HTTP2 + get("/v1/models"), 400),
         (get("/v1/models").replace("GET", "POST"), 405),
         (get("/v1/models").replace("GET", "DELETE"), 405),
         (get("/v1/models").replace("Host", "Ho st"), 400),
@@ -277,6 +286,12 @@ def test_what_could_be_read_in_two_ways_or_is_too_large_is_refused(host: Host, r
     answer = ask(host, request_text)[1]
     assert status(answer) == wanted
     assert '"engine"' not in answer
+
+
+def test_a_client_that_asks_before_it_sends_is_told_to_go_on(host: Host) -> None:
+    answer = ask(host, post({"parts": 1, "pause": 0}, "Expect: 100-continue"))[1]
+    assert "HTTP/1.1 200 OK" in answer
+    assert '"finish_reason": "stop"' in answer
 
 
 def test_a_second_request_on_a_connection_is_held_against_the_list_as_well(host: Host) -> None:
