@@ -144,13 +144,25 @@ class Choice:
                 reporter.write_line(line)
 
     def _collected(self, ids: list[str]) -> None:
-        narrowed = any(self._config.getoption(name, None) for name in NARROWING)
-        if narrowed or any("::" in argument for argument in self._config.args):
+        if any(self._config.getoption(name, None) for name in NARROWING):
             return
+        narrowed = self._narrowed()
         self._passing.expect(ids)
         for part in self._passing.parts():
-            if part not in self._before and (self._goes_on or part.startswith(FOLLOWED)):
+            is_followed = self._goes_on or part.startswith(FOLLOWED)
+            if is_followed and part not in self._before and part not in narrowed:
                 self._before[part] = self._digests.digest(part)
+
+    def _narrowed(self) -> set[str]:
+        """The test files of which single tests were asked for; a scenario is whole by itself."""
+        folder, root = self._config.invocation_params.dir, self._config.rootpath.resolve()
+        files = set()
+        for argument in self._config.args:
+            name, _, test = argument.partition("::")
+            file = (folder / name).resolve()
+            if test and not scenario_of(argument) and file.is_relative_to(root):
+                files.add(file.relative_to(root).as_posix())
+        return files
 
     def _remember(self) -> None:
         """Of what passed, if nobody changed its inputs meanwhile; tests may have left the environment changed."""

@@ -67,6 +67,16 @@ def test_a_part_of_a_file_proves_nothing_about_it(run: Run, narrow: tuple[str, .
     assert "4 passed" in run("--changed-only")
 
 
+@pytest.mark.parametrize(
+    "form", ["tests/integration/test_one.py::test_a", "{checkout}/tests/integration/test_one.py::test_a"]
+)
+def test_a_part_of_one_file_takes_nothing_from_others(run: Run, checkout: Path, form: str) -> None:
+    assert "2 passed" in run(form.format(checkout=checkout), "tests/unit")
+    said = run("--changed-only")
+    assert "3 passed" in said
+    assert left_out(said) == ("1", "1")
+
+
 def test_what_passed_more_than_a_day_ago_runs(run: Run, tmp_path: Path) -> None:
     run("--changed-only")
     record = tmp_path / "cache/provisioner/passed/tests+integration+test_one.py.json"
