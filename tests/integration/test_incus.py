@@ -258,6 +258,21 @@ def test_a_container_without_dbus_is_ready_when_its_system_has_started(provider:
     assert ready - finished < PATIENCE_S
 
 
+def test_a_container_that_does_not_start_is_told_with_the_reason_that_lxc_wrote(
+    provider: IncusProvider, lab: str
+) -> None:
+    """Incus itself says only: Failed to run: .../incusd forkstart ...: exit status 1."""
+    one = instance(lab)
+    provider.create(one)
+    incus("config", "set", one.name, "raw.lxc", "lxc.mount.entry = /no/such/folder mnt none bind 0 0")
+    with pytest.raises(ProviderError, match=f"^Unable to start container {one.name}") as refused:
+        provider.start(one)
+    first, *rest = refused.value.details.splitlines()
+    assert "forkstart" in first
+    assert 1 <= len(rest) <= 5
+    assert any("/no/such/folder" in line and "No such file or directory" in line for line in rest)
+
+
 def test_a_container_that_stops_at_once_is_not_waited_for(provider: IncusProvider, lab: str) -> None:
     one = instance(lab)
     provider.create(one)

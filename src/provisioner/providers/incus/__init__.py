@@ -182,7 +182,15 @@ class IncusProvider(Inside, Provider):
             status = self._owned(instance, "start").get("status")
             if status != "Running":
                 # Incus says of a frozen one that it is running already, and starts nothing.
-                self._change_state(instance.name, "unfreeze" if status == "Frozen" else "start")
+                self._begin(instance.name, "unfreeze" if status == "Frozen" else "start")
+
+    def _begin(self, name: str, action: str) -> None:
+        try:
+            self._change_state(name, action)
+        except WireError as error:
+            from provisioner.providers.incus import start_log
+
+            raise start_log.explained(self.endpoint, name, error) from error
 
     def stop(self, instance: Instance, timeout_s: float | None = None) -> None:
         """Stop it cleanly, by force after ``timeout_s`` or its ``stop_s``; a stopped or missing one is success."""

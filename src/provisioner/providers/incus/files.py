@@ -51,6 +51,12 @@ def read(endpoint: Endpoint, name: str, path: str) -> bytes:
         return wire.whole(response)
 
 
+def read_log(endpoint: Endpoint, name: str, log: str) -> bytes:
+    """What stands in one of the logs that Incus keeps of ``name``; ``WireError`` when it cannot be read."""
+    with _answer(endpoint, "GET", wire.path_of("instances", name, "logs", log)) as response:
+        return wire.whole(response)
+
+
 def save(response: http.client.HTTPResponse, target: Path) -> None:
     """Stream a response's body into ``target`` under a temporary name, and give it its name once it is whole."""
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
