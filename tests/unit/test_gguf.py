@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import time
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -140,6 +141,34 @@ def test_a_file_that_claims_more_than_any_model_has_is_left_at_once(tmp_path: Pa
     with pytest.raises(GgufError, match=words):
         read_header(file)
     assert time.process_time() - began < 5
+
+
+LISTS = struct.pack("<Q1sIIQ4096x", 1, b"x", 9, 0, 4096) * 60_000
+"""Keys with lists of as many small numbers as are kept: each is a byte in the file, and more in memory."""
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        struct.pack("<4sIQQQ1sIQ", b"GGUF", 3, 0, 1, 1, b"x", 8, 200 << 20),
+        struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, 200 << 20),
+        struct.pack("<4sIQQQ", b"GGUF", 3, 1, 0, 200 << 20),
+        struct.pack("<4sIQQ", b"GGUF", 3, 0, 60_000) + LISTS,
+    ],
+    ids=["a text", "a key", "a tensor's name", "lists"],
+)
+def test_a_head_costs_no_more_memory_than_a_model_s_can(tmp_path: Path, head: bytes) -> None:
+    """The fuzz found one of 148 kB that took 645 MiB: a text of 215 MiB, of which nearly all was a hole."""
+    file = tmp_path / "sparse.gguf"
+    file.write_bytes(head)
+    os.truncate(file, 2**42)
+    tracemalloc.start()
+    try:
+        with pytest.raises(GgufError, match="holds more than 32 MiB of texts and numbers"):
+            read_header(file)
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_file_that_was_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:

@@ -18,6 +18,10 @@ LONGEST_HEAD = 256 << 20
 MOST_KEYS = 1 << 16
 _MOST_TEXTS = 1 << 22
 """Texts of all lists together: the largest vocabularies of today, with their merges, have a tenth of so many."""
+_MOST_KEPT = 32 << 20
+"""Bytes of memory for texts and numbers of a head that are kept: a long chat template takes a hundredth of them."""
+_NUMBER_BYTES = 32
+"""What a number in a list takes at most, with its place there."""
 _LONGEST_KEPT = 4096
 """Arrays with more items are vocabularies: their length is checked and their content left alone."""
 _STEP = 1 << 18
@@ -36,6 +40,7 @@ class Reader:
     def __init__(self, content: mmap.mmap | bytearray, size: int) -> None:
         self.content, self.size, self.at = content, size, 0
         self.texts_left = _MOST_TEXTS
+        self.kept_left = _MOST_KEPT
 
     def take(self, count: int) -> int:
         """Step over ``count`` bytes; where they begin."""
@@ -60,10 +65,19 @@ class Reader:
         """The next text."""
         length = self.number("Q")
         begin = self.step(length)
+        self._keep(length)
         try:
             return bytes(self.content[begin : begin + length]).decode()
         except UnicodeDecodeError as error:
             raise GgufError(f"a text of its head, at byte {begin}, is no UTF-8") from error
+
+    def _keep(self, size: int) -> None:
+        """Count what is kept: a small file may say that it holds texts of any length, as it may have holes."""
+        self.kept_left -= size
+        if self.kept_left < 0:
+            raise GgufError(
+                f"its head, before byte {self.at}, holds more than {_MOST_KEPT >> 20} MiB of texts and numbers"
+            )
 
     def value(self, kind: int) -> Any:
         """The next value of one of GGUF's types."""
@@ -89,6 +103,7 @@ class Reader:
         begin = self.step(count * struct.calcsize(f"<{_SCALARS[kind]}"))
         if count > _LONGEST_KEPT:
             return Skipped(count)
+        self._keep(count * _NUMBER_BYTES)
         return list(struct.unpack_from(f"<{count}{_SCALARS[kind]}", self.content, begin))
 
 
