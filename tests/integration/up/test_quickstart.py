@@ -18,7 +18,7 @@ from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]
 
-SECRET_FILES = {"/etc/litellm/secrets.env", "/etc/llama-server.api-key"}
+SECRET_FILES = {"/etc/litellm/secrets.env", "/etc/llama-server.api-key", "/run/llama-server/api-key"}
 """The files inside containers that hold a key, readable by their service alone."""
 
 
