@@ -402,6 +402,7 @@ def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
         ({"looks": ["/v1/models } use_backend x"]}, "must be paths"),
         ({"health": "/health ver"}, "must be a path"),
         ({"name": "engine;x"}, "must be lower-case letters"),
+        ({"listen": "127.0.0.1:1\nbind *"}, "must be an address"),
         ({"parallel": 0}, "must be 1 or more"),
     ],
 )

@@ -46,6 +46,14 @@ def said_last(words: Sequence[str], name: str) -> str:
     return words[places[-1] + 1] if places else ""
 
 
+def key_in(file: Path) -> str:
+    """The server's key; nothing where it cannot be read: then the server refuses to answer, and counts as busy."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 class Server:
     """A llama-server on this machine: one with a single model, or one that starts a server for each of several."""
 
@@ -146,7 +154,7 @@ def main(words: Sequence[str]) -> None:
     if not port:
         return  # it has ended by itself
     key_file = said_last(started_with, "--api-key-file")
-    key = Path(key_file).read_text(encoding="utf-8").strip() if key_file else ""
+    key = key_in(Path(key_file)) if key_file else ""
     left = drained(Server(int(port), key), int(port), asked.within)
     if left:
         sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left}.\n")

@@ -246,6 +246,13 @@ def test_the_program_asks_with_what_the_server_was_started_with(
     assert KEY not in done.stderr + done.stdout
 
 
+def test_a_key_that_cannot_be_read_is_no_rest(started: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    (tmp_path / "key").unlink()
+    done = program(started.pid)
+    assert done.returncode == 0
+    assert "the server does not say what it does (/v1/models answers with 401)" in done.stderr
+
+
 def test_the_program_waits_for_no_server_that_has_ended(engine: Engine, started: subprocess.Popen[bytes]) -> None:
     engine.slots[""] = [True]
     started.kill()
