@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -151,7 +152,23 @@ class IncusProvider(Inside, Provider):
             before = instance_of(self._existing(instance, "change"), self.host)
             with growing.watched(before, instance, self._asked_in(instance.name), self._saying(instance), self._pool):
                 self._make(instance)
+            self._keep_processors(before, instance)
             return self._read(instance.name)
+
+    def _keep_processors(self, before: Instance, wanted: Instance) -> None:
+        """Have a changed number of processors count."""
+        if wanted.cpu in (None, before.cpu):
+            return
+        from provisioner.providers.incus import processors
+
+        host_has = self._client.get("resources")["cpu"]["total"]
+        processors.kept(
+            before,
+            wanted,
+            self._asked_in(wanted.name),
+            lambda number: self._make(replace(wanted, cpu=number)),
+            host_has,
+        )
 
     def _asked_in(self, name: str) -> Run:
         from provisioner import file_systems
