@@ -74,6 +74,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "model": "tiny",
                         "mmproj": "file",
                         "drain": "2m",
+                        "queue": "2m",
                         "port": 8080,
                         "api_key": Secret("llama", "llama-key"),
                         "context": 4096,

@@ -41,8 +41,10 @@ BUSY_SHARE = 0.05
 _TIMED_OUT = "timed out"
 _LISTENING, _CONNECTED, _STILL_THERE = ("0A",), ("01", "08"), ("01",)
 """States in /proc/net/tcp; a client that has given up is connected as long as its request has not ended."""
+_FILE = ("type", "mode", "owner", "group", "content")
 FIELDS = {
-    "paths": ("type", "mode", "owner", "group", "content"),
+    "paths": _FILE,
+    "reloaded": _FILE,
     "users": ("id", "group", "home", "shell", "groups"),
     "units": ("state", "enablement", "unit file", "drop-ins", "files"),
 }
@@ -110,6 +112,7 @@ def state_of(
     written = max((_written_at(path) for path in managed.get("paths", [])), default=0.0)
     return {
         "paths": {path: _path(path, salt) for path in managed.get("paths", [])},
+        "reloaded": {path: _path(path, salt) for path in managed.get("reloaded", [])},
         "users": {name: _user(name) for name in managed.get("users", [])},
         "venvs": {path: _distributions(path) for path in managed.get("venvs", [])},
         "packages": {name: packages.get(name) for name in managed.get("packages", [])},
@@ -231,9 +234,10 @@ def _health(port: int, page: str, timeout_s: float = HEALTH_TIMEOUT_S) -> int | 
 def _asked_again(services: list[dict[str, Any]]) -> dict[str, int | str]:
     """The health of services that did not answer in time: asked once more, ``BUSY`` where other signs say that.
 
-    Such a one computes (the processor time of its unit grows), for somebody (it has taken a connection on its port, on
-    which its own process listens). One that hangs takes no time, one that turns in circles has no client. ``late`` ones
-    answer at their health page, and to a proof not in time: all their slots may be taken, by clients that are there.
+    Such a one computes (the processor time of its unit grows), for somebody (its own process listens on its own port,
+    and has taken a connection there, from a client or from the switch before it). One that hangs takes no time, one
+    that turns in circles has no client. ``late`` ones answer at their health page, and to a proof not in time: all
+    their slots may be taken, by clients that are there.
     """
     processes = {one["address"]: _processes(one["unit"]) for one in services}
     began = time.monotonic()
@@ -247,7 +251,7 @@ def _asked_again(services: list[dict[str, Any]]) -> dict[str, int | str]:
         computes = grown >= BUSY_SHARE * (time.monotonic() - began)
         is_silent = health[one["address"]] == _TIMED_OUT
         clients = _CONNECTED if is_silent else _STILL_THERE
-        if (is_silent or one["late"]) and computes and _has_client(found, one["port"], clients):
+        if (is_silent or one["late"]) and computes and _has_client(found, one["own_port"], clients):
             health[one["address"]] = BUSY
     return health
 

@@ -125,9 +125,8 @@ def _request(instance: Instance, *, full: bool, late: Collection[str] = ()) -> d
     services = []
     for one in instance.services:
         is_late = bool(one.health) and one.address in late
-        services.append(
-            {"address": one.address, "unit": one.unit, "port": one.port, "health": one.health, "late": is_late}
-        )
+        asked = {"address": one.address, "unit": one.unit, "health": one.health, "late": is_late}
+        services.append({**asked, "port": one.port, "own_port": one.own_port})
     volumes = [device.properties["path"] for device in instance.devices if device.kind == "volume"]
     return {
         "do": "look",

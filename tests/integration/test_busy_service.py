@@ -17,6 +17,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.incus]
 
 PORT = 8880
+BEHIND = 18880
+"""Where one listens that has a switch before it."""
 BLOCK_S = 60
 UNIT = "busy.service"
 SERVICE = Service("busy", "", "engine", {}, port=PORT, unit=UNIT, health="/health")
@@ -38,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 kind = ThreadingHTTPServer if "slots" in sys.argv else HTTPServer  # its health page answers meanwhile, or does not
-server = kind(("127.0.0.1", {PORT}), Handler)
+server = kind(("127.0.0.1", {BEHIND} if "behind" in sys.argv else {PORT}), Handler)
 if "circles" in sys.argv:
     compute()
 server.serve_forever()
@@ -147,3 +149,19 @@ def test_a_dead_one_is_found(box: Box) -> None:
     box.run(f"systemctl stop {UNIT}")
     assert box.health() == "Connection refused"
     assert len(findings(box)) == 2
+
+
+def test_one_behind_a_switch_is_busy_by_its_own_process(box: Box) -> None:
+    """Who listens on the service's port is another unit, and hands on what it takes."""
+    box.start("behind")
+    relay = f"/lib/systemd/systemd-socket-proxyd 127.0.0.1:{BEHIND}"
+    box.run(f"systemd-run --quiet --unit=relay --socket-property=ListenStream=127.0.0.1:{PORT} {relay}")
+    (service,) = box.instance.services
+    behind = replace(service, behind="switch")
+    assert behind.own_port == BEHIND
+    there = replace(box, instance=replace(box.instance, services=(behind,)))
+    wait_until(lambda: there.health() == 200)
+    box.run("systemd-run --quiet python3 /root/ask.py /compute")
+    wait_until(lambda: there.health() == BUSY)
+    assert box.health() == "timed out", "its port alone would say nothing of it"
+    box.run("systemctl stop relay.socket relay.service")

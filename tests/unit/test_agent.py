@@ -184,6 +184,21 @@ def test_a_process_that_is_older_than_its_files_is_seen(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_another_program_reads_is_compared_and_makes_no_process_older(tmp_path: Path) -> None:
+    """The switch before a service takes up its configuration while the service's own process goes on."""
+    own, other = tmp_path / "own", tmp_path / "other"
+    write(own, "text")
+    write(other, "text")
+    started = str(int(time.monotonic() * 1e6))
+    running = {"x.service": unit(MainPID="1", ExecMainStartTimestampMonotonic=started)}
+    wanted = managed(own) | {"reloaded": [str(other)], "units": ["x.service"]}
+    os.utime(own, (time.time() - 60, time.time() - 60))
+    before = state_of(wanted, "", running, {})
+    write(other, "edited")
+    os.utime(other, (time.time() + 5, time.time() + 5))
+    assert differences(before, state_of(wanted, "", running, {})) == [["reloaded", str(other), "edited"]]
+
+
 def test_a_process_that_has_been_started_since_has_read_its_files(tmp_path: Path) -> None:
     """A desktop's server is not restarted under a session; when its container is, nothing is wrong with it."""
     write(tmp_path / "config", "text")

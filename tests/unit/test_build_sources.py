@@ -36,8 +36,8 @@ def test_a_build_with_variables_of_its_own_uses_no_others(role: Path) -> None:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the role beside one of the role that it includes."""
-    for name in ("cuda_toolkit", "llama_cpp"):
+    """A copy of the role beside those of the roles that it includes."""
+    for name in ("cuda_toolkit", "llama_cpp", "switch"):
         shutil.copytree(paths.roles() / name, folder / name)
     return folder / "llama_cpp"
 
@@ -81,4 +81,17 @@ def test_an_included_role_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     role = copied(tmp_path)
     shutil.rmtree(tmp_path / "cuda_toolkit")
     with pytest.raises(ProvisionError, match="includes role cuda_toolkit"):
+        read_pages(role)
+
+
+def test_what_stands_before_a_service_changes_its_stamp_and_not_what_is_built(tmp_path: Path) -> None:
+    role = copied(tmp_path)
+    before = pages_of(role)
+    with (tmp_path / "switch/templates/haproxy.cfg.j2").open("a", encoding="utf-8") as page:
+        page.write("# changed\n")
+    after = pages_of(role)
+    assert after["upkeep"]["digest"] != before["upkeep"]["digest"]
+    assert after["source_digest"] == before["source_digest"]
+    shutil.rmtree(tmp_path / "switch")
+    with pytest.raises(ProvisionError, match="behind role switch, and there is none"):
         read_pages(role)

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from tests.llama_server_help import objections
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "llama-server.service"
+SWITCH = "switch-llama-server.service"
+SWITCH_CONFIG = "switch-llama-server.cfg"
+CONTROL = "python3 -IS /usr/local/lib/switch/control.py --socket /run/switch-llama-server/control.sock"
 ODD_WORDS = 'a "b" $HOME $$ %h \\ c'
 """What systemd could take for its own."""
 KEY = "molecule-canary-$HOME-%h"
@@ -98,14 +101,15 @@ def running(host: Host) -> Iterator[None]:
     yield
     host.run(f"systemctl stop {STRANGER}")
     host.check_output(f"rm -rf {DROP_IN} && systemctl daemon-reload && systemctl restart {UNIT}")
+    host.check_output(f"systemctl start {SWITCH}")
 
 
-def listen_on_the_port(host: Host) -> None:
+def listen_on(host: Host, port: int) -> None:
     """Another process answers 200 on the port, also on /health."""
     host.check_output("mkdir -p /run/stranger && touch /run/stranger/health")
-    serve = "python3 -m http.server --directory /run/stranger 8080"
+    serve = f"python3 -m http.server --directory /run/stranger {port}"
     host.check_output(f"systemd-run --quiet --unit {STRANGER} {serve}")
-    is_open = "(: > /dev/tcp/127.0.0.1/8080) 2> /dev/null"
+    is_open = f"(: > /dev/tcp/127.0.0.1/{port}) 2> /dev/null"
     host.check_output(f"timeout 20 bash -c 'until {is_open}; do sleep 0.1; done'")
 
 
@@ -193,16 +197,95 @@ def test_verify_fails_when_another_process_answers(host: Host) -> None:
     instead = "[Service]\\nExecStart=\\nExecStart=/bin/sleep infinity\\n"
     host.check_output(f"mkdir -p {DROP_IN} && printf '{instead}' > {DROP_IN}/instead.conf")
     host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
-    listen_on_the_port(host)
-    assert_refused(run_playbook("verify_only.yml"), "Unable to trust port 8080")
+    listen_on(host, 18080)
+    assert_refused(run_playbook("verify_only.yml"), "Unable to trust port 18080")
 
 
 @pytest.mark.usefixtures("running")
-def test_a_port_that_another_process_uses_is_refused(host: Host) -> None:
-    host.check_output(f"systemctl stop {UNIT}")
-    listen_on_the_port(host)
-    answer = run_playbook("converge.yml")
-    assert_refused(answer, rf"Unable to serve tiny on port 8080: python3\s+\({STRANGER}\) listens there")
+@pytest.mark.parametrize(
+    ("unit", "port", "words"),
+    [
+        (UNIT, 18080, "Unable to serve tiny behind port 8080, on port 18080 of 127.0.0.1:"),
+        (SWITCH, 8080, "Unable to have the switch before llama-server listen on port 8080:"),
+    ],
+)
+def test_a_port_that_another_process_uses_is_refused(host: Host, unit: str, port: int, words: str) -> None:
+    host.check_output(f"systemctl stop {unit}")
+    listen_on(host, port)
+    answer = run_playbook("converge.yml", context=1024)
+    assert_refused(answer, rf"{words}\s+python3\s+\({STRANGER}\) listens there")
+    assert "--ctx-size 1024" not in host.file(f"/etc/systemd/system/{UNIT}").content_string
+
+
+def test_the_server_is_reached_by_the_switch_alone(host: Host) -> None:
+    listening = host.check_output("ss -Hltnp | awk '{print $4, $6}'").splitlines()
+    there = {line.split()[0]: line.split('"')[1] for line in listening if '"' in line}
+    assert {place: there[place] for place in there if place.endswith("8080")} == {
+        "127.0.0.1:18080": "llama-server",
+        "127.0.0.1:8080": "haproxy",
+    }
+    for path in ("/slots", "/models/unload", "/cors-proxy"):
+        assert "HTTP Error 404" in host.run("python3 -c %s %s", GET_METRICS.replace("/metrics", path), KEY).stderr
+
+
+ASK = """
+import json, sys, time, urllib.error, urllib.request as http
+asked = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4}
+headers = {"Authorization": "Bearer " + sys.argv[1], "Content-Type": "application/json"}
+request = http.Request("http://127.0.0.1:8080/v1/chat/completions", json.dumps(asked).encode(), headers)
+began = time.monotonic()
+try:
+    status = http.urlopen(request, timeout=200).status
+except urllib.error.HTTPError as error:
+    status = error.code
+print(status, time.monotonic() - began < 5)
+"""
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize("ended", ["stopped", "failed"])
+def test_nobody_waits_for_a_server_that_does_not_come(host: Host, ended: str) -> None:
+    assert host.check_output("python3 -c %s %s", ASK, KEY) == "200 True"
+    if ended == "stopped":
+        host.check_output(f"systemctl stop {UNIT}")
+    else:
+        host.check_output(
+            f"mkdir -p {DROP_IN} && printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' > {DROP_IN}/no.conf"
+        )
+        host.check_output("systemctl daemon-reload")
+        host.run(f"systemctl restart {UNIT}")
+    state = "inactive" if ended == "stopped" else "failed"
+    is_so = f'test "$(systemctl is-active {UNIT} switch-llama-server-gone.service | paste -sd,)" = {state},inactive'
+    host.check_output("timeout 60 sh -c %s", f"until {is_so}; do sleep 0.1; done")
+    assert host.check_output("python3 -c %s %s", ASK, KEY) == "503 True"
+    host.check_output(
+        f"rm -rf {DROP_IN} && systemctl daemon-reload && systemctl reset-failed {UNIT}; systemctl start {UNIT}"
+    )
+    assert host.check_output("python3 -c %s %s", ASK, KEY) == "200 True"
+
+
+@pytest.mark.parametrize("broken", ["drain a", "ready b"])
+def test_verify_fails_where_the_switch_does_not_pass_requests_on(host: Host, broken: str) -> None:
+    """A slot that is not in service; and, of a switch that was told of no such slot, nothing changes."""
+    host.run(f"{CONTROL} {broken}")
+    answer = run_playbook("verify_only.yml")
+    host.check_output(f"{CONTROL} ready a")
+    if broken == "ready b":
+        assert answer.returncode == 0, answer.stdout
+    else:
+        assert_refused(answer, "Unable to reach an engine behind the switch before llama-server")
+
+
+def test_verify_fails_where_another_server_answers_behind_the_switch(host: Host) -> None:
+    """Its configuration is as it was written; by hand it was told of another place than the one that was proved."""
+    host.check_output(f"sed 's/18080/18081/' /etc/{SWITCH_CONFIG} > /run/{SWITCH_CONFIG}")
+    other = f"[Service]\\nExecStart=\\nExecStart=/usr/sbin/haproxy -Ws -f /run/{SWITCH_CONFIG}\\n"
+    folder = f"/run/systemd/system/{SWITCH}.d"
+    host.check_output(f"mkdir -p {folder} && printf '{other}' > {folder}/other.conf && systemctl daemon-reload")
+    host.check_output(f"systemctl restart {SWITCH}")
+    answer = run_playbook("verify_only.yml")
+    host.check_output(f"rm -r {folder} && systemctl daemon-reload && systemctl restart {SWITCH}")
+    assert_refused(answer, "Unable to reach an engine behind the switch before llama-server")
 
 
 def test_a_write_that_was_not_followed_by_a_restart_is_found_and_mended(host: Host) -> None:
@@ -276,20 +359,60 @@ def test_a_changed_key_and_port_cut_no_answer(host: Host) -> None:
     """The unit says another port and the file another key by the time at which the server is asked what it does."""
     assert run_playbook("converge.yml", context=4096).returncode == 0
     invocation = host.check_output(f"systemctl show --value -p InvocationID {UNIT}")
-    another_port = f'sed -i \'s/"8080"/"8081"/\' /etc/systemd/system/{UNIT} && systemctl daemon-reload'
+    another_port = f'sed -i \'s/"18080"/"18081"/\' /etc/systemd/system/{UNIT} && systemctl daemon-reload'
     whole = restarted_in_the_middle_of_an_answer(host, f"echo another > {KEY_FILE} && {another_port}")
     assert (whole["ended"], whole["done"]) == ("length", True)
     assert "Not drained" not in host.check_output(f"journalctl _SYSTEMD_INVOCATION_ID={invocation}")
-    assert "8081" in host.process.get(comm="llama-server").args
+    assert "--port 18081 " in host.process.get(comm="llama-server").args
     assert run_playbook("converge.yml").returncode == 0
-    assert "8080" in host.process.get(comm="llama-server").args
+    assert "--port 18080 " in host.process.get(comm="llama-server").args
+
+
+def counted(host: Host, port: int, happening: Callable[[], None]) -> dict[str, Any]:
+    """What became of the requests of eight clients while something happened."""
+    content = base64.b64encode((SCENARIO / "load.py").read_bytes()).decode()
+    host.check_output(f"rm -f /run/load.stop /run/load.told && echo {content} | base64 --decode > /run/load.py")
+    unit = "systemd-run --quiet --unit load --collect --property=StandardOutput=file:/run/load.told"
+    host.check_output(f"{unit} python3 /run/load.py {port} 8 {KEY_FILE} /run/load.stop")
+    host.check_output("sleep 2")  # a load, not a wait: some answers before, some after what happens
+    happening()
+    host.check_output("sleep 2; touch /run/load.stop")
+    host.check_output("timeout 200 sh -c 'while systemctl is-active --quiet load; do sleep 0.1; done'")
+    return dict(json.loads(host.check_output("cat /run/load.told")))
+
+
+def test_no_request_is_cut_lost_or_refused_over_changes(host: Host) -> None:
+    """Of an option of the server, of how much it computes at once, of the switch alone, and by hand."""
+    processes = []
+
+    def change() -> None:
+        for options in ({"context": 1024}, {"context": 1024, "parallel": 2}, {"context": 768, "queue": "3m"}, {}):
+            assert run_playbook("converge.yml", **options).returncode == 0
+            processes.append(host.process.get(comm="llama-server").pid)
+        host.check_output(f"systemctl restart {UNIT}")
+        processes.append(host.process.get(comm="llama-server").pid)
+
+    became = counted(host, 8080, change)
+    assert set(became) == {"whole", "slowest"}, became
+    assert became["whole"] > 50
+    assert len(set(processes)) == len(processes)
+
+
+@pytest.mark.usefixtures("running")
+def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
+    """Nothing keeps new requests from it: without a limit its drain would last as long as it may."""
+    host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nTimeoutStopSec=3\\n' > {DROP_IN}/soon.conf")
+    host.check_output("systemctl daemon-reload")
+    became = counted(host, 18080, lambda: host.run(f"systemctl restart {UNIT}") and None)
+    assert became.get("lost", 0) + became.get("cut", 0) > 0, became
 
 
 @pytest.mark.usefixtures("running")
 def test_an_answer_that_takes_too_long_is_cut_and_named(host: Host) -> None:
     assert run_playbook("converge.yml", context=4096, drain="0s").returncode == 0
     assert restarted_in_the_middle_of_an_answer(host)["ended"] is None
-    assert "Not drained within 0 s, and ended all the same: " in host.check_output(f"journalctl --unit {UNIT}")
+    words = "Not drained within 0 s, and ended all the same: "
+    assert words in host.check_output(f"journalctl --unit {UNIT} --grep %s", words)
     assert run_playbook("converge.yml").returncode == 0
 
 

@@ -315,6 +315,49 @@ def test_a_slow_client_keeps_no_place_of_the_engine(host: Host) -> None:
     assert all(25 <= took <= 45 for took, _ in answers)
 
 
+def test_nobody_waits_for_an_engine_that_does_not_come(host: Host) -> None:
+    """Those who wait already are told so, too; one that is started, or started again at this moment, is waited for."""
+    gone = f"{CONTROL} gone a --unit {ENGINE}"
+    host.check_output(gone)
+    assert state(host)["slots"]["a"]["status"] == "UP", "it is there"
+    host.check_output(f"systemctl stop {ENGINE}")
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 1, "pause": 0}))))
+    waiting.start()
+    wait_for(host, "waiting", 1)
+    host.check_output(gone)
+    waiting.join()
+    took, answer = ask(host, post({"parts": 1, "pause": 0}))
+    assert [status(answers[0][1]), status(answer), took < 1] == [503, 503, True]
+    assert "\nretry-after: 10\r" in answer.lower()
+    host.check_output(f"systemctl start {ENGINE}")
+    assert status(ask(host, post({"parts": 1, "pause": 0}))[1]) == 200
+
+
+LEAVES = """
+import socket, sys, time
+connection = socket.create_connection(("127.0.0.1", 8080))
+connection.sendall(bytes.fromhex(sys.argv[1]))
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_of_a_client_that_has_gone_the_engine_hears_at_once(host: Host) -> None:
+    """While it is computed for, in silence, and while it waits."""
+    put(host, "/run/leaves.py", LEAVES)
+    silent = post({"parts": 1, "pause": 0, "before": 30}).encode().hex()
+    for _ in range(PARALLEL + 1):
+        host.check_output("systemd-run --quiet --collect python3 /run/leaves.py %s 5", silent)
+    wait_for(host, "running", PARALLEL)
+    wait_for(host, "waiting", 1)
+    wait_for(host, "running", 0)
+    wait_for(host, "waiting", 0)
+    took, answer = ask(host, post({"parts": 1, "pause": 0}))
+    assert (status(answer), took < 5) == (200, True)
+    host.check_output(f"systemctl restart {ENGINE}")  # the stand-in does not look whether somebody is still there
+    wait_until_serving(host)
+
+
 def test_a_silent_engine_is_waited_for(host: Host) -> None:
     took, answer = ask(host, post({"parts": 1, "pause": 0, "before": 5}))
     assert (status(answer), took >= 5) == (200, True)

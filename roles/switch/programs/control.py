@@ -1,8 +1,9 @@
 """Takes slots of a switch out of service and into it, and says how it stands.
 
 ``control.py --socket PATH VERB``: ``state`` prints JSON; ``ready SLOT`` has the slot get requests as soon as its engine
-answers its health page; ``drain SLOT --within SECONDS`` gives it no more requests and waits until the running ones are
-finished, and says on standard error what is not; ``save FILE`` writes what the next process of the switch has to know.
+answers its health page; ``drain SLOT`` gives it no more requests, and ``--within SECONDS`` waits until the running ones
+are finished, and says on standard error what is not; ``gone SLOT --unit NAME`` has nobody wait for an engine any more
+that does not come by itself; ``save FILE`` writes what the next process of the switch has to know.
 Where no switch runs, nobody is served by it: ``drain`` then has nothing to wait for, the others fail with 1.
 """
 
@@ -12,6 +13,7 @@ import argparse
 import csv
 import json
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -20,10 +22,11 @@ from typing import Any
 
 BACKEND = "answers"
 HOLD = "hold"
-"""Where requests wait that no slot can take."""
+"""Where requests wait that no slot can take; while it is in maintenance they do not wait."""
 ANSWER_S = 10.0
 LARGEST_ANSWER = 2**20
 POLL_S = 0.1
+ENDED = ("inactive", "failed")
 AWAY = (FileNotFoundError, ConnectionRefusedError)
 """What the system says of the socket of a switch that does not run."""
 
@@ -91,18 +94,40 @@ def state(switch: Switch) -> dict[str, Any]:
 
 
 def ready(switch: Switch, slot: str) -> None:
-    """Have the slot get requests from the moment on at which its engine is seen to answer, and not before."""
+    """Have the slot get requests from the moment on at which its engine is seen to answer; until then they wait."""
+    switch.tell(f"set server {BACKEND}/{HOLD} state ready")
     # One that is in maintenance has no health, and is taken for well when it leaves that state: so it leaves it first.
     switch.tell(f"set server {BACKEND}/{slot} state drain")
     switch.tell(f"set server {BACKEND}/{slot} health down")
     switch.tell(f"set server {BACKEND}/{slot} state ready")
 
 
-def drained(switch: Switch, slot: str, within_s: float) -> int:
-    """Give the slot no more requests; how many are not finished when the time is over."""
-    deadline = time.monotonic() + within_s
+def gone(switch: Switch, slot: str, unit: str) -> None:
+    """Have nobody wait for the slot, unless its engine is started again at this moment: then ``ready`` has been said.
+
+    A unit that is restarted has a job for that from before it has ended until it has begun.
+    """
+    shown = subprocess.run(
+        ["/usr/bin/systemctl", "show", "--property=ActiveState,Job", "--", unit],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+    )
+    said = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
+    if said.get("Job", "0") in ("", "0") and said.get("ActiveState") in ENDED:
+        switch.tell(f"set server {BACKEND}/{slot} state maint")
+        switch.tell(f"set server {BACKEND}/{HOLD} state maint")
+
+
+def drained(switch: Switch, slot: str, within_s: float | None) -> int:
+    """Give the slot no more requests; how many are not finished when the time is over, where one was given."""
     try:
+        switch.tell(f"set server {BACKEND}/{HOLD} state ready")
         switch.tell(f"set server {BACKEND}/{slot} state drain")
+        if within_s is None:
+            return 0
+        deadline = time.monotonic() + within_s
         while running := switch.running(slot):
             if time.monotonic() > deadline:
                 return running
@@ -122,12 +147,15 @@ def main(words: Sequence[str]) -> int:
     verbs.add_parser("save").add_argument("file", type=Path)
     drain = verbs.add_parser("drain")
     drain.add_argument("slot")
-    drain.add_argument("--within", type=float, required=True)
+    drain.add_argument("--within", type=float)
+    left = verbs.add_parser("gone")
+    left.add_argument("slot")
+    left.add_argument("--unit", required=True)
     asked = parser.parse_args(words)
     switch = Switch(asked.socket)
     try:
         _do(switch, asked)
-    except (SwitchError, OSError) as error:
+    except (SwitchError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Unable to ask the switch at {asked.socket} for {asked.verb!r}: {error}.\n")
         return 1
     return 0
@@ -138,6 +166,8 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
         json.dump(state(switch), sys.stdout)
     elif asked.verb == "ready":
         ready(switch, asked.slot)
+    elif asked.verb == "gone":
+        gone(switch, asked.slot, asked.unit)
     elif asked.verb == "save":
         asked.file.write_text(switch.said("show servers state"), encoding="utf-8")
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,25 @@ def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
     page = role / "meta" / "managed.yml"
     digest = hashlib.sha256(f"{plugins} {digest_of(_files(role), role)}".encode()).hexdigest()
     return {"digest": digest, "managed": _read_yaml(page) if page.is_file() else {}}
+
+
+def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> dict[str, Any]:
+    """The upkeep of a service's role, and with it that of the role that stands before the service."""
+    own = read_upkeep(role, plugins)
+    if "behind" not in service:
+        return own
+    folder = role.parent / service["behind"]
+    if not folder.is_dir():
+        raise page_error(role.name, f"service.yml says it is behind role {folder.name}, and there is none")
+    before = read_upkeep(folder, plugins)
+    managed = {kind: list(things) for kind, things in own["managed"].items()}
+    name = service["unit"].removesuffix(".service")
+    for kind, things in before["managed"].items():
+        filled = [thing.replace(f"{{{{ {folder.name}_name }}}}", name) for thing in things]
+        # What the other one reads is no reason to start the service's own process anew.
+        kept = "reloaded" if kind == "paths" else kind
+        managed[kept] = [*managed.get(kept, []), *filled]
+    return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
 
 
 def digest_of(files: Iterable[Path], root: Path) -> str:
@@ -55,7 +74,7 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
         options = specs["argument_specs"]["main"].get("options") or {}
     except (KeyError, TypeError, AttributeError) as error:
         raise page_error(role.name, "argument_specs.yml has no entry point main") from error
-    pages = {"service": service, "options": options, "upkeep": read_upkeep(role, plugins)}
+    pages = {"service": service, "options": options, "upkeep": _read_whole_upkeep(role, service, plugins)}
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")

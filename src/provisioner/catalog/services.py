@@ -100,6 +100,7 @@ def _service(
         requirements=tuple(page.get("requirements", ())),
         pictures=page.get("pictures", ""),
         implied=page.get("implied", False),
+        behind=page.get("behind", ""),
     )
     _check_names(service)
     return service

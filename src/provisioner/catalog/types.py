@@ -139,6 +139,15 @@ class ServiceType:
     """The folder in its container where its proof keeps pictures."""
     implied: bool = False
     """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
+    behind: str = ""
+    """The role that stands before it and has its port; empty where its unit's own process listens there."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Its unit, and that of what stands before it."""
+        if self.unit is None:
+            return ()
+        return (self.unit, f"{self.behind}-{self.unit}") if self.behind else (self.unit,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,15 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One journal: a service's unit, or without one a whole container."""
+    """One journal: that of a service's units, or without one a whole container's."""
 
     address: str
     container: str
-    unit: str | None
+    units: tuple[str, ...] = ()
 
     def command(self, choice: Sequence[str]) -> tuple[str, ...]:
         """What prints it."""
-        return (*JOURNAL, *choice, *([f"--unit={self.unit}"] if self.unit else []))
+        return (*JOURNAL, *choice, *(f"--unit={unit}" for unit in self.units))
 
 
 class Journals:
@@ -96,7 +96,7 @@ class Journals:
 
     def _readable(self, lab: Lab, names: Sequence[str]) -> list[Source]:
         there = [
-            Source(service.address, service.container, service.page.unit) for service in lab.resolved.services.values()
+            Source(service.address, service.container, service.page.units) for service in lab.resolved.services.values()
         ]
         if names:
             found = [source for name in names for source in self._named(name, there)]
@@ -118,7 +118,7 @@ class Journals:
                 f"Unable to find service {role} in container {container}",
                 resolution=f"Its services: {', '.join(source.address for source in own) or 'none'}",
             )
-        return found or [Source(container, container, None)]
+        return found or [Source(container, container)]
 
     def _read(self, source: Source, choice: Sequence[str]) -> bytes:
         provider = self._containers.running(source.container)

@@ -67,6 +67,7 @@ def roles_of(boxes: Sequence[Box]) -> tuple[str, ...]:
     names = {MAKING_ROLE}
     for box in boxes:
         names.update(role.role for role in box.instance.roles)
+        names.update(service.behind for service in box.instance.services if service.behind)
     return tuple(sorted(names))
 
 

@@ -191,6 +191,7 @@ def _made_of(
         managed=managed_by(page.upkeep, variables),
         unstampable=page.unstampable_reason,
         pictures=page.pictures,
+        behind=page.behind,
     )
 
 

@@ -187,20 +187,19 @@ def ports(lab: ResolvedLab) -> Iterator[Problem]:
     """Two services of one container, or two that one host shows to the LAN, never share a port."""
     taken: dict[tuple[str, int], str] = {}
     for service in lab.services.values():
-        if service.port is None:
-            continue
-        for place in _places_of_port(lab, service):
-            holder = taken.setdefault((place, service.port), service.address)
+        for place, port in _places_of_ports(lab, service):
+            holder = taken.setdefault((place, port), service.address)
             if holder != service.address:
-                message = f"port {service.port} of {place} is taken by {holder}"
+                message = f"port {port} of {place} is taken by {holder}"
                 yield Problem(service.path, message, "Give one of them another port: port: NUMBER")
 
 
-def _places_of_port(lab: ResolvedLab, service: ResolvedService) -> Iterator[str]:
+def _places_of_ports(lab: ResolvedLab, service: ResolvedService) -> Iterator[tuple[str, int]]:
     container = lab.containers[service.container]
-    yield f"container {container.name}"
-    if service.is_on_lan and container.host and not container.is_on_proxmox:
-        yield f"the LAN side of host {container.host}"
+    for port in service.ports:
+        yield f"container {container.name}", port
+    if service.port is not None and service.is_on_lan and container.host and not container.is_on_proxmox:
+        yield f"the LAN side of host {container.host}", service.port
 
 
 def lan_needs_key(lab: ResolvedLab) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from provisioner.labfile.spec import Model
 from provisioner.models.header import Header
 from provisioner.values.address import Address
 from provisioner.values.quantities import seconds_of
-from provisioner.values.state import Problem, Secret
+from provisioner.values.state import Problem, Secret, port_behind
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
@@ -105,6 +105,13 @@ class ResolvedService:
         """The port on which it listens: its option's, else its page's."""
         port: int | None = self.written.get("port", self.page.port)
         return port
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """All ports that it takes in its container: its own, and the one behind the switch where it has one."""
+        if self.port is None:
+            return ()
+        return (self.port, port_behind(self.port)) if self.page.behind else (self.port,)
 
     @property
     def is_on_lan(self) -> bool:

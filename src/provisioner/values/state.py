@@ -110,6 +110,8 @@ class Managed:
     """What a role manages in a container, by name: what a stamp remembers and a look compares."""
 
     paths: tuple[str, ...] = ()
+    reloaded: tuple[str, ...] = ()
+    """Files, too: written later than a unit's process was started, they are no reason to start it anew."""
     packages: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -127,6 +129,16 @@ class Snapshot:
     name: str
     created: str = ""
     volumes: tuple[str, ...] = ()
+
+
+LARGEST_PORT = 65535
+STEP_BEHIND = 10000
+"""So far from a service's port its own process listens; roles reckon the same (``__<role>_own_port`` in their vars)."""
+
+
+def port_behind(port: int) -> int:
+    """The port on 127.0.0.1 of what a switch hands on to: further up where there is room, else further down."""
+    return port + STEP_BEHIND if port + STEP_BEHIND <= LARGEST_PORT else port - STEP_BEHIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +161,18 @@ class Service:
     """Why no stamp can say that nothing has changed, so that Ansible has to look each time."""
     pictures: str = ""
     """The folder in the container where its proof keeps pictures of what it saw; empty where it sees nothing."""
+    behind: str = ""
+    """The role that stands before it and has its port; empty where its unit's own process listens there."""
 
     @property
     def address(self) -> Address:
         """``container/service``."""
         return Address.of(self.container, self.role)
+
+    @property
+    def own_port(self) -> int | None:
+        """The port on which its unit's own process listens."""
+        return port_behind(self.port) if self.behind and self.port is not None else self.port
 
 
 STOP_S = 30.0

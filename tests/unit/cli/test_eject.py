@@ -33,6 +33,7 @@ def test_the_folder_is_whole(lab_there: World, tmp_path: Path) -> None:
         "container",
         "litellm",
         "llama_cpp",
+        "switch",
     }
     assert {one for one in made if one.startswith("library/")} >= {
         "library/provision_unit.py",

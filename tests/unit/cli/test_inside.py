@@ -146,7 +146,11 @@ def test_logs_prefix_every_line_and_mask_secrets(world: World, programs: Program
         "gateway/litellm | one",
         "gateway/litellm | two \\x1b[2J",
     ]
-    assert [one[1][-1] for one in sorted(programs.ran)] == ["--unit=litellm.service", "--unit=llama-server.service"]
+    units = [[word for word in one[1] if word.startswith("--unit=")] for one in sorted(programs.ran)]
+    assert units == [
+        ["--unit=litellm.service"],
+        ["--unit=llama-server.service", "--unit=switch-llama-server.service"],
+    ]
 
 
 def test_logs_have_colours_by_address_on_a_terminal(world: World, programs: Programs) -> None:
@@ -192,7 +196,7 @@ def test_logs_ask_for_what_was_chosen(
 ) -> None:
     start(world, "llama")
     assert world.command("logs", "llama", *arguments).code == 0
-    assert programs.ran[0][1][4:-1] == choice
+    assert programs.ran[0][1][4:-2] == choice
 
 
 def test_an_orphan_has_its_whole_journal(world: World, programs: Programs) -> None:

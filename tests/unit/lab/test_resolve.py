@@ -14,7 +14,7 @@ from provisioner.lab import ModelFile, desired_fleet, problems, resolve
 from provisioner.lab.artifacts import distribution_of
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
-from provisioner.values.state import Artifact, Fleet, Secret
+from provisioner.values.state import Artifact, Fleet, Secret, port_behind
 from tests.case_files import read_case
 
 CASES = Path(__file__).parents[2] / "cases" / "resolve"
@@ -134,11 +134,27 @@ def test_lan_publishes_the_port_on_the_host() -> None:
     assert [one.kind for one in _fleet(_spec(ENGINE)).instances[0].devices] == ["volume", "volume"]
 
 
+def test_what_stands_before_a_service_is_managed_with_it_and_starts_it_not_anew() -> None:
+    (one,) = _fleet(_spec(ENGINE)).instances
+    managed = one.services[0].managed
+    assert set(managed.units) == {"llama-server.service", "haproxy.service", "switch-llama-server.service"}
+    assert managed.reloaded[:2] == ("/etc/switch-llama-server.cfg", "/etc/systemd/system/switch-llama-server.service")
+    assert not set(managed.reloaded) & set(managed.paths)
+    assert (one.services[0].port, one.services[0].own_port) == (8080, 18080)
+
+
+@pytest.mark.parametrize(
+    ("port", "behind"), [(1, 10001), (8080, 18080), (55535, 65535), (55536, 45536), (65535, 55535)]
+)
+def test_a_port_behind_another_is_one(port: int, behind: int) -> None:
+    assert port_behind(port) == behind
+
+
 @pytest.mark.parametrize(("backend", "packages"), [("cpu", ()), ("vulkan", ("libvulkan1", "mesa-vulkan-drivers"))])
 def test_what_only_one_backend_needs_is_managed_with_it_alone(backend: str, packages: tuple[str, ...]) -> None:
     services = {"llama_cpp": {"model": "m", "backend": backend}}
     (one,) = _fleet(_spec({**ENGINE, "containers": {"a": {"services": services}}})).instances
-    assert one.services[0].managed.packages == packages
+    assert one.services[0].managed.packages == (*packages, "haproxy", "python3")
 
 
 def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
