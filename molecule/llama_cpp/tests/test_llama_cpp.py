@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from testinfra.host import Host
 from provisioner.models.tiny import EMBEDDING
 from tests.gguf_bytes import projector_bytes
 from tests.llama_server_help import objections
+from tests.molecule.counted import counted
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "llama-server.service"
@@ -368,19 +369,6 @@ def test_a_changed_key_and_port_cut_no_answer(host: Host) -> None:
     assert "--port 18080 " in host.process.get(comm="llama-server").args
 
 
-def counted(host: Host, port: int, happening: Callable[[], None]) -> dict[str, Any]:
-    """What became of the requests of eight clients while something happened."""
-    content = base64.b64encode((SCENARIO / "load.py").read_bytes()).decode()
-    host.check_output(f"rm -f /run/load.stop /run/load.told && echo {content} | base64 --decode > /run/load.py")
-    unit = "systemd-run --quiet --unit load --collect --property=StandardOutput=file:/run/load.told"
-    host.check_output(f"{unit} python3 /run/load.py {port} 8 {KEY_FILE} /run/load.stop")
-    host.check_output("sleep 2")  # a load, not a wait: some answers before, some after what happens
-    happening()
-    host.check_output("sleep 2; touch /run/load.stop")
-    host.check_output("timeout 200 sh -c 'while systemctl is-active --quiet load; do sleep 0.1; done'")
-    return dict(json.loads(host.check_output("cat /run/load.told")))
-
-
 def test_no_request_is_cut_lost_or_refused_over_changes(host: Host) -> None:
     """Of an option of the server, of how much it computes at once, of the switch alone, and by hand."""
     processes = []
@@ -392,7 +380,7 @@ def test_no_request_is_cut_lost_or_refused_over_changes(host: Host) -> None:
         host.check_output(f"systemctl restart {UNIT}")
         processes.append(host.process.get(comm="llama-server").pid)
 
-    became = counted(host, 8080, change)
+    became = counted(host, change, 8080, "model", KEY_FILE)
     assert set(became) == {"whole", "slowest"}, became
     assert became["whole"] > 50
     assert len(set(processes)) == len(processes)
@@ -403,7 +391,7 @@ def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
     """Nothing keeps new requests from it: without a limit its drain would last as long as it may."""
     host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nTimeoutStopSec=3\\n' > {DROP_IN}/soon.conf")
     host.check_output("systemctl daemon-reload")
-    became = counted(host, 18080, lambda: host.run(f"systemctl restart {UNIT}") and None)
+    became = counted(host, lambda: host.run(f"systemctl restart {UNIT}"), 18080, "model", KEY_FILE)
     assert became.get("lost", 0) + became.get("cut", 0) > 0, became
 
 

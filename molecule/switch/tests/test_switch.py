@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testinfra.host import Host
+
+from tests.molecule.counted import counted
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT, ENGINE = "switch-engine.service", "engine.service"
@@ -120,19 +122,6 @@ def wait_for(host: Host, what: str, count: int) -> None:
     host.check_output("timeout 20 sh -c %s", f"until {CONTROL} state | grep -q {said}; do sleep 0.1; done")
 
 
-def counted(host: Host, port: int, happening: Callable[[], None]) -> dict[str, Any]:
-    """What became of the requests of eight clients while something happened."""
-    put(host, "/run/load.py", (SCENARIO / "load.py").read_text(encoding="utf-8"))
-    host.check_output("rm -f /run/load.stop /run/load.told")
-    unit = "systemd-run --quiet --unit load --collect --property=StandardOutput=file:/run/load.told"
-    host.check_output(f"{unit} python3 /run/load.py {port} 8 /run/load.stop")
-    host.check_output("sleep 2")  # a load, not a wait: some answers before, some after what happens
-    happening()
-    host.check_output("sleep 2; touch /run/load.stop")
-    host.check_output("timeout 90 sh -c 'while systemctl is-active --quiet load; do sleep 0.1; done'")
-    return dict(json.loads(host.check_output("cat /run/load.told")))
-
-
 def test_it_is_bound_as_told_and_controlled_by_root_alone(host: Host) -> None:
     listening = host.check_output("ss -Hltn | awk '{print $4}' | sort -u").split()
     assert [place for place in listening if place.endswith((":8080", ":18080"))] == [
@@ -157,7 +146,7 @@ def nothing() -> None:
 def test_the_engine_gets_no_more_at_once_than_it_computes(host: Host) -> None:
     host.check_output(f"systemctl restart {ENGINE}")
     wait_until_serving(host)
-    became = counted(host, 8080, nothing)
+    became = counted(host, nothing, 8080, "numbered")
     assert set(became) == {"whole", "slowest"}, became
     assert seen_by_the_engine(host)["most"] == PARALLEL
 
@@ -172,7 +161,7 @@ def test_nothing_is_lost_over_exchanges(host: Host) -> None:
             host.check_output("sleep 1")
             seen.append(seen_by_the_engine(host))
 
-    became = counted(host, 8080, exchange)
+    became = counted(host, exchange, 8080, "numbered")
     assert set(became) == {"whole", "slowest"}, became
     assert became["whole"] > 50
     assert [one["early"] for one in seen] == [0, 0, 0]
@@ -181,7 +170,7 @@ def test_nothing_is_lost_over_exchanges(host: Host) -> None:
 
 
 def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
-    became = counted(host, 18080, lambda: host.run(f"systemctl restart {ENGINE}") and None)
+    became = counted(host, lambda: host.run(f"systemctl restart {ENGINE}"), 18080, "numbered")
     assert set(became) - {"whole", "slowest"}, became
     wait_until_serving(host)
 
@@ -190,7 +179,7 @@ def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
 def test_without_the_drain_running_answers_are_cut(host: Host) -> None:
     host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nExecStop=\\n' > {DROP_IN}/drain.conf")
     host.check_output("systemctl daemon-reload")
-    became = counted(host, 8080, lambda: host.run(f"systemctl restart {ENGINE}") and None)
+    became = counted(host, lambda: host.run(f"systemctl restart {ENGINE}"), 8080, "numbered")
     assert became.get("cut", 0) + became.get("502", 0) > 0, became
 
 
@@ -203,7 +192,7 @@ def test_of_an_engine_that_is_killed_only_what_runs_is_cut(host: Host) -> None:
         host.check_output("sleep 1")
         wait_until_serving(host)
 
-    became = counted(host, 8080, kill)
+    became = counted(host, kill, 8080, "numbered")
     assert set(became) <= {"whole", "slowest", "cut", "502"}, became
     # Its connections are closed before its port is: the next requests may reach what ends.
     assert became.get("cut", 0) <= PARALLEL, became
@@ -366,7 +355,7 @@ def test_a_silent_engine_is_waited_for(host: Host) -> None:
 @pytest.mark.usefixtures("as_before")
 def test_another_configuration_cuts_nothing_and_is_the_one_that_runs(host: Host) -> None:
     process = host.check_output(f"systemctl show --value -p MainPID {UNIT}")
-    became = counted(host, 8080, lambda: converged(parallel=5))
+    became = counted(host, lambda: converged(parallel=5), 8080, "numbered")
     assert set(became) == {"whole", "slowest"}, became
     assert host.check_output(f"systemctl show --value -p MainPID {UNIT}") == process
     # The process before still has its requests when the new one begins to pass its own on.
