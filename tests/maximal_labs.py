@@ -178,6 +178,7 @@ LABS: dict[str, dict[str, Any]] = {
                 "services": {
                     "litellm": {
                         "drain": "2m",
+                        "queue": "2m",
                         "port": 4000,
                         "master_key": Secret("master", "sk-master"),
                         "aliases": {

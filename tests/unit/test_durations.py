@@ -38,17 +38,17 @@ def test_every_number_of_seconds_up_to_an_hour_may_be_written() -> None:
     assert [number for number in range(4000) if re.fullmatch(UP_TO_AN_HOUR, f"{number}s")] == list(range(3601))
 
 
-QUEUEING = ("llama_cpp",)
+QUEUEING = ("litellm", "llama_cpp")
 """Those before which a switch stands."""
 
 
 def test_a_switch_stands_before_what_has_a_queue() -> None:
     services = load_catalog().services
-    assert [name for name, page in services.items() if page.behind] == list(QUEUEING)
-    assert [name for name, page in services.items() if "queue" in page.options] == list(QUEUEING)
+    assert sorted(name for name, page in services.items() if page.behind) == list(QUEUEING)
+    assert sorted(name for name, page in services.items() if "queue" in page.options) == list(QUEUEING)
     limits = {services[name].options["queue"].limit for name in QUEUEING}
     assert {limit and limit.pattern for limit in limits} == {UP_TO_AN_HOUR}
-    assert {services[name].units[1] for name in QUEUEING} == {"switch-llama-server.service"}
+    assert [services[name].units[1] for name in QUEUEING] == ["switch-litellm.service", "switch-llama-server.service"]
 
 
 def test_every_page_says_the_same_of_its_drain() -> None:

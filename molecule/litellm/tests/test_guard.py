@@ -18,7 +18,8 @@ import yaml
 from testinfra.host import Host
 
 SCENARIO = Path(__file__).resolve().parents[1]
-PORT = 4000
+BEHIND, PORT = 14000, 24000
+"""Where the gateway listens on 127.0.0.1, behind the switch; and a relay to it, so that the guard itself is asked."""
 MIB = 2**20
 LARGER_THAN_ITS_MEMORY = 2200 * MIB
 LARGEST_BODY = 32 * MIB  # the role's default
@@ -92,6 +93,8 @@ class Gateway:
 @pytest.fixture(scope="module")
 def gateway(host: Host) -> Iterator[Gateway]:
     """The gateway, whose process outlives all of these tests without having grown."""
+    relay = f"/lib/systemd/systemd-socket-proxyd 127.0.0.1:{BEHIND}"
+    host.check_output(f"systemd-run --quiet --unit=relay --socket-property=ListenStream={PORT} {relay}")
     gateway = Gateway(host.check_output("hostname -I").split()[0], host)
     assert gateway.get("/v1/models", BEARER) == 200, "it is warm"
     before, memory = gateway.process(), gateway.memory()
@@ -99,6 +102,7 @@ def gateway(host: Host) -> Iterator[Gateway]:
     assert gateway.process() == before
     assert gateway.memory() - memory < GROWTH
     assert gateway.get("/v1/models", BEARER) == 200
+    host.check_output("systemctl stop relay.socket relay.service")
 
 
 def stream() -> Iterable[bytes]:

@@ -351,7 +351,9 @@ def test_a_restart_cuts_no_stream_and_would_without_the_drain(healthy: Lab) -> N
     whole = streamed_over_a_restart(healthy)
     assert [f"9001-{part} " in whole for part in range(4)] == [True] * 4
     assert "[DONE]" in whole
-    healthy.host.check_output(f"mkdir -p {DROP_IN} && printf '[Service]\\nKillSignal=SIGKILL\\n' > {DROP_IN}/kill.conf")
+    healthy.host.check_output(
+        f"mkdir -p {DROP_IN} && printf '[Service]\\nExecStop=\\nKillSignal=SIGKILL\\n' > {DROP_IN}/kill.conf"
+    )
     healthy.host.check_output("systemctl daemon-reload")
     cut = streamed_over_a_restart(healthy)
     healthy.host.check_output(f"rm -r {DROP_IN} && systemctl daemon-reload")
@@ -560,12 +562,45 @@ def test_verify_fails_when_the_unit_is_stopped_and_a_check_leaves_it_alone(stopp
     assert not stopped.host.service("litellm").is_running
 
 
+def test_a_port_that_another_process_uses_is_refused_before_anything_is_touched(lab: Lab) -> None:
+    refused = playbook("converge.yml", *variables(litellm_port=9001, litellm_cooldown_time=7))
+    assert refused.returncode != 0
+    words = " ".join(refused.stdout.split())
+    assert "switch before litellm listen on port 9001: python3 (engine@9001.service) listens there" in words
+    assert "cooldown_time: 7" not in lab.host.file("/etc/litellm/config.yaml").content_string
+
+
+def test_requests_wait_over_a_restart_and_not_for_a_gateway_that_was_stopped(healthy: Lab) -> None:
+    """A start takes seconds, in which requests were refused before; a gateway that nobody starts is not waited for."""
+    before = healthy.pid()
+    with ThreadPoolExecutor(4) as pool:
+        restarting = pool.submit(healthy.host.check_output, "systemctl restart litellm.service")
+        answers = []
+        while not restarting.done() or not is_up(healthy):
+            answers += list(pool.map(lambda _: healthy.ask("quick").status, range(2)))
+    assert set(answers) == {200}
+    assert healthy.pid() != before
+    healthy.host.check_output("systemctl stop litellm.service")
+    wait_until(lambda: not is_up(healthy))
+    refused = healthy.ask("quick")
+    assert (refused.status, refused.took_s < QUICK_S) == (503, True)
+    assert refused.body["error"]["type"] == "unavailable_error"
+    healthy.host.check_output("systemctl start litellm.service")
+    assert healthy.ask("quick").status == 200
+
+
+def is_up(lab: Lab) -> bool:
+    """Whether the switch hands requests on to the gateway."""
+    control = "python3 -IS /usr/local/lib/switch/control.py --socket /run/switch-litellm/control.sock state"
+    slots: dict[str, dict[str, str]] = json.loads(lab.host.check_output(control))["slots"]
+    return slots["a"]["status"] == "UP"
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
         ({"litellm_master_key": "canary-without-prefix"}, "must begin with"),
         ({"litellm_aliases": {"fast": ["nobody"]}}, "at least one engine that exists"),
-        ({"litellm_port": 9001}, "python3 (engine@9001.service) listens there"),
     ],
 )
 def test_what_types_cannot_say_is_refused(values: dict[str, Any], complaint: str) -> None:

@@ -187,9 +187,11 @@ def ports(lab: ResolvedLab) -> Iterator[Problem]:
     """Two services of one container, or two that one host shows to the LAN, never share a port."""
     taken: dict[tuple[str, int], str] = {}
     for service in lab.services.values():
+        told = set[str]()  # who shares a port shares the one behind it as well
         for place, port in _places_of_ports(lab, service):
             holder = taken.setdefault((place, port), service.address)
-            if holder != service.address:
+            if holder != service.address and place not in told:
+                told.add(place)
                 message = f"port {port} of {place} is taken by {holder}"
                 yield Problem(service.path, message, "Give one of them another port: port: NUMBER")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -99,8 +100,8 @@ def run(path: Path, *words: str) -> int:
 def test_a_slot_leaves_maintenance_before_it_is_called_down_and_ready(haproxy: HaProxy, path: Path) -> None:
     """Seen with the real one: it counts as well as soon as it leaves maintenance, whatever was said before."""
     assert run(path, "ready", "a") == 0
-    states = ["state drain", "health down", "state ready"]
-    assert haproxy.commands == [f"set server answers/a {state}" for state in states]
+    states = ["hold state ready", "a state drain", "a health down", "a state ready"]
+    assert haproxy.commands == [f"set server answers/{state}" for state in states]
 
 
 def test_running_requests_of_the_slot_are_waited_for(
@@ -108,9 +109,41 @@ def test_running_requests_of_the_slot_are_waited_for(
 ) -> None:
     haproxy.running = [2, 2, 1, 0]
     assert run(path, "drain", "a", "--within", "60") == 0
-    assert haproxy.commands[0] == "set server answers/a state drain"
-    assert haproxy.commands[1:] == ["show stat -1 4 -1"] * 4
+    assert haproxy.commands[:2] == ["set server answers/hold state ready", "set server answers/a state drain"]
+    assert haproxy.commands[2:] == ["show stat -1 4 -1"] * 4
     assert capsys.readouterr().err == ""
+
+
+def test_without_a_time_nothing_is_waited_for(haproxy: HaProxy, path: Path) -> None:
+    haproxy.running = [2]
+    assert run(path, "drain", "a") == 0
+    assert haproxy.commands[-1] == "set server answers/a state drain"
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_gone"),
+    [
+        ("ActiveState=inactive\nJob=0\n", True),
+        ("ActiveState=failed\nJob=0\n", True),
+        ("ActiveState=inactive\n", True),
+        ("ActiveState=inactive\nJob=4711\n", False),
+        ("ActiveState=activating\nJob=0\n", False),
+        ("ActiveState=active\nJob=0\n", False),
+        ("", False),
+    ],
+    ids=["stopped", "failed", "without a word of a job", "being restarted", "starts", "has started", "not known"],
+)
+def test_nobody_waits_for_what_has_ended_and_is_not_being_started(
+    haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch, shown: str, is_gone: bool
+) -> None:
+    def systemctl(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        assert command[-1] == "x.service"
+        return subprocess.CompletedProcess(command, 0, shown, "")
+
+    monkeypatch.setattr(control.subprocess, "run", systemctl)
+    assert run(path, "gone", "a", "--unit", "x.service") == 0
+    told = ["set server answers/a state maint", "set server answers/hold state maint"]
+    assert haproxy.commands == (told if is_gone else [])
 
 
 def test_when_the_time_is_over_it_is_said_what_is_cut(

@@ -148,7 +148,7 @@ def test_logs_prefix_every_line_and_mask_secrets(world: World, programs: Program
     ]
     units = [[word for word in one[1] if word.startswith("--unit=")] for one in sorted(programs.ran)]
     assert units == [
-        ["--unit=litellm.service"],
+        ["--unit=litellm.service", "--unit=switch-litellm.service"],
         ["--unit=llama-server.service", "--unit=switch-llama-server.service"],
     ]
 
