@@ -15,10 +15,13 @@ from provisioner.values import paths
 from tests.ansible_environment import ansible_environment
 from tests.inputs.choice import DAY_S, leaves_out, records_folder
 from tests.inputs.digests import Digests
+from tests.inputs.machine import this_machine
 from tests.inputs.parts import SCENARIOS
 from tests.molecule import scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
+MACHINE = this_machine(ROOT)
+"""As it is before the first test: the lab, once it is up, says in the environment where it is."""
 TIMEOUT_S = 1200
 TAIL_LINES = 80
 
@@ -51,7 +54,12 @@ def molecule(*arguments: str, log: Path) -> int:
 @pytest.fixture(scope="module")
 def digests() -> Digests:
     """What each scenario depends on, as it is when the first of them begins."""
-    return Digests(ROOT, records_folder())
+    return scenario_digests()
+
+
+def scenario_digests() -> Digests:
+    """The same whether the lab is up by now or not."""
+    return Digests(ROOT, records_folder(), MACHINE)
 
 
 @pytest.mark.molecule

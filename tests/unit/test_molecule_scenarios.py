@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.inputs.digests import Digests
 from tests.inputs.graph import Graph
+from tests.inputs.parts import SCENARIOS
 from tests.inputs.tree import Tree
-from tests.molecule import scenarios
+from tests.molecule import scenarios, test_scenarios
 from tests.molecule.scenarios import Record, reason_to_skip
 
 REACHES = ("molecule",)
@@ -140,3 +142,12 @@ def test_a_run_takes_what_is_due_and_fits(record: Record | None, elapsed_s: floa
     reason = reason_to_skip("gateway", "now", record, elapsed_s=elapsed_s, budget_s=3000)
     assert (reason is None) is taken
     assert reason is None or "gateway" in reason
+
+
+def test_a_lab_that_is_up_is_no_input_of_a_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run has it up at another moment, and ran every scenario again that had passed before."""
+    part = f"{SCENARIOS}::test_scenario[base]"
+    before, naive = test_scenarios.scenario_digests().digest(part), Digests(test_scenarios.ROOT).digest(part)
+    monkeypatch.setenv("INCUS_DIR", "/var/lib/somewhere")
+    assert test_scenarios.scenario_digests().digest(part) == before
+    assert Digests(test_scenarios.ROOT).digest(part) != naive
