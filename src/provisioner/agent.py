@@ -41,12 +41,14 @@ BUSY_SHARE = 0.05
 _TIMED_OUT = "timed out"
 _LISTENING, _CONNECTED, _STILL_THERE = ("0A",), ("01", "08"), ("01",)
 """States in /proc/net/tcp; a client that has given up is connected as long as its request has not ended."""
+_UNIT = ("state", "enablement", "unit file", "drop-ins", "files")
 _FILE = ("type", "mode", "owner", "group", "content")
 FIELDS = {
     "paths": _FILE,
     "reloaded": _FILE,
     "users": ("id", "group", "home", "shell", "groups"),
-    "units": ("state", "enablement", "unit file", "drop-ins", "files"),
+    "units": _UNIT,
+    "helpers": _UNIT,
 }
 """What the positions of an entry mean."""
 OLDER, READ = "older", "read"
@@ -76,7 +78,8 @@ class System:
     """What systemd and dpkg say of the things in several ``managed``: each is asked once, while files are read."""
 
     def __init__(self, managed: list[dict[str, list[str]]], units: list[str]) -> None:
-        self._units = sorted({one for each in managed for one in each.get("units", [])} | set(units))
+        kinds = ("units", "helpers")
+        self._units = sorted({one for each in managed for kind in kinds for one in each.get(kind, [])} | set(units))
         packages = sorted({one for each in managed for one in each.get("packages", [])})
         self._shown = _started(["systemctl", "show", "--property", UNIT, "--"], self._units)
         self._listed = _started(["dpkg-query", "--show", "--showformat", PACKAGE], packages)
@@ -85,6 +88,8 @@ class System:
         """The properties of each unit; none for one that does not exist."""
         blocks = _output(self._shown).strip().split("\n\n") if self._units else []
         shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
+        if len(shown) != len(self._units):
+            return {}  # systemd itself has not started yet, and says nothing of any
         pairs = zip(self._units, shown, strict=True)
         return {name: one for name, one in pairs if one.get("LoadState") not in (None, "not-found")}
 
@@ -117,6 +122,7 @@ def state_of(
         "venvs": {path: _distributions(path) for path in managed.get("venvs", [])},
         "packages": {name: packages.get(name) for name in managed.get("packages", [])},
         "units": {name: _unit(units.get(name), written) for name in managed.get("units", [])},
+        "helpers": {name: _unit(units.get(name), 0.0) for name in managed.get("helpers", [])},
     }
 
 

@@ -7,7 +7,10 @@ that is not as it should be is damaged as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
 from typing import Any
+
+from provisioner.values.state import Managed
 
 Check = Callable[[Any, str], None]
 
@@ -15,7 +18,7 @@ TEXT = 4096
 """Characters; what the agent says in words is a line."""
 ENTRIES = 100_000
 NAME = 255
-KINDS = ("paths", "users", "venvs", "packages", "units")
+KINDS = tuple(field.name for field in fields(Managed))
 LOWEST_STATUS, HIGHEST_STATUS = 100, 999
 
 

@@ -17,7 +17,7 @@ from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
-_NOUNS = {"units": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
+_NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
 def reasons_to_run(instance: Instance, facts: Collection[ContainerFact]) -> dict[Address, tuple[str, ...]]:

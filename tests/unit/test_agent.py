@@ -191,12 +191,19 @@ def test_a_file_that_another_program_reads_is_compared_and_makes_no_process_olde
     write(other, "text")
     started = str(int(time.monotonic() * 1e6))
     running = {"x.service": unit(MainPID="1", ExecMainStartTimestampMonotonic=started)}
-    wanted = managed(own) | {"reloaded": [str(other)], "units": ["x.service"]}
+    running["switch.service"] = running["x.service"]
+    wanted = managed(own) | {"reloaded": [str(other)], "units": ["x.service"], "helpers": ["switch.service"]}
     os.utime(own, (time.time() - 60, time.time() - 60))
     before = state_of(wanted, "", running, {})
     write(other, "edited")
     os.utime(other, (time.time() + 5, time.time() + 5))
     assert differences(before, state_of(wanted, "", running, {})) == [["reloaded", str(other), "edited"]]
+    os.utime(own, (time.time() + 5, time.time() + 5))
+    words = "has not read its files as they are"
+    assert ["units", "x.service", words] in differences(before, state_of(wanted, "", running, {}))
+    running["switch.service"] = unit(ActiveState="failed", MainPID="0")
+    told = differences(before, state_of(wanted, "", running, {}))
+    assert [name for kind, name, _ in told if kind == "helpers"] == ["switch.service"]
 
 
 def test_a_process_that_has_been_started_since_has_read_its_files(tmp_path: Path) -> None:
@@ -400,3 +407,13 @@ def test_processor_time_grows_with_work() -> None:
 
 def test_both_sides_call_it_busy() -> None:
     assert agent.BUSY == BUSY
+
+
+def test_of_a_systemd_that_does_not_answer_yet_no_unit_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent, "_started", lambda *_: None)
+    answers = {"nothing": "", "all": "LoadState=loaded\nActiveState=active\n\nLoadState=not-found\n"}
+    system = agent.System([{"units": ["a.service"], "helpers": ["b.service"]}], [])
+    monkeypatch.setattr(agent, "_output", lambda _: answers["nothing"])
+    assert system.units() == {}
+    monkeypatch.setattr(agent, "_output", lambda _: answers["all"])
+    assert list(system.units()) == ["a.service"]

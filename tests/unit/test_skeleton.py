@@ -41,9 +41,9 @@ EVERY_ROLE = (
 EVERY_SERVICE = ("meta/service.yml", "tasks/preflight.yml", "tasks/install.yml", "tasks/verify.yml")
 EVERY_RUNNING = ("tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
 ROUTER_LINES = 40
-FROM_BEFORE = "reloaded"
+FROM_BEFORE = ("reloaded", "helpers")
 """What a service gets from the role that stands before it, and no page says itself."""
-MANAGED_KINDS = tuple(field.name for field in fields(Managed) if field.name != FROM_BEFORE)
+MANAGED_KINDS = tuple(field.name for field in fields(Managed) if field.name not in FROM_BEFORE)
 WRITERS = {
     "provision_files",
     *(f"ansible.builtin.{name}" for name in ("assemble", "blockinfile", "copy", "file", "lineinfile", "template")),

@@ -23,6 +23,10 @@ LEFT_OUT = frozenset({"README.md", "__pycache__"})
 """What a role's tasks never read."""
 
 
+OF_WHAT_STANDS_BEFORE = {"paths": "reloaded", "units": "helpers", "packages": "packages"}
+"""What a service manages of it, by the fields of ``Managed``; what it reads is no reason to start the service anew."""
+
+
 def read_upkeep(role: Path, plugins: str) -> dict[str, Any]:
     """``digest`` of the role's files and of the modules that all roles use (``plugins``), and ``managed``."""
     page = role / "meta" / "managed.yml"
@@ -41,10 +45,8 @@ def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> 
     before = read_upkeep(folder, plugins)
     managed = {kind: list(things) for kind, things in own["managed"].items()}
     name = service["unit"].removesuffix(".service")
-    for kind, things in before["managed"].items():
-        filled = [thing.replace(f"{{{{ {folder.name}_name }}}}", name) for thing in things]
-        # What the other one reads is no reason to start the service's own process anew.
-        kept = "reloaded" if kind == "paths" else kind
+    for kind, kept in OF_WHAT_STANDS_BEFORE.items():
+        filled = [thing.replace(f"{{{{ {folder.name}_name }}}}", name) for thing in before["managed"][kind]]
         managed[kept] = [*managed.get(kept, []), *filled]
     return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
 

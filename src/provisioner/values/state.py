@@ -111,7 +111,9 @@ class Managed:
 
     paths: tuple[str, ...] = ()
     reloaded: tuple[str, ...] = ()
-    """Files, too: written later than a unit's process was started, they are no reason to start it anew."""
+    """Files of what stands before it: written later than the process of a unit was started, they start it not anew."""
+    helpers: tuple[str, ...] = ()
+    """The units that read these; they may do so without a new process."""
     packages: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     users: tuple[str, ...] = ()

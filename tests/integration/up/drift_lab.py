@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
@@ -152,11 +152,14 @@ class DriftLab(Lab):
 
     def _of(self, container: str, stamp: Mapping[str, Any]) -> Iterator[Mutation]:
         address, seen = f"{container}/{stamp['role']}", stamp["seen"]
-        paths = " ".join([*seen["paths"], *seen["venvs"]])
+        files_of_all = {"paths": seen["paths"], "reloaded": seen["reloaded"]}
+        paths = " ".join([*seen["paths"], *seen["reloaded"], *seen["venvs"]])
         fixed = "for p in %s; do touch -c -h -r $p $p 2>/dev/null || echo $p; done" % paths  # noqa: UP031 - $ and {}
         read_only = set(self.sh(container, fixed).split()) if paths else set()
-        for path, state in seen["paths"].items():
-            yield from (_covered if path in read_only else _replaced)(address, path, state)
+        for kind, things in files_of_all.items():
+            for path, state in things.items():
+                mutations = (_covered if path in read_only else _replaced)(address, path, state)
+                yield from (replace(one, kind=kind) for one in mutations)
         for name in seen["venvs"]:
             yield from _venv(address, name)
         for name in seen["packages"]:
@@ -164,13 +167,16 @@ class DriftLab(Lab):
         for name, state in seen["units"].items():
             files = [one for one, is_ in seen["paths"].items() if is_[0] == "file" and one not in read_only]
             yield from _unit(address, name, state, files[0])
+        for name, state in seen["helpers"].items():
+            changes = _unit(address, name, state, "/none")
+            yield from (replace(one, kind="helpers") for one in changes if one.words != STALE)
         for name, state in seen["users"].items():
             yield from _user(address, name, state)
 
 
 def _without_content(kind: str, things: Mapping[str, Any]) -> dict[str, Any]:
     """Digests are salted anew by each stamp."""
-    if kind != "paths":
+    if kind not in ("paths", "reloaded"):
         return dict(things)
     return {name: one and [*one[:4], one[4] if one[0] == "link" else ""] for name, one in things.items()}
 

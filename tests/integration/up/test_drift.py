@@ -77,7 +77,11 @@ def needs_no_ansible(lab: DriftLab) -> None:
 
 def writable(lab: DriftLab) -> list[Mutation]:
     """Every change of a path that a role writes itself: python3 comes from packages, artifacts are mounted."""
-    return [one for one in lab.mutations() if one.kind == "paths" and not one.is_mounted and one.name != PYTHON]
+    return [
+        one
+        for one in lab.mutations()
+        if one.kind in ("paths", "reloaded") and not one.is_mounted and one.name != PYTHON
+    ]
 
 
 def mend(lab: DriftLab, chosen: Sequence[Mutation]) -> None:
@@ -92,7 +96,7 @@ def mend(lab: DriftLab, chosen: Sequence[Mutation]) -> None:
 
 def test_every_change_of_every_managed_thing_is_named_and_nothing_else_is(lab: DriftLab) -> None:
     mutations = lab.mutations()
-    assert {one.kind for one in mutations} == {"paths", "packages", "units", "users", "venvs"}
+    assert {one.kind for one in mutations} == {"paths", "reloaded", "packages", "units", "helpers", "users", "venvs"}
     sides = [[one for one in mutations if one.container == name] for name in (ENGINE, GATEWAY)]
     problems: list[str] = []
     for pair in zip_longest(*sides):  # the two containers are looked at together
@@ -111,7 +115,11 @@ def test_every_change_of_every_managed_thing_is_named_and_nothing_else_is(lab: D
 
 
 def test_only_what_is_mounted_read_only_has_fewer_changes(lab: DriftLab) -> None:
-    paths = {(one.container, one.name, one.is_mounted) for one in lab.mutations() if one.kind in ("paths", "venvs")}
+    paths = {
+        (one.container, one.name, one.is_mounted)
+        for one in lab.mutations()
+        if one.kind in ("paths", "reloaded", "venvs")
+    }
     for container, name, is_mounted in sorted(paths):
         options = lab.sh(container, f"findmnt --noheadings --output OPTIONS --target {name}").strip().split(",")
         assert is_mounted == ("ro" in options), f"{container} {name}: {FIXED}"

@@ -137,7 +137,7 @@ def test_lan_publishes_the_port_on_the_host() -> None:
 def test_what_stands_before_a_service_is_managed_with_it_and_starts_it_not_anew() -> None:
     (one,) = _fleet(_spec(ENGINE)).instances
     managed = one.services[0].managed
-    assert set(managed.units) == {"llama-server.service", "haproxy.service", "switch-llama-server.service"}
+    assert (managed.units, managed.helpers) == (("llama-server.service",), ("switch-llama-server.service",))
     assert managed.reloaded[:2] == ("/etc/switch-llama-server.cfg", "/etc/systemd/system/switch-llama-server.service")
     assert not set(managed.reloaded) & set(managed.paths)
     assert (one.services[0].port, one.services[0].own_port) == (8080, 18080)
@@ -154,7 +154,7 @@ def test_a_port_behind_another_is_one(port: int, behind: int) -> None:
 def test_what_only_one_backend_needs_is_managed_with_it_alone(backend: str, packages: tuple[str, ...]) -> None:
     services = {"llama_cpp": {"model": "m", "backend": backend}}
     (one,) = _fleet(_spec({**ENGINE, "containers": {"a": {"services": services}}})).instances
-    assert one.services[0].managed.packages == (*packages, "haproxy", "python3")
+    assert one.services[0].managed.packages == (*packages, "haproxy")
 
 
 def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
