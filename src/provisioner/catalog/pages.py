@@ -44,10 +44,12 @@ def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> 
         raise page_error(role.name, f"service.yml says it is behind role {folder.name}, and there is none")
     before = read_upkeep(folder, plugins)
     managed = {kind: list(things) for kind, things in own["managed"].items()}
-    name = service["unit"].removesuffix(".service")
+    word, name = f"{{{{ {folder.name}_name }}}}", service["unit"].removesuffix(".service")
     for kind, kept in OF_WHAT_STANDS_BEFORE.items():
-        filled = [thing.replace(f"{{{{ {folder.name}_name }}}}", name) for thing in before["managed"][kind]]
-        managed[kept] = [*managed.get(kept, []), *filled]
+        things = before["managed"][kind]
+        if kind == "units":  # those of its packages are nobody's
+            things = [thing for thing in things if word in thing]
+        managed[kept] = [*managed.get(kept, []), *(thing.replace(word, name) for thing in things)]
     return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
 
 
