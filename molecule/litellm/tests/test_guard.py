@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -28,6 +28,7 @@ READ_ON = 100 * MIB
 GROWTH = 150 * MIB
 """By how much the gateway's memory may grow while it refuses: a body of the largest size, some times over."""
 LATER_S = 5.0
+ATTEMPTS = 3
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,7 +56,19 @@ class Gateway:
         return socket.create_connection((self.address, PORT), timeout=60)
 
     def send(self, head: str, parts: Iterable[bytes] = (), pause_s: float = 0.0) -> tuple[str, int, float]:
-        """The head of the answer, how much of the body went out until it came, and the seconds that it all took."""
+        """The head of the answer, how much of the body went out until it came, and the seconds that it all took.
+
+        The relay loses an answer when the gateway ends the connection in the middle of what it has not read: then it is
+        asked again.
+        """
+        all_parts = list(parts)
+        for _ in range(ATTEMPTS - 1):
+            answer, sent, took_s = self._send(head, all_parts, pause_s)
+            if answer:
+                return answer, sent, took_s
+        return self._send(head, all_parts, pause_s)
+
+    def _send(self, head: str, parts: Sequence[bytes], pause_s: float) -> tuple[str, int, float]:
         began, sent = time.monotonic(), 0
         with self.connect() as connection:
             # The gateway may end the connection while this side still writes.
