@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError, joined
+from provisioner.values.quantities import size_text
 from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
 Action = Literal["create", "start", "stop", "update", "replace", "delete", "build", "configure", "rollback", "adopt"]
 Thing = Instance | Artifact | Service
-_OF_ARTIFACTS = ("host", "digest", "path")
+_OF_ARTIFACTS = ("host", "digest", "mounted_at")
 
 AS_MADE = frozenset({"host", "image", "vmid", "storage", "unprivileged"})
 """What is decided when a container is made: another one means another container."""
@@ -408,11 +409,11 @@ def _instance_changes(after: Instance, before: Instance | None, inside: Inside, 
         return
     differing = differences(before, after)
     if differing:
-        yield Change("update", after.name, before, after, _words(differing, before))
+        yield Change("update", after.name, before, after, _words(differing, before, after))
     if before.status is not Status.RUNNING:
         yield Change("start", after.name, before, after, f"is {before.status}")
         return
-    yield from _role_changes(before, after, inside)
+    yield from _role_changes(after, inside)
 
 
 def _why_replaced(before: Instance, after: Instance, wishes: Wishes) -> str:
@@ -431,13 +432,13 @@ def _frozen_changes(before: Instance, after: Instance) -> Iterator[Change]:
     yield Change("start", after.name, before, before if differing else after, RESUMED)
     if differing:
         running = replace(before, status=Status.RUNNING)
-        yield Change("update", after.name, running, after, _words(differing, running))
+        yield Change("update", after.name, running, after, _words(differing, running, after))
 
 
-def _role_changes(before: Instance, after: Instance, inside: Inside) -> Iterator[Change]:
+def _role_changes(after: Instance, inside: Inside) -> Iterator[Change]:
     """The services of a running container that have to be configured again."""
     for service in after.roles:
-        reasons = [*inside.reasons.get(service.address, ()), *_exchanged(service, before, after)]
+        reasons = inside.reasons.get(service.address, ())
         if reasons:
             yield Change("configure", service.address, None, service, "; ".join(reasons))
 
@@ -449,12 +450,23 @@ def _shrinks(before: Instance, after: Instance) -> bool:
     return after.disk < before.disk
 
 
-def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance) -> str:
-    """In what the container differs from the file, and whether that needs a restart."""
-    differ = _differ(differing)
+def _words(differing: Mapping[str, tuple[Any, Any]], before: Instance, after: Instance) -> str:
+    """In what the container differs from the file, whether that needs a restart, and what only the next one frees."""
+    words = _differ(differing)
     if before.status is Status.RUNNING and needs_restart(differing):
-        return f"{differ}: it is restarted"
-    return differ
+        words = f"{words}: it is restarted"
+    held = _held_disks(before, after)
+    if held:
+        words = f"{words}; {size_text(held)} of disks that it no longer uses stay taken until its next start"
+    return words
+
+
+def _held_disks(before: Instance, after: Instance) -> int:
+    """The bytes of the disks that a running container no longer needs, and keeps until it is started again."""
+    if before.status is not Status.RUNNING:
+        return 0
+    needed = _volumes(after).values()
+    return sum(size for volume, size in before.artifact_disks.items() if volume not in needed)
 
 
 def _differ(names: Collection[str]) -> str:
@@ -462,16 +474,6 @@ def _differ(names: Collection[str]) -> str:
     is_plural = len(names) > 1 or not _PLURALS.isdisjoint(names)
     verb = "differ" if is_plural else "differs"
     return f"{', '.join(names)} {verb} from the file"
-
-
-def _exchanged(service: Service, before: Instance, after: Instance) -> Iterator[str]:
-    """Another artifact in the place of one that was there: whatever uses it has to be started again."""
-    if service is after.base:
-        return
-    old, new = _volumes(before), _volumes(after)
-    for path in sorted(old.keys() | new.keys()):
-        if old.get(path) != new.get(path):
-            yield f"{path} is exchanged"
 
 
 def _volumes(instance: Instance) -> dict[str, str]:

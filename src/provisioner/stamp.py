@@ -17,6 +17,8 @@ from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
+BUILD = frozenset({"artifact_path", "python"})
+"""Options that nobody writes: where what is built for a service is mounted, by its digest."""
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -133,7 +135,9 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     plain = [name.removeprefix(f"{service.role}_") for name in names]
     if CARD.intersection(plain):
         yield "the host's card or its driver changed"
-    written = [name for name in plain if name not in CARD]
+    if BUILD.intersection(plain):
+        yield "another build is mounted for it"
+    written = [name for name in plain if name not in CARD | BUILD]
     if written:
         yield f"{', '.join(written)} changed in the file"
     secrets, known = _secret_digests(service, stamp.salt), stamp.secrets or {}

@@ -62,7 +62,17 @@ def role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_build_is_told_while_it_goes_on(host: Provider, role: str, tmp_path: Path) -> None:
     name = f"prg-{secrets.token_hex(4)}"
-    artifact = Artifact(name, "box", secrets.token_hex(32), role, "/opt/prg", "debian/12", cacheable=False, log=LOG)
+    artifact = Artifact(
+        name,
+        "box",
+        secrets.token_hex(32),
+        role,
+        "/opt/prg",
+        "debian/12",
+        cacheable=False,
+        log=LOG,
+        mounted_at="/opt/prg/d",
+    )
     events: list[Event] = []
 
     def emit(event: Event) -> None:

@@ -59,7 +59,7 @@ def artifact_of(server: FileServer, sha256: str) -> Artifact:
     }
     name = f"model-h7{secrets.token_hex(3)}"
     path = "/srv/models/tiny"
-    return Artifact(name, "box", sha256, "model_store", path, "debian/12", variables, cacheable=False)
+    return Artifact(name, "box", sha256, "model_store", path, "debian/12", variables, cacheable=False, mounted_at=path)
 
 
 def texts_of(folder: Path) -> str:
@@ -213,7 +213,10 @@ def split_artifact(place: str, names: list[str], digests: list[str]) -> Artifact
     variables = {f"model_store_{key}": value for key, value in parts[0].items()}
     more: dict[str, Any] = {"model_store_path": "/srv/models/m", "model_store_rest": parts[1:]}
     name, path = f"model-h7{secrets.token_hex(3)}", "/srv/models/m"
-    return Artifact(name, "box", digests[0], "model_store", path, "debian/12", variables | more, cacheable=False)
+    variables |= more
+    return Artifact(
+        name, "box", digests[0], "model_store", path, "debian/12", variables, cacheable=False, mounted_at=path
+    )
 
 
 def whole(content: bytes, _seen: Seen) -> Page:

@@ -137,7 +137,7 @@ def test_the_loader_that_was_removed_is_named(box: RoleBox) -> None:
 
 
 def test_a_driver_whose_second_node_nobody_made_is_told_from_one_without_a_card(box: RoleBox) -> None:
-    options = {"llama_cpp_backend": "cuda", "__llama_cpp_path": "/opt/for_cuda"}
+    options = {"llama_cpp_backend": "cuda", "llama_cpp_artifact_path": "/opt/for_cuda"}
     box.run("mkfifo /dev/nvidiactl /dev/nvidia0")
     said = devices(box, **options)
     assert said.endswith("rc=2"), said

@@ -17,9 +17,29 @@ from provisioner.values.errors import PlaybookError, ProviderError
 from provisioner.values.events import ApplyErrored, ApplyProgress, Diagnostic, Event
 from provisioner.values.state import Artifact, Execution, Instance, Secret, Status
 
-BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12")
-SAME_MODEL = Artifact("model-spare", "box", "b" * 64, "model_store", "/srv/models/spare", "debian/12", cacheable=False)
-MODEL = Artifact("model-tiny", "box", "b" * 64, "model_store", "/srv/models/tiny", "debian/12", cacheable=False)
+BUILT = Artifact(
+    "llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12", mounted_at="/opt/llama_cpp/aa"
+)
+SAME_MODEL = Artifact(
+    "model-spare",
+    "box",
+    "b" * 64,
+    "model_store",
+    "/srv/models/spare",
+    "debian/12",
+    cacheable=False,
+    mounted_at="/srv/models/bb/spare",
+)
+MODEL = Artifact(
+    "model-tiny",
+    "box",
+    "b" * 64,
+    "model_store",
+    "/srv/models/tiny",
+    "debian/12",
+    cacheable=False,
+    mounted_at="/srv/models/bb/tiny",
+)
 DOWNLOAD = replace(MODEL, resumable=True)
 
 

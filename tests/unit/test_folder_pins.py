@@ -72,7 +72,7 @@ def test_neither_heads_nor_sums_are_asked_of_a_folder(hub: StandIn, tmp_path: Pa
     assert budgets_of(lab, {}, 1 << 33) == ()
     assert not any("Range" in one.headers for one in hub.server.seen)
     engine = lab.fleet().instances[0].services[-1]
-    assert engine.variables["tabbyapi_model"] == "/srv/models/m"
+    assert engine.variables["tabbyapi_model"] == lab.fleet().artifacts[0].mounted_at
 
 
 def test_what_the_configuration_says_is_held_against_the_files_name(hub: StandIn, tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def test_a_secret_is_a_lookup_of_its_name_at_any_depth(tmp_path: Path) -> None:
 
 
 def test_builders_get_their_role_and_its_variables(tmp_path: Path) -> None:
-    artifact = Artifact("x", "box", "d" * 64, "llama_cpp", "/opt/x", "debian/12", {"llama_cpp_source": "pypi:x==1"})
+    variables = {"llama_cpp_source": "pypi:x==1"}
+    artifact = Artifact("x", "box", "d" * 64, "llama_cpp", "/opt/x", "debian/12", variables, mounted_at="/opt/x/d")
     text = render_builders([artifact], {artifact.builder: {"provision_endpoint": "/s"}}, paths.inventory_templates())
     variables = _read_by_ansible(text, tmp_path)["_meta"]["hostvars"][artifact.builder]
     assert variables["artifact_role"] == {"__ansible_unsafe": "llama_cpp"}

@@ -76,8 +76,9 @@ def artifact_of(model: Model, pins: dict[str, Pin]) -> Artifact:
     assert spec is not None
     fleet = desired_fleet(resolve(spec, load_catalog()), find_models(spec.models, pins).files)
     engine = fleet.instances[0].services[-1]
-    assert engine.variables["llama_cpp_model"] == "/srv/models/m/m-Q8_0-00001-of-00003.gguf"
-    return next(one for one in fleet.artifacts if one.role == "model_store")
+    stored = next(one for one in fleet.artifacts if one.role == "model_store")
+    assert engine.variables["llama_cpp_model"] == f"{stored.mounted_at}/m-Q8_0-00001-of-00003.gguf"
+    return stored
 
 
 def test_a_model_of_several_files_is_one_volume_of_all_their_hashes(

@@ -74,8 +74,8 @@ def test_an_engine_that_reads_the_format_is_given_the_folder(tmp_path: Path, cat
     folder = write_folder(tmp_path / "small", folder_files())
     spec = opened(tmp_path, catalog, '{ source: "dir:small" }').spec
     fleet = desired_fleet(resolve(spec, catalog), find_models(spec.models, {}).files)
-    assert fleet.instances[0].services[-1].variables["tabbyapi_model"] == "/srv/models/m"
     artifact = fleet.artifacts[0]
+    assert fleet.instances[0].services[-1].variables["tabbyapi_model"] == artifact.mounted_at
     variables = artifact.variables
     stored = [(variables["model_store_filename"], variables["model_store_source"])]
     stored += [(one["filename"], one["source"]) for one in variables["model_store_rest"]]

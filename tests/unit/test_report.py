@@ -51,7 +51,7 @@ BUILD = Change(
     "build",
     "llama_cpp",
     None,
-    Artifact("llama_cpp", "box", "ab" * 32, "llama_cpp", "/opt/llama_cpp", "debian/12"),
+    Artifact("llama_cpp", "box", "ab" * 32, "llama_cpp", "/opt/llama_cpp", "debian/12", mounted_at="/opt/llama_cpp/ab"),
     "not on host box yet",
 )
 CREATE = Change("create", "llama", None, LLAMA, "in the file, not on the host")

@@ -28,7 +28,9 @@ from provisioner.values.state import Artifact, Execution, Instance
 from tests.waiting import wait_until
 
 LOG = "/var/log/build.log"
-BUILT = Artifact("llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12", log=LOG)
+BUILT = Artifact(
+    "llama_cpp", "box", "a" * 64, "llama_cpp", "/opt/llama_cpp", "debian/12", log=LOG, mounted_at="/opt/llama_cpp/aa"
+)
 OTHER = replace(BUILT, name="whisper", digest="b" * 64)
 COMPILE = "build | Compile"
 TIMEOUT_S = 20.0

@@ -63,7 +63,15 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
     if log and not str(log).startswith("/"):
         raise ValueError(f"artifact: log {log!r} is no absolute path")
     options = tuple(page.get("options", ()))
-    return ArtifactType(page["name"], page["path"], options, pages["source_digest"], includes=includes, log=log)
+    return ArtifactType(
+        name=page["name"],
+        path=page["path"],
+        options=options,
+        source_digest=pages["source_digest"],
+        includes=includes,
+        log=log,
+        gives=page.get("gives") or {},
+    )
 
 
 def _role_options(role: str, pages: Mapping[str, Any]) -> dict[str, Option]:
@@ -109,7 +117,7 @@ def _service(
 def _check_names(service: ServiceType) -> None:
     if service.stage not in STAGES:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
-    artifact_options = service.artifact.options if service.artifact else ()
+    artifact_options = (*service.artifact.options, *service.artifact.gives) if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
     words = (("instead_of", "folder_to", "packages_to", "routes_to", "key_to"), service.references.values())
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))

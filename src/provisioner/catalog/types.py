@@ -43,7 +43,7 @@ class Option:
 class Reference:
     """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces.
 
-    ``folder_to``: the option that gets the folder of all models, which the service finds by their names; a ``stack`` is
+    ``folder_to``: the option that gets the folder in which the service finds the model by its name; a ``stack`` is
     one of wheels, and ``packages_to`` the option that gets them. ``routes_to`` gets the aliases joined with the engines
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
     """
@@ -77,7 +77,8 @@ class ArtifactType:
     ``source_digest`` is the sha256 over the role's ``tasks/build*.yml``, ``files/`` and ``vars/build*.yml``; where
     there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well. ``includes`` says which values of which
     options make the build run another role, and the digest of that role. ``log`` is where ninja writes in the builder
-    how far it is.
+    how far it is. ``gives``: the service's options that name something in it, each with where that lies below the
+    folder at which it is mounted ("." is the folder itself).
     """
 
     name: str
@@ -86,6 +87,7 @@ class ArtifactType:
     source_digest: str
     includes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     log: str = ""
+    gives: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ for header in /usr/local/cuda*/include /opt/cuda*/include /usr/include; do
   limit=$(sed -n 's/^#if *__GNUC__ *> *\([0-9]*\).*/\1/p' "$header/crt/host_config.h" 2>/dev/null | head -n 1)
   say toolkit "$release $limit $(readlink -f "$header")"
 done
-for site in /opt/*/current/lib/python3* /opt/*/venv/lib/python3* /opt/*/.venv/lib/python3*; do
+for site in /opt/*/current/lib/python3* /opt/*/venv/lib/python3* /opt/*/.venv/lib/python3* \
+    /opt/*/*/current/lib/python3* /opt/*/*/venv/lib/python3*; do
   file=$site/site-packages/torch/version.py
   [ -r "$file" ] && say torch "$(sed -n "s/^__version__ = '\(.*\)'.*/\1/p" "$file") $(sed -n \
     "s/^cuda[^=]*= '\(.*\)'.*/\1/p" "$file") ${site%/lib/*}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from provisioner.catalog import ArtifactType
 from provisioner.models.sources import ModelPart
 from provisioner.services.base import ResolvedService
-from provisioner.values.state import Artifact, Secret
+from provisioner.values.state import Artifact, Secret, short_digest
 
 MODEL_ROLE = "model_store"
 MODELS_PATH = "/srv/models"
@@ -44,7 +46,18 @@ def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image:
         if value in roles:
             included.append(roles[value])
     digest = _digest(artifact.source_digest, variables, distribution_of(image), architecture, *included)
-    return Artifact(artifact.name, host, digest, service.role, artifact.path, image, variables, log=artifact.log)
+    mounted_at = f"{artifact.path}/{short_digest(digest)}"
+    return Artifact(
+        name=artifact.name,
+        host=host,
+        digest=digest,
+        role=service.role,
+        path=artifact.path,
+        mounted_at=mounted_at,
+        image=image,
+        variables=variables,
+        log=artifact.log,
+    )
 
 
 def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
@@ -58,17 +71,43 @@ def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
     }
     more = {f"{MODEL_ROLE}_size": file.size, f"{MODEL_ROLE}_access": file.access, f"{MODEL_ROLE}_rest": _rest(file)}
     variables |= {name: value for name, value in more.items() if value is not None}
-    digest = _digest(file.sha256, file.filename, *([one.filename, one.sha256] for one in file.rest))
     is_download = "://" in file.path
     return Artifact(
-        f"model-{model}", host, digest, MODEL_ROLE, path, image, variables, cacheable=False, resumable=is_download
+        name=f"model-{model}",
+        host=host,
+        digest=_digest_of(file),
+        role=MODEL_ROLE,
+        path=path,
+        mounted_at=f"{folder_with(file)}/{model}",
+        image=image,
+        variables=variables,
+        cacheable=False,
+        resumable=is_download,
     )
+
+
+def _digest_of(file: ModelFile) -> str:
+    return _digest(file.sha256, file.filename, *([one.filename, one.sha256] for one in file.rest))
+
+
+def folder_with(file: ModelFile) -> str:
+    """The folder in the container in which the model lies under its name.
+
+    The digest is above the name and not below it: engines that know models by folders call them by the last one.
+    """
+    return f"{MODELS_PATH}/{short_digest(_digest_of(file))}"
 
 
 def given_path(model: str, file: ModelFile) -> str:
     """What an engine in the container is given: the model's first file, or the folder."""
-    folder = f"{MODELS_PATH}/{model}"
+    folder = f"{folder_with(file)}/{model}"
     return folder if file.is_folder else f"{folder}/{file.filename}"
+
+
+def given_options(artifact: Artifact, options: Mapping[str, str]) -> dict[str, str]:
+    """What the options get that name something in a built artifact; ``options`` are its page's ``gives``."""
+    mounted_at = PurePosixPath(artifact.mounted_at)
+    return {option: str(mounted_at / below) for option, below in options.items()}
 
 
 def _rest(file: ModelFile) -> list[dict[str, Any]] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.lab.aliases import Aliases, Engine, find_engines, flatten, for_too_long, routed_aliases
-from provisioner.lab.artifacts import MODELS_PATH, ModelFile, given_path
+from provisioner.lab.artifacts import ModelFile, folder_with, given_path
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
@@ -39,8 +39,8 @@ def _model(place: Place, option: str) -> Filled:
     service, page = place.service, place.service.page
     model = str(service.written[option])
     folder_to, name_to = page.references[option].folder_to, page.references[option].name_to
-    if folder_to is not None:  # it finds its models by their names below one folder
-        return {option: model, folder_to: MODELS_PATH}, set()
+    if folder_to is not None:  # it finds the model by its name in that folder
+        return {option: model, folder_to: folder_with(place.files[model])}, set()
     filled: dict[str, Any] = {option: _model_file(place, model)}
     if name_to is None:  # it helps the one that gives its name
         return filled, set()

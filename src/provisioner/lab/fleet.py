@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
-from provisioner.lab.artifacts import ModelFile, built, stored
+from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
+from provisioner.lab.artifacts import ModelFile, built, given_options, stored
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
@@ -100,8 +100,8 @@ def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Ite
     from provisioner.lab.cards import devices
 
     for artifact in artifacts:
-        properties = {"volume": artifact.volume, "path": artifact.path, "readonly": "true"}
-        yield Device(artifact.name.replace("_", "-"), "volume", properties)
+        properties = {"volume": artifact.volume, "path": artifact.mounted_at, "readonly": "true"}
+        yield Device(artifact.device_name, "volume", properties)
     # On Proxmox a container has an address of its own in the LAN: there is nothing to publish.
     if container.is_on_proxmox:
         return
@@ -120,16 +120,23 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
 def _artifacts(context: _Context, container: ResolvedContainer) -> list[Artifact]:
     made = []
     host, image = host_name(container), container.image
-    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
     for service in container.services:
         if service.page.artifact is not None:
-            made.append(built(service, service.page.artifact, host=host, image=image, architecture=architecture))
+            made.append(_built(context, container, service, service.page.artifact))
         made += [stored(model, context.files[model], host, image) for model in service.model_names]
     return made
 
 
+def _built(
+    context: _Context, container: ResolvedContainer, service: ResolvedService, artifact: ArtifactType
+) -> Artifact:
+    host = host_name(container)
+    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
+    return built(service, artifact, host=host, image=container.image, architecture=architecture)
+
+
 def _services(context: _Context, container: ResolvedContainer) -> tuple[Service, ...]:
-    services = [_service(context, service) for service in container.services]
+    services = [_service(context, container, service) for service in container.services]
     services += _implied(context.lab.catalog, container)
     return tuple(sorted(services, key=lambda service: (STAGES.index(service.stage), service.role)))
 
@@ -149,10 +156,12 @@ def _implied(catalog: Catalog, container: ResolvedContainer) -> Iterator[Service
         yield _made_of(page, container.name, told, port=page.port)
 
 
-def _service(context: _Context, service: ResolvedService) -> Service:
+def _service(context: _Context, container: ResolvedContainer, service: ResolvedService) -> Service:
     page = service.page
     options = {name: option.default for name, option in page.options.items() if option.default is not None}
     options |= service.said
+    if page.artifact is not None and page.artifact.gives:
+        options |= given_options(_built(context, container, service, page.artifact), page.artifact.gives)
     if "listen" in page.options:
         options["listen"] = ANY_ADDRESS
     needs: set[Address] = set()

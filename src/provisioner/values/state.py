@@ -207,6 +207,9 @@ class Instance:
     what the file decides, and only that is compared."""
     adopt: bool = field(default=False, compare=False)
     """Desired only: one of that name that is there and nobody's is made this lab's."""
+    artifact_disks: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """Observed only: the bytes of the container's own disks that hold copies of artifact volumes, by these volumes;
+    nothing where a host lends them to all of its containers."""
     stop_s: float = field(default=STOP_S, compare=False)
     """So long it has to stop, until it is stopped by force: its services may finish the answers that they give."""
 
@@ -216,12 +219,23 @@ class Instance:
         return (*((self.base,) if self.base else ()), *self.services)
 
 
+VOLUME_PREFIX = "provision-"
+LONGEST_DEVICE_NAME = 63
+"""Characters that Incus takes for the name of a device; of 64 it says "Name must be 1-63 characters long"."""
+
+
+def short_digest(digest: str) -> str:
+    """As much of a digest as names of volumes, devices and folders bear."""
+    return digest[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """Something large that is made once per host, by digest, and mounted read-only where it is needed.
 
     ``role``'s ``tasks/build.yml`` makes it with ``variables`` in a throwaway container of ``image``, with the volume
-    mounted read-write at ``path``; consumers mount the same volume read-only at the same path.
+    mounted read-write at ``path``; consumers mount the same volume read-only at ``mounted_at``, which its digest is
+    part of, so that what comes and what goes can be there at once.
     """
 
     name: str
@@ -236,11 +250,21 @@ class Artifact:
     """The file in its builder where its build writes how far it is, where there is one."""
     resumable: bool = field(default=False, compare=False)
     """Whether a build that was ended goes on in the same builder: it is a download, and most of it may be there."""
+    mounted_at: str = field(kw_only=True)
 
     @property
     def volume(self) -> str:
         """The name of its storage volume: made of its name and its digest, so that one name is one content."""
-        return f"provision-{self.name.replace('_', '-')}-{self.digest[:16]}"
+        return f"{VOLUME_PREFIX}{self.name.replace('_', '-')}-{short_digest(self.digest)}"
+
+    @property
+    def device_name(self) -> str:
+        """The name of the device that mounts it; no two artifacts in a container have the same."""
+        name = self.volume.removeprefix(VOLUME_PREFIX)
+        if len(name) <= LONGEST_DEVICE_NAME:
+            return name
+        told_apart = sha256(self.volume.encode()).hexdigest()[:16]
+        return f"{name[: LONGEST_DEVICE_NAME - len(told_apart) - 1]}-{told_apart}"
 
     @property
     def builder(self) -> str:

@@ -11,7 +11,7 @@ from provisioner.artifacts import ensure_artifacts
 from provisioner.configure import Configured, configure
 from provisioner.lab.opening import Lab
 from provisioner.lock import Lease
-from provisioner.plan import Plan
+from provisioner.plan import Change, Plan
 from provisioner.probe import write_stamps
 from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
@@ -26,6 +26,7 @@ from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import remember_use
+from provisioner.workflow.mounting import last_step, with_former_mounts
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 from provisioner.workflow.verifying import announce_checks
@@ -51,7 +52,7 @@ class Run:
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
         kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
-        apply_instances(self.made.of("create", "replace", "update", "start"), effects.providers, effects.emit)
+        self._make()
         _wait_until_ready(self._touched(), effects)
         unsure = self.seen.unsure(self.made)
         self.seen = self.seen.readdressed(self.lab, effects)
@@ -61,6 +62,7 @@ class Run:
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
         # Before anything goes back: they show what was wrong.
         gather(run, effects.providers, self.lab.folder, effects.emit)
+        self._let_go(outcome)
         facts = settled([one for one in touched if one.name not in outcome.failed], effects)
         findings = self._findings(touched, outcome, facts)
         self.lease.check()
@@ -73,6 +75,11 @@ class Run:
         keeping.drop_surplus(self.lab, touched, effects, self.keep)
         changed = self.made.of("replace", "update")
         drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
+
+    def _make(self) -> None:
+        """Make and change containers; what their services use until they are configured stays mounted."""
+        changes = [with_former_mounts(one) for one in self.made.of("create", "replace", "update", "start")]
+        apply_instances([one for one in changes if _is_needed(one)], self.effects.providers, self.effects.emit)
 
     def _touched(self) -> tuple[Instance, ...]:
         names = {one.container for one in self.made.of("create", "replace", "update", "start", "configure", "adopt")}
@@ -92,6 +99,12 @@ class Run:
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}
         pruned = [replace(one, services=tuple(s for s in one.services if s.address in addresses)) for one in touched]
         return tuple(one for one in pruned if any(role.address in addresses for role in one.roles))
+
+    def _let_go(self, outcome: Configured) -> None:
+        """Unmount what the services of containers used before; one that failed may use it still."""
+        updates = [one for one in self.made.of("update") if one.container not in outcome.failed]
+        steps = [step for one in updates if (step := last_step(one)) is not None]
+        apply_instances(steps, self.effects.providers, self.effects.emit)
 
     def _findings(
         self, touched: Sequence[Instance], outcome: Configured, facts: Sequence[ContainerFact]
@@ -121,6 +134,11 @@ class Run:
         raise type(error)(
             error.message, details="\n".join([error.details, *told]), resolution=error.resolution
         ) from outcome.error
+
+
+def _is_needed(change: Change) -> bool:
+    """Whether a change is more than to let go of what is mounted, which comes last."""
+    return change.action != "update" or bool(change.attributes())
 
 
 def _told(finding: Finding) -> str:

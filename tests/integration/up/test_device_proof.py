@@ -54,18 +54,18 @@ case " $* " in
   if [ -e /srv/no-card ]; then printf '  (none)\n'
   else printf '  CUDA0: NVIDIA GeForce RTX 3060 (12288 MiB, 11900 MiB free)\n'; fi
   exit 0 ;;
-*" --help "*) exec /opt/llama_cpp/bin/llama-server "$@" ;;
+*" --help "*) exec /opt/llama_cpp/*/bin/llama-server "$@" ;;
 esac
 words=()
 while [ $# -gt 0 ]; do
   case $1 in --device | --gpu-layers) shift 2 ;; *) words+=("$1"); shift ;; esac
 done
 echo 'load_tensors: offloaded 9/9 layers to GPU' >&2
-exec /opt/llama_cpp/bin/llama-server "${words[@]}"
+exec /opt/llama_cpp/*/bin/llama-server "${words[@]}"
 """,
     "/srv/played/bin/llama-bench": r"""#!/bin/bash
 set -o pipefail
-/opt/llama_cpp/bin/llama-bench "$@" | python3 -c '
+/opt/llama_cpp/*/bin/llama-bench "$@" | python3 -c '
 import json, os, sys
 runs = json.load(sys.stdin)
 for one in runs:
@@ -132,7 +132,7 @@ def variables(box: RoleBox, **more: Any) -> dict[str, Any]:
         "llama_cpp_backend": "cuda",
         "llama_cpp_cuda_architectures": ["86"],
         "llama_cpp_card": CARD,
-        "__llama_cpp_path": "/srv/played",
+        "llama_cpp_artifact_path": "/srv/played",
         **more,
     }
 
@@ -234,5 +234,5 @@ def test_a_device_by_hand_whose_card_cannot_be_measured_is_unproven(box: RoleBox
 
 
 def test_a_real_build_for_the_cpu_is_refused_before_the_server_is_touched(box: RoleBox) -> None:
-    said = role(box, __llama_cpp_path="/opt/llama_cpp")
+    said = role(box, llama_cpp_artifact_path=box.run("echo /opt/llama_cpp/*").strip())
     refused(said, "the program is built for the CPU only, there is no cuda in it")

@@ -260,6 +260,41 @@ def test_an_exchanged_volume_that_no_snapshot_needs_goes_at_once(lab_there: Worl
     assert old.isdisjoint(lab_there.host.volumes)
 
 
+def mounted(world: World) -> set[str]:
+    """The builds that the engine's container has."""
+    devices = world.host.containers["llama"].instance.devices
+    return {device.properties["volume"] for device in devices if device.properties["path"].startswith("/opt/")}
+
+
+def test_both_builds_are_mounted_until_the_service_has_gone_over(lab_there: World, lab: Path) -> None:
+    seen: list[set[str]] = []
+    lab_there.then = lambda: seen.append(mounted(lab_there))
+    (old,) = mounted(lab_there)
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
+    planned = lab_there.command("plan").out
+    assert "another build is mounted for it" in planned
+    answer = lab_there.command("up", "--yes")
+    assert answer.code == 0, answer.err
+    while_configured = seen[-1]
+    assert old in while_configured
+    assert len(while_configured) == 2
+    assert mounted(lab_there) == while_configured - {old}
+    assert lab_there.command("plan", "--detailed-exitcode").code == 0
+
+
+def test_what_a_failed_service_may_still_use_stays_mounted_until_a_run_succeeds(lab_there: World, lab: Path) -> None:
+    (old,) = mounted(lab_there)
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
+    lab_there.failures["site.yml"] = (PROOF,)
+    assert lab_there.command("up", "--yes", "--no-rollback").code != 0
+    assert old in mounted(lab_there)
+    assert len(mounted(lab_there)) == 2
+    lab_there.failures.clear()
+    assert lab_there.command("up", "--yes", "--no-rollback").code == 0
+    assert old not in mounted(lab_there)
+    assert old not in lab_there.host.volumes
+
+
 def test_who_asks_a_changed_engine_and_fails_takes_it_back_with_it(lab_there: World, lab: Path) -> None:
     lab.write_text(
         FILE.replace("model: tiny,", "model: tiny, parallel: 2,").replace("litellm: {", "litellm: { port: 4100,")

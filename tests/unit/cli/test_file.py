@@ -147,8 +147,10 @@ def test_what_show_gives_is_a_valid_file_that_means_the_same(world: World, lab: 
 def test_expanded_shows_devices_variables_and_artifacts(world: World) -> None:
     shown = yaml.safe_load(world.command("show", "--expanded").out)
     llama = next(one for one in shown["instances"] if one["name"] == "llama")
-    assert llama["services"][0]["variables"]["llama_cpp_model"] == "/srv/models/tiny/tiny.gguf"
-    assert {one["name"] for one in shown["artifacts"]} == {"litellm", "llama_cpp", "model-tiny"}
+    made = {one["name"]: one["mounted_at"] for one in shown["artifacts"]}
+    assert made.keys() == {"litellm", "llama_cpp", "model-tiny"}
+    assert llama["services"][0]["variables"]["llama_cpp_model"] == f"{made['model-tiny']}/tiny.gguf"
+    assert llama["services"][0]["variables"]["llama_cpp_artifact_path"] == made["llama_cpp"]
 
 
 def test_client_settings_have_the_gateways_address_and_name_its_key(world: World) -> None:

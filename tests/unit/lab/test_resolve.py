@@ -159,13 +159,15 @@ def test_what_only_one_backend_needs_is_managed_with_it_alone(backend: str, pack
 
 def test_the_list_of_several_models_is_managed_and_so_is_each_of_their_files() -> None:
     file = read_case(CASES / "fleets/several-models-on-one-server.yml")["file"]
-    paths = {one.name: one.services[0].managed.paths for one in _fleet(_spec(file)).instances}
-    both = {"/opt/llama_cpp/MANIFEST.sha256", "/etc/llama-server.api-key", "/var/lib/llama-server"}
+    fleet = _fleet(_spec(file))
+    paths = {one.name: one.services[0].managed.paths for one in fleet.instances}
+    program, large, small, spare = (one.mounted_at for one in fleet.artifacts[1:5])
+    both = {f"{program}/MANIFEST.sha256", "/etc/llama-server.api-key", "/var/lib/llama-server"}
     both |= {"/etc/systemd/system/llama-server.service", "/usr/local/lib/llama-server"}
     both |= {"/usr/local/lib/llama-server/drain.py"}
-    listed = {"/srv/models/large/large.gguf", "/srv/models/small/small.gguf", "/etc/llama-server.models.ini"}
+    listed = {f"{large}/large.gguf", f"{small}/small.gguf", "/etc/llama-server.models.ini"}
     assert set(paths["a"]) == both | listed
-    assert set(paths["b"]) == both | {"/srv/models/spare/spare.gguf"}
+    assert set(paths["b"]) == both | {f"{spare}/spare.gguf"}
 
 
 def test_each_of_several_models_is_mounted_and_made_once() -> None:
@@ -173,8 +175,18 @@ def test_each_of_several_models_is_mounted_and_made_once() -> None:
     fleet = _fleet(_spec(file))
     mounts = {one.name: {each.name: each.properties.get("path") for each in one.devices} for one in fleet.instances}
     assert mounts["a"] == {
-        "llama-cpp": "/opt/llama_cpp",
-        "model-large": "/srv/models/large",
-        "model-small": "/srv/models/small",
+        "llama-cpp-7bee91fff966892d": "/opt/llama_cpp/7bee91fff966892d",
+        "model-large-131f2e229eafd3a5": "/srv/models/131f2e229eafd3a5/large",
+        "model-small-9be51007ce528965": "/srv/models/9be51007ce528965/small",
     }
     assert len([one for one in fleet.artifacts if one.role == "model_store"]) == 3
+
+
+def test_devices_of_volumes_have_names_that_incus_takes_and_never_one_twice() -> None:
+    names = [letter * 58 + end for letter in "ab" for end in ("", "cd", "ef.gh")]
+    models = {name: {"source": "builtin:tiny"} for name in names}
+    services = {"llama_cpp": {"models": names}}
+    (one,) = _fleet(_spec({"models": models, "containers": {"a": {"services": services}}})).instances
+    found = [device.name for device in one.devices]
+    assert len(set(found)) == len(names) + 1
+    assert max(map(len, found)) == 63

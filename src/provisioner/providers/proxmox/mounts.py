@@ -102,6 +102,12 @@ def devices_of(guest: Guest) -> tuple[Device, ...]:
     return tuple(mount.device for mount in mounts)
 
 
+def copy_sizes(guest: Guest) -> dict[str, int]:
+    """The bytes of the disks that hold copies of artifact volumes, by the names of these volumes."""
+    copies = _copies(guest)
+    return {mount.volume: copies[mount.path].size for mount in _marked(guest) if mount.path in copies}
+
+
 def extra_of(guest: Guest) -> tuple[Mapping[str, Any], ...]:
     """The other mounted disks by the names of the file; a storage that it left to us is left out."""
     asked = {str(entry["path"]): entry for entry in guest.mark.extra} if guest.mark else {}

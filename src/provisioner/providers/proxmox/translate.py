@@ -87,6 +87,7 @@ def instance_of(guest: Guest, host: str) -> Instance:
         address=guest.address,
         snapshots=guest.snapshots,
         settings=settings_of(guest),
+        artifact_disks=mounts.copy_sizes(guest),
     )
 
 

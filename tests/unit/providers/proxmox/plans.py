@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[4] / "docs" / "proxmox.md").read_text()
 ROLE = frozenset(re.findall(r'pveum role add Provisioner --privs "([^"]+)"', PAGE)[0].split())
 """What the page says that a token needs."""
 BASE = Service("base", "web", "base", {})
-ARTIFACT = Artifact("tool", "pve", "ab" * 32, "tool", "/opt/tool", "debian/12")
+ARTIFACT = Artifact("tool", "pve", "ab" * 32, "tool", "/opt/tool", "debian/12", mounted_at=f"/opt/tool/{'ab' * 8}")
 
 
 def wanted(name: str = "web", **changes: Any) -> Instance:

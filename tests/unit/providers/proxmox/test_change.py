@@ -378,6 +378,33 @@ def test_an_artifact_is_plugged_in_exchanged_and_taken_away(
     assert provider.observe(one.lab).instance(one.name) == one
 
 
+def test_what_comes_is_mounted_beside_what_goes_whose_disk_stays_until_the_next_start(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = Artifacts(monkeypatch)
+    artifacts.sizes |= {"v-1": GIB, "v-2": 3 * GIB}
+    let_look_in(pve, monkeypatch)
+    provider = driver(access, ssh="root@pve1")
+    one = provider.create(wanted())
+    provider.start(one)
+    old, new = mount("v-1", path="/opt/tool/1", name="tool-1"), mount("v-2", path="/opt/tool/2", name="tool-2")
+    provider.update(replace(one, devices=(old,)))
+    both = replace(one, devices=(old, new))
+    made = provider.update(both)
+    assert made == both
+    assert made.artifact_disks == {"v-1": GIB, "v-2": 3 * GIB}
+    vmid = guest(pve).vmid
+    assert [filled for filled in artifacts.filled if filled[0] == vmid][-1] == (vmid, "v-2", "/opt/tool/2")
+    volume = guest(pve).config["mp0"].split(",")[0]
+    wish = replace(one, devices=(new,))
+    assert provider.update(wish) == wish
+    assert provider.observe(one.lab).instance(one.name) == wish, "no plan looks at it again"
+    assert volume in pve.world.storages["local-lvm"].on("pve1"), "it is mounted until the next start"
+    provider.stop(one)
+    provider.start(one)
+    assert volume not in pve.world.storages["local-lvm"].on("pve1")
+
+
 def test_a_lost_answer_to_a_change_is_looked_for(pve: Double, provider: ProxmoxProvider, one: Instance) -> None:
     path = f"/nodes/pve1/lxc/{guest(pve).vmid}"
     pve.world.faults.drop("PUT", f"{path}/resize", done=True)
