@@ -353,15 +353,23 @@ def test_a_pool_is_left_and_entered_also_one_in_another(pve: Double, provider: P
     assert seen == one
 
 
-def test_an_artifact_is_plugged_in_exchanged_and_taken_away(
+def _running_with_artifacts(
     pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> tuple[ProxmoxProvider, Instance, Artifacts]:
+    """A running container, and two artifact volumes of its node."""
     artifacts = Artifacts(monkeypatch)
     artifacts.sizes |= {"v-1": GIB, "v-2": 3 * GIB}
     let_look_in(pve, monkeypatch)
     provider = driver(access, ssh="root@pve1")
     one = provider.create(wanted())
     provider.start(one)
+    return provider, one, artifacts
+
+
+def test_an_artifact_is_plugged_in_exchanged_and_taken_away(
+    pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, one, artifacts = _running_with_artifacts(pve, access, monkeypatch)
     vmid = guest(pve).vmid
     for volume in ("v-1", "v-2"):
         wish = replace(one, devices=(mount(volume),))
@@ -381,12 +389,7 @@ def test_an_artifact_is_plugged_in_exchanged_and_taken_away(
 def test_what_comes_is_mounted_beside_what_goes_whose_disk_stays_until_the_next_start(
     pve: Double, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    artifacts = Artifacts(monkeypatch)
-    artifacts.sizes |= {"v-1": GIB, "v-2": 3 * GIB}
-    let_look_in(pve, monkeypatch)
-    provider = driver(access, ssh="root@pve1")
-    one = provider.create(wanted())
-    provider.start(one)
+    provider, one, artifacts = _running_with_artifacts(pve, access, monkeypatch)
     old, new = mount("v-1", path="/opt/tool/1", name="tool-1"), mount("v-2", path="/opt/tool/2", name="tool-2")
     provider.update(replace(one, devices=(old,)))
     both = replace(one, devices=(old, new))
