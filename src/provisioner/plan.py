@@ -121,6 +121,33 @@ class Change:
             return differences(self.before, self.after)  # type: ignore[arg-type]  # both are of one kind
         return _differing_attributes(self.before, self.after, _OF_ARTIFACTS)
 
+    @property
+    def meanwhile(self) -> str:
+        """What requests to the services meet that it touches, as a sentence's end; empty where none is touched."""
+        if self.action == "configure" and isinstance(self.after, Service):
+            return _while_configured(self.after)
+        ran = isinstance(self.before, Instance) and self.before.status is Status.RUNNING
+        if not ran or not isinstance(self.after, Instance):
+            return ""
+        is_stopped = self.action == "replace" or (self.action == "update" and needs_restart(self.attributes()))
+        return _while_stopped(self.after) if is_stopped else ""
+
+
+def _while_configured(service: Service) -> str:
+    longest = service.variables.get(f"{service.role}_queue")
+    if service.behind and longest:
+        return f"requests wait meanwhile, for up to {longest}"
+    return "requests are refused meanwhile" if service.health else ""
+
+
+def _while_stopped(container: Instance) -> str:
+    asked = [service for service in container.services if service.health]
+    if not asked:
+        return ""
+    if any(service.behind for service in asked):
+        return "requests are refused meanwhile: the switch stops with its container"
+    return "requests are refused meanwhile"
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

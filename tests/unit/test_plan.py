@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.plan import Inside, Plan, Wishes, make_destroy_plan, make_plan, make_stop_plan
+from provisioner.plan import Action, Change, Inside, Plan, Wishes, make_destroy_plan, make_plan, make_stop_plan
 from provisioner.values.errors import PreflightError
 from provisioner.values.state import Artifact, Device, Fleet, HostState, Instance, InstanceKind, Service, Status
 
@@ -120,3 +120,44 @@ def test_what_was_moved_out_of_reach_is_not_made_a_second_time() -> None:
         make_plan(desired, replace(actual, hosts={"box": host}))
     assert "a is in project attic now" in caught.value.details
     assert caught.value.resolution == "move it"
+
+
+WAITING = Service("engine", "a", "engine", {"engine_queue": "2m"}, port=8080, health="/health", behind="switch")
+REFUSING = Service("voice", "a", "engine", {}, port=8880, health="/health")
+UNASKED = Service("desktop", "a", "desktop", {}, port=3389)
+
+
+@pytest.mark.parametrize(
+    ("service", "told"),
+    [
+        (WAITING, "requests wait meanwhile, for up to 2m"),
+        (REFUSING, "requests are refused meanwhile"),
+        (UNASKED, ""),
+    ],
+)
+def test_the_plan_says_what_requests_meet_while_a_service_is_configured(service: Service, told: str) -> None:
+    assert Change("configure", "a/x", None, service, "why").meanwhile == told
+
+
+STOPPED_TOO = "requests are refused meanwhile: the switch stops with its container"
+
+
+@pytest.mark.parametrize(
+    ("action", "before", "services", "told"),
+    [
+        ("replace", {"image": "old"}, [WAITING, UNASKED], STOPPED_TOO),
+        ("replace", {"image": "old"}, [REFUSING], "requests are refused meanwhile"),
+        ("replace", {"image": "old"}, [UNASKED], ""),
+        ("replace", {"image": "old", "status": Status.STOPPED}, [WAITING], ""),
+        ("update", {"nesting": True}, [WAITING], STOPPED_TOO),
+        ("update", {"memory": 1}, [WAITING], ""),
+        ("create", None, [WAITING], ""),
+        ("start", {"status": Status.STOPPED}, [WAITING], ""),
+    ],
+)
+def test_the_plan_says_what_requests_meet_while_a_container_is_changed(
+    action: Action, before: dict[str, Any] | None, services: list[Service], told: str
+) -> None:
+    after = Instance("a", "box", "lab", "new", services=tuple(services))
+    there = None if before is None else replace(after, **{"status": Status.RUNNING, **before})
+    assert Change(action, "a", there, after, "why").meanwhile == told

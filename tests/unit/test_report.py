@@ -225,6 +225,7 @@ def test_stream_opens_with_the_version_and_names_types_in_snake_case() -> None:
         "action": "update",
         "reason": "why",
         "changes": {"memory": [1, 2]},
+        "meanwhile": "",
     }
     assert json.loads(event_line(ApplyProgress("llama", "a\nb")))["message"] == "a\nb"
     assert "\n" not in event_line(Diagnostic("error", "a\nb"))

@@ -59,7 +59,7 @@ def plan_text(plan: Plan, style: Style = PLAIN, *, nothing: str = NO_CHANGES) ->
 
 
 def change_text(change: Change, style: Style = PLAIN) -> str:
-    """One change: what happens to what and why, then its attributes."""
+    """One change: what happens to what and why, then its attributes, then what requests meet meanwhile."""
     sign, colour = _SIGNS[change.action]
     thing = _NOUNS[type(change.before or change.after)]
     target = safe_line(change.target)
@@ -71,6 +71,8 @@ def change_text(change: Change, style: Style = PLAIN) -> str:
     ]
     if change.action not in _COUNTED:
         lines += _attribute_lines(change, style)
+    if change.meanwhile:
+        lines.append(f"      {safe_line(change.meanwhile)}")
     return "\n".join(lines)
 
 

@@ -9,12 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One change of the plan: ``action`` on ``target`` for ``reason``; ``changes``: attribute → (before, after)."""
+    """One change of the plan: ``action`` on ``target`` for ``reason``; ``changes``: attribute → (before, after).
+
+    ``meanwhile``: what requests meet; empty where nobody's are touched.
+    """
 
     target: str
     action: str
     reason: str
     changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    meanwhile: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Effects:
     def announce(self, plan: Plan) -> None:
         """Say every change of the plan, the orphans and the leftovers."""
         for change in plan.changes:
-            self.emit(PlannedChange(change.target, change.action, change.reason, change.attributes()))
+            self.emit(PlannedChange(change.target, change.action, change.reason, change.attributes(), change.meanwhile))
         for orphan in plan.orphans:
             self.emit(Orphan(orphan.name, orphan.host))
         for address in plan.leftovers:

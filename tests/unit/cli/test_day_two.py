@@ -51,7 +51,11 @@ def test_drift_is_planned_with_its_reason_and_only_it_is_configured(lab_there: W
 
 def test_a_changed_option_runs_its_role_only(lab_there: World, lab: Path) -> None:
     lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
-    assert "parallel changed in the file" in lab_there.command("plan").out
+    planned = lab_there.command("plan").out
+    assert "parallel changed in the file" in planned
+    assert "\n      requests wait meanwhile, for up to 2m\n" in planned
+    (change,) = lab_there.command("plan", "--json").of("planned_change")
+    assert change["meanwhile"] == "requests wait meanwhile, for up to 2m"
     assert lab_there.command("up", "--yes").code == 0
     assert lab_there.played == [("site.yml", ["containers/llama", "service_llama_cpp/llama"])]
 
