@@ -181,6 +181,7 @@ CHANGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Things]] = {
     **dict.fromkeys(("assemble", "blockinfile", "copy", "file", "get_url", "lineinfile", "replace", "template"), _path),
     **dict.fromkeys(("provision_apt_key", "provision_ini"), _path),
     "provision_files": _listed,
+    "provision_certificate_request": _listed,
     "unarchive": _extracted,
     **dict.fromkeys(("command", "shell"), _command),
     **dict.fromkeys(("apt", "package"), _packages),
