@@ -109,6 +109,7 @@ def _service(
         pictures=page.get("pictures", ""),
         implied=page.get("implied", False),
         behind=page.get("behind", ""),
+        also_listens=tuple(page.get("also_listens", ())),
     )
     _check_names(service)
     return service
@@ -119,9 +120,13 @@ def _check_names(service: ServiceType) -> None:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
     artifact_options = (*service.artifact.options, *service.artifact.gives) if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
-    words = (("instead_of", "folder_to", "packages_to", "routes_to", "key_to"), service.references.values())
+    words = (
+        ("instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by"),
+        service.references.values(),
+    )
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
-    for name in (*service.references, *other, *service.internal, *service.secrets, *artifact_options, *key):
+    known = (*service.references, *service.internal, *service.secrets, *service.also_listens)
+    for name in (*known, *other, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
     for option, reference in service.references.items():
@@ -145,9 +150,9 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "models", "aliases", "service", "stack"):
+    if page["kind"] not in ("model", "models", "aliases", "service", "stack", "sites"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
-    words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to")
+    words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
     return Reference(page["kind"], tuple(page.get("formats", ())), *(page.get(word) for word in words))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-STAGES = ("driver", "engine", "gateway", "app")
+STAGES = ("driver", "engine", "gateway", "app", "door")
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 
 
@@ -46,9 +46,10 @@ class Reference:
     ``folder_to``: the option that gets the folder in which the service finds the model by its name; a ``stack`` is
     one of wheels, and ``packages_to`` the option that gets them. ``routes_to`` gets the aliases joined with the engines
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
+    ``sites`` maps host names to services; ``signed_by`` is the secret of which the root of their certificate is made.
     """
 
-    kind: Literal["model", "models", "aliases", "service", "stack"]
+    kind: Literal["model", "models", "aliases", "service", "stack", "sites"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     instead_of: str | None = None
@@ -56,6 +57,7 @@ class Reference:
     packages_to: str | None = None
     routes_to: str | None = None
     key_to: str | None = None
+    signed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,8 @@ class ServiceType:
     """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
     behind: str = ""
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
+    also_listens: tuple[str, ...] = ()
+    """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
 
     @property
     def units(self) -> tuple[str, ...]:

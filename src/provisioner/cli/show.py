@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import islice
+
 import click
 
 from provisioner.catalog import Catalog
@@ -12,23 +15,32 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import SPEECH_PROTOCOL
 from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.state import Secret
 
 
 @click.command()
 @verb
 @lab_words(names=False)
 @option("--expanded", is_flag=True, help="Everything that it resolves to: devices, variables, artifacts.")
+@option("--ca", is_flag=True, help="The root certificate that devices have to trust, as PEM.")
 @option("--client", type=click.Choice(CLIENTS), help="What this program's own configuration needs.")
-def show(session: Session, words: Words, *, expanded: bool, client: str | None) -> int:
+def show(session: Session, words: Words, *, expanded: bool, ca: bool, client: str | None) -> int:
     """Print the file as it is understood, defaults filled in and secrets masked.
 
     With --client: the settings of a program that uses the lab. The key is named by its variable, never shown.
+    With --ca: the root of the lab's own authority, which signs the certificate of its door.
     """
     from provisioner.report.file import file_value, fleet_value, yaml_text
 
-    if expanded and client:
-        raise click.UsageError("--expanded and --client exclude each other.")
+    if sum(map(bool, (expanded, ca, client))) > 1:
+        raise click.UsageError("--expanded, --ca and --client exclude each other.")
+    if ca:
+        roots = _roots(session.open_lab(words.existing(), needs="none"), session)
+        certificates = dict.fromkeys(root.certificate.strip() for root in roots)
+        session.console.result("\n".join(certificates), roots=roots)
+        return ExitCode.DONE
     # Where the gateway answers may be known to its host alone; all else is in the file.
     lab = session.open_lab(words.existing(), with_secrets=bool(client), needs="hosts" if client else "none")
     if client:
@@ -39,6 +51,54 @@ def show(session: Session, words: Words, *, expanded: bool, client: str | None) 
     value = fleet_value(lab.resolved, fleet) if expanded else file_value(lab.resolved, fleet)
     session.console.result(yaml_text(value), value=value)
     return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root certificate of a door's authority (PEM), its SHA-256 as devices show it, and the door's sites."""
+
+    service: str
+    certificate: str
+    fingerprint: str
+    sites: tuple[str, ...]
+
+
+def _roots(lab: Lab, session: Session) -> list[Root]:
+    """The root of each door of the file; those with one secret have one."""
+    from provisioner.authority import Authority, AuthorityError
+
+    doors = [service for service in lab.resolved.services.values() if service.authority is not None]
+    if not doors:
+        raise InputError(
+            f"Unable to show the root of lab {lab.name}: no service of the file has an authority of its own",
+            resolution=f"Add a door{_example_of_door(lab.resolved.catalog)}.",
+        )
+    roots = []
+    for door in doors:
+        secret = _authority_secret(lab, door, session)
+        try:
+            authority = Authority(secret.reveal())
+        except AuthorityError as error:
+            raise InputError(f"Unable to make the root certificate of {door.address}: {error}") from error
+        roots.append(Root(door.address, authority.root, authority.fingerprint, tuple(door.sites)))
+    return roots
+
+
+def _authority_secret(lab: Lab, door: ResolvedService, session: Session) -> Secret:
+    """The secret with its value, for which the file's command is asked where nothing else gives it."""
+    from provisioner.labfile.loader import SecretUse, looked_up
+
+    secret: Secret = door.authority
+    if not secret.is_known:
+        option = next(reference.signed_by for reference in door.page.references.values() if reference.signed_by)
+        secret = looked_up(lab.loaded, SecretUse(secret.name, (*door.path, option)))
+        session.console.hide([secret])
+    return secret
+
+
+def _example_of_door(catalog: Catalog) -> str:
+    roles = (role for role, page in catalog.offered.items() if any(one.signed_by for one in page.references.values()))
+    return "".join(f", such as {role}" for role in islice(roles, 1))
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:

@@ -115,6 +115,17 @@ def _service(place: Place, option: str) -> Filled:
     return filled, {address}
 
 
+def _sites(place: Place, option: str) -> Filled:
+    """Of each site where its service answers that it is well."""
+    addresses: dict[str, str] = {}
+    needed: set[Address] = set()
+    for name, written in place.service.written[option].items():
+        service = place.lab.services[Address(written)]
+        addresses[name] = f"{place.lab.base_url(service, place.service.container)}{service.page.health}"
+        needed.add(service.address)
+    return {option: addresses}, needed
+
+
 def _stack(place: Place, option: str) -> Filled:
     """Its name; its wheels are among the derived options."""
     return {option: place.service.written[option]}, set()
@@ -126,4 +137,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "aliases": _aliases,
     "service": _service,
     "stack": _stack,
+    "sites": _sites,
 }

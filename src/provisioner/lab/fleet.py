@@ -112,9 +112,12 @@ def _devices(container: ResolvedContainer, artifacts: Iterable[Artifact]) -> Ite
 
 def _published(container: ResolvedContainer) -> Iterator[Device]:
     for service in container.services:
-        if service.is_on_lan and service.port is not None:
-            ends = {"listen": f"{ANY_ADDRESS}:{service.port}", "connect": f"127.0.0.1:{service.port}"}
-            yield Device(f"publish-{service.role.replace('_', '-')}", "publish", ends)
+        if not service.is_on_lan:
+            continue
+        name = f"publish-{service.role.replace('_', '-')}"
+        for port in service.offered_ports:
+            ends = {"listen": f"{ANY_ADDRESS}:{port}", "connect": f"127.0.0.1:{port}"}
+            yield Device(name if port == service.port else f"{name}-{port}", "publish", ends)
 
 
 def _artifacts(context: _Context, container: ResolvedContainer) -> list[Artifact]:

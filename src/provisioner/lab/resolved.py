@@ -276,16 +276,27 @@ def _uses(
     for user in services.values():
         for option, reference in user.page.references.items():
             written = user.written.get(option)
-            if reference.kind == "service" and isinstance(written, str) and Address(written) in services:
-                pairs[user.address, Address(written)] = None
             if reference.kind == "aliases" and isinstance(written, Mapping):
                 for used in _engines_of_aliases(written, engines):
                     pairs[user.address, used] = None
+        for address in _named_services(user):
+            if address in services:
+                pairs[user.address, address] = None
         if SPEECH_OPTION in user.page.options:
             for speaker in services.values():
                 if speaks_for(containers, user, speaker):
                     pairs[user.address, speaker.address] = None
     return iter(pairs)
+
+
+def _named_services(user: ResolvedService) -> Iterator[Address]:
+    """What the service names by its address, whether the file has it or not."""
+    for option, reference in user.page.references.items():
+        written = user.written.get(option)
+        if reference.kind == "service" and isinstance(written, str):
+            yield Address(written)
+    for site in user.sites.values():
+        yield Address(site)
 
 
 def _engines_of_aliases(aliases: Mapping[str, Any], engines: tuple[Engine, ...]) -> Iterator[Address]:

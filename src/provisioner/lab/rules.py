@@ -45,6 +45,10 @@ def warnings(lab: ResolvedLab) -> list[Problem]:
     found: list[Problem] = []
     for service in lab.services.values():
         found += knowledge_of(service.role).warnings(service)
+    if _has_sites(lab):
+        from provisioner.lab.site_rules import site_warnings  # nothing that a lab without a door needs
+
+        found += site_warnings(lab)
     return found
 
 
@@ -175,6 +179,18 @@ def service_references(lab: ResolvedLab) -> Iterator[Problem]:
                 yield service.problem(option, f'no service "{name}" in this file', _suggest(name, lab.services))
 
 
+def site_services(lab: ResolvedLab) -> Iterator[Problem]:
+    """Each site of a door names a service of the file that answers HTTP, and no door."""
+    if _has_sites(lab):
+        from provisioner.lab.site_rules import site_problems  # nothing that a lab without a door needs
+
+        yield from site_problems(lab)
+
+
+def _has_sites(lab: ResolvedLab) -> bool:
+    return any(service.sites for service in lab.services.values())
+
+
 def option_limits(lab: ResolvedLab) -> Iterator[Problem]:
     """Every number is in the range, and every text has the form, that the page of the service's role asks for."""
     for service in lab.services.values():
@@ -196,12 +212,22 @@ def ports(lab: ResolvedLab) -> Iterator[Problem]:
                 yield Problem(service.path, message, "Give one of them another port: port: NUMBER")
 
 
+def own_ports(lab: ResolvedLab) -> Iterator[Problem]:
+    """A service with several ports has a port for each."""
+    for service in lab.services.values():
+        for place, option in enumerate(service.page.also_listens, start=1):
+            port = service.offered_ports[place]
+            if port in service.offered_ports[:place]:
+                yield service.problem(option, f"port {port} is its own already", "Write another one.")
+
+
 def _places_of_ports(lab: ResolvedLab, service: ResolvedService) -> Iterator[tuple[str, int]]:
     container = lab.containers[service.container]
     for port in service.ports:
         yield f"container {container.name}", port
-    if service.port is not None and service.is_on_lan and container.host and not container.is_on_proxmox:
-        yield f"the LAN side of host {container.host}", service.port
+    if service.is_on_lan and container.host and not container.is_on_proxmox:
+        for port in service.offered_ports:
+            yield f"the LAN side of host {container.host}", port
 
 
 def lan_needs_key(lab: ResolvedLab) -> Iterator[Problem]:
@@ -259,10 +285,12 @@ RULES: tuple[Rule, ...] = (
     model_sources,
     model_formats,
     service_references,
+    site_services,
     alias_names,
     option_limits,
     service_options,
     ports,
+    own_ports,
     lan_needs_key,
     key_forms,
     misread_values,

@@ -52,6 +52,8 @@ GROUP = r"^[a-z_][a-z0-9_-]{0,31}$"
 VERSION = r"^[0-9]+(\.[0-9]+)*$"
 ALIAS = r"^(?!.*os\.environ/)[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 """LiteLLM takes os.environ/NAME for the value of a variable."""
+HOST_NAME = r"^(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
+"""A name that a browser asks DNS for; one whose last part begins with a digit could be an address."""
 HEADER_VALUE = "[!-~]+"
 HEADER_SAYS = "consist of printable ASCII characters without spaces"
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"
@@ -151,9 +153,15 @@ _alias = text_of(
     "not the name of an alias",
     "letters, digits and . _ : / @ + -, begins with a letter or digit, at most 128 characters, never os.environ/…",
 )
+_host_name = text_of(
+    HOST_NAME,
+    "not the name of a site",
+    "write a host name in small letters, without port and path: chat.home.example",
+)
 _variable = text_of(VARIABLE, *_NO_VARIABLE)
 _version = text_of(VERSION, "not a version", 'write numbers with dots between, as a string: "12.4"')
 
+HostName = Annotated[str, *_host_name]
 Label = Annotated[str, *_label]
 Name = Annotated[str, *_name]
 Image = Annotated[str, *_image]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, create_model
 
 from provisioner.catalog import Option, Reference, ServiceType
-from provisioner.labfile.fields import AliasName, Duration, FreeValue, Part, VariableName
+from provisioner.labfile.fields import AliasName, Duration, FreeValue, HostName, Part, VariableName
 from provisioner.values.quantities import UP_TO_AN_HOUR
 from provisioner.values.state import Secret
 
@@ -53,6 +53,7 @@ _REFERENCES: dict[str, Any] = {
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
     "stack": str,
     "aliases": dict[AliasName, Alias],
+    "sites": Annotated[dict[HostName, Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.catalog import Catalog, Limit, Option, Reference, ServiceType
-from provisioner.labfile.fields import ALIAS, VARIABLE
+from provisioner.labfile.fields import ALIAS, HOST_NAME, VARIABLE
 from provisioner.labfile.options import SERVICE_ADDRESS, AliasOptions, file_options
 from provisioner.labfile.spec import Spec
 
@@ -17,6 +17,12 @@ _REFERENCES: dict[str, dict[str, Any]] = {
     "stack": {"type": "string"},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
+    "sites": {
+        "type": "object",
+        "propertyNames": {"pattern": HOST_NAME},
+        "additionalProperties": {"type": "string", "pattern": SERVICE_ADDRESS},
+        "minProperties": 1,
+    },
 }
 _NO_REFERENCES: Mapping[str, Reference] = {}
 _HIDDEN_NOTE = "A secret: write `!secret NAME`."

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LAN = "lan"
 DRAIN_OPTION = "drain"
+SITES = "sites"
+"""The kind of a reference by which a door names the services behind it."""
 COMPUTING_STAGES = ("engine", "app")
 """Services of other stages hand requests on, or prepare a container: they take nothing of its card."""
 
@@ -107,11 +109,34 @@ class ResolvedService:
         return port
 
     @property
+    def offered_ports(self) -> tuple[int, ...]:
+        """The ports on which clients reach it, its own first."""
+        further = tuple(int(self.option(name)) for name in self.page.also_listens)
+        return further if self.port is None else (self.port, *further)
+
+    @property
     def ports(self) -> tuple[int, ...]:
-        """All ports that it takes in its container: its own, and the one behind the switch where it has one."""
-        if self.port is None:
-            return ()
-        return (self.port, port_behind(self.port)) if self.page.behind else (self.port,)
+        """All ports that it takes in its container: the offered ones, and that behind the switch where it has one."""
+        if self.port is None or not self.page.behind:
+            return self.offered_ports
+        return (*self.offered_ports, port_behind(self.port))
+
+    @property
+    def sites(self) -> Mapping[str, str]:
+        """The addresses of the services that it offers, by the host names of their sites; empty for what is no door."""
+        found: dict[str, str] = {}
+        for option, reference in self.page.references.items():
+            if reference.kind == SITES:
+                found |= self.written.get(option) or {}
+        return found
+
+    @property
+    def authority(self) -> Any:
+        """The secret (``Secret``) of which the root of its sites' certificate is made; None for what is no door."""
+        for reference in self.page.references.values():
+            if reference.signed_by:
+                return self.said.get(reference.signed_by)
+        return None
 
     @property
     def is_on_lan(self) -> bool:

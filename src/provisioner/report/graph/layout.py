@@ -30,7 +30,7 @@ LETTER = 8.0
 SHORTEST = 150
 LONGEST = 34
 """So many letters of a text are shown."""
-COLUMNS = {"lan": 0, "app": 1, "gateway": 2, "engine": 3, "upstream": 3, "model": 4}
+COLUMNS = {"lan": 0, "door": 1, "app": 2, "gateway": 3, "engine": 4, "upstream": 4, "model": 5}
 
 
 @dataclass

@@ -152,6 +152,8 @@ def _edges(lab: ResolvedLab) -> Iterator[Edge]:
         for option in _options(service.page, "service"):
             if option in service.written:
                 yield Edge(service.address, str(service.written[option]), "uses")
+        for used in dict.fromkeys(service.sites.values()):
+            yield Edge(service.address, used, "uses")
         for model in service.served_models:
             yield Edge(service.address, f"model:{model}", "serves")
 
