@@ -265,6 +265,28 @@ LABS: dict[str, dict[str, Any]] = {
         "snapshots": {"keep": 3},
         "fit_check": "warn",
     },
+    "door": {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {
+            "gateway": {
+                "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}}
+            },
+            "door": {
+                "services": {
+                    "door": {
+                        "port": 8443,
+                        "plain_port": 8081,
+                        "sites": {"api.home.example": "gateway/litellm"},
+                        "authority": Secret("authority", "an-authority-of-its-own"),
+                        "largest_body": 1048576,
+                        "drain": "2m",
+                        "expose": "lan",
+                    }
+                }
+            },
+        },
+    },
     "otherwise": {
         "name": "lab",
         "hosts": {

@@ -90,11 +90,17 @@ def undeclared(changes: Iterable[Mapping[str, Any]], roles: Mapping[str, Declare
         where = f"roles/{change['role']}/meta/managed.yml lacks"
         by = f'changed by task "{change["task"]}"'
         for kind in CHANGED_KINDS:
-            known = {_plain(name) for name in getattr(declared.managed, kind)}
+            known = {_plain(name) for name in _declared_things(declared.managed, kind)}
             found += [f"{where} {name} in `{kind}`, {by}" for name in change[kind] if _plain(name) not in known]
         if change["unknown"] and change["task"] not in declared.unknown:
             found.append(f"{where} a reason in `unknown`: nobody can say what was {by}")
     return sorted(set(found))
+
+
+def _declared_things(managed: Managed, kind: str) -> tuple[str, ...]:
+    """The names of one kind; what a unit takes up without a new process is a path like others."""
+    named: tuple[str, ...] = getattr(managed, kind)
+    return (*named, *managed.reloaded) if kind == "paths" else named
 
 
 def _plain(name: str) -> str:

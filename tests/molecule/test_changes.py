@@ -80,6 +80,11 @@ def test_a_path_that_is_not_declared_is_named(scenario: Path, left_out: int, pat
     assert complaints(scenario, page) == [words]
 
 
+def test_a_path_that_is_taken_up_without_a_new_process_is_declared_as_well(scenario: Path) -> None:
+    first, *others = PAGE["paths"]
+    assert complaints(scenario, PAGE | {"paths": [first], "reloaded": others}) == []
+
+
 def test_a_change_that_nobody_can_name_needs_a_reason(scenario: Path) -> None:
     found = complaints(scenario, PAGE | {"unknown": {}})
     assert len(found) == 1

@@ -114,6 +114,10 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "desktop": ({"user": "a", "password": "b", "locale": "de_DE"}, "`locale` (de_DE) must be a locale such as"),
     "container": ({"lab": "lab", "cpu": 0}, "`cpu` (0) must be 1 or more."),
     "torch_stack": ({"name": "a", "packages": [], "timeout_s": 0}, "`timeout_s` (0) must be 1 or more."),
+    "door": (
+        {"sites": {"a.example": "http://127.0.0.1:1/"}, "authority": "a-secret-that-is-long-enough", "plain_port": 0},
+        "`plain_port` (0) must be 1 or more and 65535 or less.",
+    ),
     "switch": (
         {"name": "a", "port": 8080, "slots": [], "parallel": 0},
         "`parallel` (0) must be 1 or more and 1000 or less.",

@@ -30,7 +30,7 @@ def test_what_was_changed_is_declared(changes: Path, roles: dict[str, Declared])
 def test_what_is_declared_is_there(host: Host, roles: dict[str, Declared]) -> None:
     managed = [one.managed for one in roles.values() if not one.unstampable]
     commands = [
-        *(f"test -e {path}" for one in managed for path in one.paths),
+        *(f"test -e {path}" for one in managed for path in (*one.paths, *one.reloaded)),
         *(f"dpkg --status {package}" for one in managed for package in one.packages),
         *(f"systemctl cat {unit}" for one in managed for unit in one.units),
         *(f"id {user}" for one in managed for user in one.users),

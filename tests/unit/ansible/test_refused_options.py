@@ -46,6 +46,23 @@ TABBYAPI: dict[str, tuple[dict[str, Any], str]] = {
     "a model elsewhere": ({"model": "../model"}, "Unable to use ../model as the model"),
     "a model that ends a line": ({"model": "model\n"}, "as the model"),
 }
+SITE = {"chat.home.example": "http://127.0.0.1:9001/health"}
+DOOR: dict[str, tuple[dict[str, Any], str]] = {
+    "usual": ({}, ""),
+    "several sites": ({"sites": {**SITE, "api": "http://a.incus:8080/health/readiness"}}, ""),
+    "no site": ({"sites": {}}, "it has no sites"),
+    "a capital letter": ({"sites": {"Chat.home": "http://a:1/"}}, "Chat.home cannot be the name of a site"),
+    "an address as a name": ({"sites": {"192.168.1.5": "http://a:1/"}}, "cannot be the name of a site"),
+    "a name that ends a line": ({"sites": {"a\n": "http://a:1/"}}, "cannot be the name of a site"),
+    "a name with a configuration": ({"sites": {"a }\nbind *:1": "http://a:1/"}}, "cannot be the name of a site"),
+    "a long name": ({"sites": {"a." * 127: "http://a:1/"}}, "cannot be the name of a site"),
+    "a service by TLS": ({"sites": {"a": "https://a:1/"}}, "Write addresses such as"),
+    "a service without port": ({"sites": {"a": "http://a/"}}, "Write addresses such as"),
+    "a service with a configuration": ({"sites": {"a": "http://a:1/ check"}}, "Write addresses such as"),
+    "one port for both": ({"port": 80}, "`port` and `plain_port` are both 80"),
+    "a short secret": ({"authority": "short-canary"}, "at least 20 printable ASCII characters"),
+    "a secret of two lines": ({"authority": "canary-that-is-long-enough\n"}, "at least 20 printable ASCII characters"),
+}
 WHEEL = {
     "name": "numpy",
     "version": "1.0",
@@ -111,3 +128,20 @@ def test_torch_stack_refuses_what_it_cannot_install_and_nothing_else(
     said = told_by_torch_stack.get(name, "")
     assert words in said
     assert (name in told_by_torch_stack) == bool(words), said
+
+
+@pytest.fixture(scope="module")
+def told_by_door(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What role door says to each case, nothing where it takes it."""
+    usual = {"sites": SITE, "authority": "an-authority-of-its-own"}
+    cases = {name: {**usual, **options} for name, (options, _) in DOOR.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("door"), "door", "preflight_options", cases)
+
+
+@pytest.mark.parametrize("name", DOOR)
+def test_door_refuses_what_it_cannot_serve_with_and_nothing_else(told_by_door: dict[str, str], name: str) -> None:
+    words = DOOR[name][1]
+    said = told_by_door.get(name, "")
+    assert words in said
+    assert (name in told_by_door) == bool(words), said
+    assert "canary" not in said

@@ -1,0 +1,82 @@
+"""A web service that says what it was asked: ``service.py PORT``.
+
+``/said`` answers with the headers and the port as JSON, ``/cookies`` sets some, ``/stream`` sends ten parts 0.2 s
+apart, each with the time at which it is sent, ``/silent`` sends two and nothing for 5 s before each of them,
+``/socket`` is a websocket that sends back what it gets.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PARTS, PAUSE_S, SILENCE_S = 10, 0.2, 5
+COOKIES = ("plain=1; Path=/", "already=2; path=/; secure", "dated=3; Expires=Wed, 01 Jan 2031 00:00:00 GMT; HttpOnly")
+ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """By the path."""
+        if self.path == "/stream":
+            self.stream(PARTS, PAUSE_S)
+        elif self.path == "/silent":
+            time.sleep(SILENCE_S)
+            self.stream(2, SILENCE_S)
+        elif self.path == "/socket":
+            self.socket()
+        else:
+            cookies = COOKIES if self.path == "/cookies" else ()
+            self.whole({"port": self.server.server_port, "headers": self.headers.items(), "path": self.path}, cookies)
+
+    def do_POST(self) -> None:
+        """Read the body, and tell how long it was."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.whole({"port": self.server.server_port, "length": len(body)}, ())
+
+    def whole(self, said: object, cookies: tuple[str, ...]) -> None:
+        """One answer."""
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        for cookie in cookies:
+            self.send_header("Set-Cookie", cookie)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def stream(self, count: int, pause_s: float) -> None:
+        """An answer in parts."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for _ in range(count):
+            part = f"{time.time()}\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            time.sleep(pause_s)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def socket(self) -> None:
+        """Shake hands, and send back each short frame, unmasked, until the other side ends."""
+        digest = hashlib.sha1((self.headers["Sec-WebSocket-Key"] + ACCEPT).encode()).digest()  # noqa: S324  # RFC 6455
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(digest).decode())
+        self.end_headers()
+        while head := self.rfile.read(2):
+            mask = self.rfile.read(4)
+            masked = self.rfile.read(head[1] & 0x7F)
+            text = bytes(byte ^ mask[number % 4] for number, byte in enumerate(masked))
+            self.wfile.write(bytes([head[0], len(text)]) + text)
+        self.close_connection = True
+
+
+ThreadingHTTPServer(("", int(sys.argv[1])), Handler).serve_forever()

@@ -1,0 +1,111 @@
+"""A door of the file: what ``validate`` refuses with its line, and the root certificate that ``show --ca`` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from provisioner.authority import Authority
+from tests.unit.cli.conftest import FILE, World
+
+AUTHORITY = "canary-authority-of-the-lab"
+DOOR = """\
+  door:
+    services:
+      door: { expose: lan, authority: !secret authority, sites: { chat.home.example: gateway/litellm } }
+"""
+BELOW = DOOR.replace("  door:\n    services:\n", "  second:\n    services:\n").replace("chat.", "api.")
+
+
+@pytest.fixture
+def door(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The usual lab with a door."""
+    lab.write_text(FILE + DOOR)
+    monkeypatch.setenv("PROVISION_SECRET_AUTHORITY", AUTHORITY)
+    return world
+
+
+def test_the_root_is_that_of_the_secret_and_the_secret_is_not_shown(door: World) -> None:
+    answer = door.command("show", "--ca")
+    assert (answer.code, answer.out) == (0, Authority(AUTHORITY).root)
+    (result,) = door.command("show", "--ca", "--json").of("result")
+    assert result["roots"] == [
+        {
+            "service": "door/door",
+            "certificate": Authority(AUTHORITY).root,
+            "fingerprint": Authority(AUTHORITY).fingerprint,
+            "sites": ["chat.home.example"],
+        }
+    ]
+    assert AUTHORITY not in answer.out + answer.err + json.dumps(result)
+
+
+def test_no_other_secret_is_needed_for_it(door: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROVISION_SECRET_ENGINE_KEY")
+    assert door.command("show", "--ca").out == Authority(AUTHORITY).root
+
+
+def test_the_command_of_the_file_is_asked_for_the_secret(
+    door: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PROVISION_SECRET_AUTHORITY")
+    assert door.command("show", "--ca").code == 64
+    lab.write_text(FILE + DOOR + f'secrets: {{ command: [echo, "{AUTHORITY}-{{name}}"] }}\n')
+    assert door.command("show", "--ca").out == Authority(f"{AUTHORITY}-authority").root
+
+
+def test_doors_of_one_secret_have_one_root(door: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.write_text(FILE + DOOR + BELOW.replace("lan", "host"))
+    assert door.command("show", "--ca").out.count("BEGIN CERTIFICATE") == 1
+    lab.write_text(FILE + DOOR + BELOW.replace("lan", "host").replace("!secret authority", "!secret second"))
+    monkeypatch.setenv("PROVISION_SECRET_SECOND", "another-authority")
+    assert door.command("show", "--ca").code == 64
+    monkeypatch.setenv("PROVISION_SECRET_SECOND", "another-authority-of-this-lab")
+    second = Authority("another-authority-of-this-lab").root
+    assert door.command("show", "--ca").out == Authority(AUTHORITY).root + second
+
+
+def test_a_lab_without_a_door_has_no_root(world: World) -> None:
+    answer = world.command("show", "--ca")
+    assert answer.code == 64
+    assert "no service of the file has an authority of its own" in answer.err
+    assert "Add a door, such as door." in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Chat.home.example", "not the name of a site"),
+        ("192.168.1.5", "not the name of a site"),
+        ("chat_home.example", "not the name of a site"),
+        ("https://chat.home.example", "not the name of a site"),
+        ("chat.home.example:443", "not the name of a site"),
+        ("*.home.example", "not the name of a site"),
+        ("a..b", "not the name of a site"),
+        (f"{'a' * 64}.b", "not the name of a site"),
+    ],
+)
+def test_what_is_no_host_name_is_refused_with_its_line(door: World, lab: Path, name: str, words: str) -> None:
+    lab.write_text((FILE + DOOR).replace("chat.home.example:", f"{name!r}:"))
+    answer = door.command("validate")
+    assert answer.code == 64
+    assert "homelab.yml:15: containers.door.services.door.sites." in answer.err
+    assert words in answer.err
+
+
+def test_a_short_secret_is_refused_and_not_shown(door: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_AUTHORITY", "short-canary")
+    answer = door.command("validate")
+    assert answer.code == 64
+    assert "homelab.yml:15: containers.door.services.door.authority: the value must have at least 20" in answer.err
+    assert "short-canary" not in answer.out + answer.err
+
+
+def test_what_is_no_service_is_refused_and_nothing_is_touched(door: World, lab: Path) -> None:
+    lab.write_text((FILE + DOOR).replace("gateway/litellm }", "gateway/litelm }"))
+    answer = door.command("up", "--yes")
+    assert answer.code == 64
+    assert 'sites."chat.home.example": no service "gateway/litelm" in this file' in answer.err
+    assert door.played == []
