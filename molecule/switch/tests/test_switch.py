@@ -25,6 +25,12 @@ DROP_IN = f"/run/systemd/system/{ENGINE}.d"
 PARALLEL = 3
 MOST_ADDED_MS = 20
 """Measured are 0.3, and 200 where HAProxy waits for acknowledgements."""
+TELL = """
+import socket, sys
+control = socket.socket(socket.AF_UNIX)
+control.connect(sys.argv[1])
+control.sendall(sys.argv[2].encode() + b"\\n")
+"""
 HTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """With which a client begins that knows the server to speak HTTP/2."""
 RAW = """
@@ -241,6 +247,12 @@ def test_who_waits_is_answered_when_the_engine_is_there(host: Host) -> None:
         *((path, 404) for path in ("/v1/%6dodels", "/v1/models/%2e%2e", "/V1/models", "/v1/models/", "/v1/models/a/b")),
         *((path, 404) for path in ("/v1/models;a", "/v1/models/..;/slots", "/health/", "/v1/models\\..\\slots")),
         *((path, 400) for path in ("http://other/v1/models", "/v1/models#a", "/v1/ models", "slots")),
+        *((path, 200) for path in ("/web/", "/web/a", "/web/a/b.css", "/web/a/b/c?d=/slots")),
+        *(
+            (path, 404)
+            for path in ("/web", "/webs/a", "/web//a", "/web/a//b", "/web/../slots", "/web/a/..", "/web/a/./b")
+        ),
+        *((path, 404) for path in ("/web/%2e%2e/slots", "/web/a;/slots", "/web\\a", "/WEB/a", "/a/web/b")),
         ("/v1/chat/completions", 405),
     ],
 )
@@ -353,6 +365,31 @@ def test_a_silent_engine_is_waited_for(host: Host) -> None:
 
 
 @pytest.mark.usefixtures("as_before")
+def test_one_that_answers_nobody_while_it_computes_stays_in_service_for_as_long_as_was_said(host: Host) -> None:
+    converged(health_timeout_s=1)
+    host.check_output(f"systemctl kill --signal=STOP {ENGINE}")
+    host.check_output(f"timeout 20 sh -c 'until {CONTROL} state | grep -q DOWN; do sleep 0.1; done'")
+    host.check_output(f"systemctl kill --signal=CONT {ENGINE}")
+    wait_until_serving(host)
+    converged(health_timeout_s=60)
+    host.check_output(f"systemctl kill --signal=STOP {ENGINE}")
+    host.check_output("sleep 6")  # much longer than the one before had
+    assert state(host)["slots"]["a"]["status"] == "UP"
+    host.check_output(f"systemctl kill --signal=CONT {ENGINE}")
+    assert status(ask(host, post({"parts": 1, "pause": 0}))[1]) == 200
+
+
+@pytest.mark.usefixtures("as_before")
+def test_statuses_that_count_are_those_that_were_said(host: Host) -> None:
+    loads = "[Service]\\nExecStart=\\nExecStart=/usr/bin/python3 /usr/local/lib/engine.py --port 18080 --loads 600\\n"
+    host.check_output(f"mkdir -p {DROP_IN} && printf '{loads}' > {DROP_IN}/loads.conf && systemctl daemon-reload")
+    host.check_output(f"systemctl restart {ENGINE}")
+    assert_refused("no slot answers /health with 200")
+    converged(health_statuses=[200, 503])
+    assert state(host)["slots"]["a"]["status"] == "UP"
+
+
+@pytest.mark.usefixtures("as_before")
 def test_another_configuration_cuts_nothing_and_is_the_one_that_runs(host: Host) -> None:
     process = host.check_output(f"systemctl show --value -p MainPID {UNIT}")
     became = counted(host, lambda: converged(parallel=5), 8080, "numbered")
@@ -415,6 +452,20 @@ def test_its_proof_fails_with_another_configuration_than_the_file_has(host: Host
 
 
 @pytest.mark.usefixtures("as_before")
+@pytest.mark.parametrize(
+    "done",
+    [
+        f"sed -i '/server hold/d' {CONFIG} && systemctl reload {UNIT}",
+        f"python3 -c '{TELL}' {SOCKET} 'set server answers/hold state maint'",
+    ],
+    ids=["missing", "closed"],
+)
+def test_its_proof_fails_where_requests_could_not_wait(host: Host, done: str) -> None:
+    host.check_output(done)
+    assert_refused("Unable to have requests wait in the switch before engine")
+
+
+@pytest.mark.usefixtures("as_before")
 def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
     host.check_output(f"systemctl stop {UNIT}")
     assert_refused("Unable to ask the switch before engine how it stands")
@@ -431,6 +482,11 @@ def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
         ({"queue": "8GiB"}, "`queue` (8GiB) must be a duration"),
         ({"drain": "2h"}, "`drain` (2h) must be a duration"),
         ({"answers": ["/v1/../slots"]}, "must be paths"),
+        ({"answers": ["/**"]}, "must be paths, whose last part may be * or **"),
+        ({"looks": ["/v1/**/models"]}, "must be paths"),
+        ({"looks": ["/v1/***"]}, "must be paths"),
+        ({"health_statuses": [200, 0]}, "`health_statuses` (200, 0) must be 100 or more"),
+        ({"health_timeout_s": 0}, "must be 1 or more"),
         ({"looks": ["/v1/models } use_backend x"]}, "must be paths"),
         ({"health": "/health ver"}, "must be a path"),
         ({"name": "engine;x"}, "must be lower-case letters"),

@@ -23,6 +23,7 @@ from typing import Any
 BACKEND = "answers"
 HOLD = "hold"
 """Where requests wait that no slot can take; while it is in maintenance they do not wait."""
+MAINTENANCE = "MAINT"
 ANSWER_S = 10.0
 LARGEST_ANSWER = 2**20
 POLL_S = 0.1
@@ -84,13 +85,15 @@ class Switch:
 
 
 def state(switch: Switch) -> dict[str, Any]:
-    """How it stands: its configuration, each slot, and how many requests wait."""
-    rows = {name: row for name, row in switch.servers().items() if name != HOLD}
+    """How it stands: its configuration, each slot, whether requests may wait, and how many do."""
+    rows = switch.servers()
+    queue = rows.pop(HOLD, None)
+    may_wait = queue is not None and not queue["status"].startswith(MAINTENANCE)
     running = {name: int(row["scur"]) for name, row in rows.items()}
     # One that waits for a slot to be in service belongs to none: between two attempts not even to "hold".
     waiting = max(switch.requests() - sum(running.values()), 0)
     slots = {name: {"status": row["status"], "running": running[name]} for name, row in rows.items()}
-    return {"identity": switch.identity(), "slots": slots, "waiting": waiting}
+    return {"identity": switch.identity(), "slots": slots, "may_wait": may_wait, "waiting": waiting}
 
 
 def ready(switch: Switch, slot: str) -> None:

@@ -39,6 +39,8 @@ class HaProxy:
         self.running = [0]
         """How many requests the slot has at each of the next looks; the last one stays."""
         self.all = 0
+        self.hold: str | None = "no check"
+        """What it says of the place where requests wait; None where it has none."""
         self.refusals: dict[str, str] = {}
         self.flood = False
         self._listener = socket.socket(socket.AF_UNIX)
@@ -73,7 +75,9 @@ class HaProxy:
             return f"{HEAD}\nlooks,BACKEND,0,0,7,9,UP,\nanswers,BACKEND,2,5,{self.all},9,UP,\n\n"
         if command == "show stat -1 4 -1":
             running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
-            rows = [f"answers,a,0,0,{running},3,DRAIN,", "answers,hold,0,0,0,0,no check,", "looks,a,0,0,9,9,no check,"]
+            rows = [f"answers,a,0,0,{running},3,DRAIN,", "looks,a,0,0,9,9,no check,"]
+            if self.hold is not None:
+                rows.append(f"answers,hold,0,0,0,0,{self.hold},")
             return "\n".join([HEAD, *rows, "", ""])
         return self.refusals.get(command, "\n")
 
@@ -160,7 +164,18 @@ def test_what_waits_is_all_that_no_slot_has(haproxy: HaProxy, path: Path, capsys
     haproxy.running, haproxy.all = [3], 8
     assert run(path, "state") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told == {"identity": "0123abcd", "slots": {"a": {"status": "DRAIN", "running": 3}}, "waiting": 5}
+    slots = {"a": {"status": "DRAIN", "running": 3}}
+    assert told == {"identity": "0123abcd", "slots": slots, "may_wait": True, "waiting": 5}
+
+
+@pytest.mark.parametrize("hold", [None, "MAINT", "MAINT (via x/y)"])
+def test_where_nobody_may_wait_it_says_so(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str], hold: str | None
+) -> None:
+    haproxy.hold = hold
+    assert run(path, "state") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["may_wait"], sorted(told["slots"])) == (False, ["a"])
 
 
 def test_what_the_next_process_has_to_know_is_written(haproxy: HaProxy, path: Path, tmp_path: Path) -> None:
