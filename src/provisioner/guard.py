@@ -1,7 +1,8 @@
 """Stands in front of a web application, in the application's own process, and refuses what it would choke on.
 
 Roles install this one file beside their launchers: it needs Python 3.10 and nothing else. ``Guard`` is ASGI and knows
-requests: their path, key and body. ``watched`` is for connections of uvicorn on which no whole request has come yet.
+requests: their path, key and body. ``watched`` is for connections of uvicorn on which no whole request has come yet,
+``is_worth_a_line`` for what uvicorn writes of each request.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -152,6 +154,11 @@ def watched(server: Any, limits: Limits) -> Any:
             super().connection_lost(error)
 
     return Watched
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether the journal tells of a request: not where the switch looks at the health page, twice a second."""
+    return '"GET /health HTTP' not in record.getMessage()
 
 
 class _Head:

@@ -38,8 +38,9 @@ def test_every_number_of_seconds_up_to_an_hour_may_be_written() -> None:
     assert [number for number in range(4000) if re.fullmatch(UP_TO_AN_HOUR, f"{number}s")] == list(range(3601))
 
 
-QUEUEING = ("litellm", "llama_cpp")
+QUEUEING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
 """Those before which a switch stands."""
+SWITCHES = ("switch-kokoro.service", "switch-litellm.service", "switch-llama-server.service", "switch-tabbyapi.service")
 
 
 def test_a_switch_stands_before_what_has_a_queue() -> None:
@@ -48,7 +49,7 @@ def test_a_switch_stands_before_what_has_a_queue() -> None:
     assert sorted(name for name, page in services.items() if "queue" in page.options) == list(QUEUEING)
     limits = {services[name].options["queue"].limit for name in QUEUEING}
     assert {limit and limit.pattern for limit in limits} == {UP_TO_AN_HOUR}
-    assert [services[name].units[1] for name in QUEUEING] == ["switch-litellm.service", "switch-llama-server.service"]
+    assert tuple(services[name].units[1] for name in QUEUEING) == SWITCHES
 
 
 def test_every_page_says_the_same_of_its_drain() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner import guard
-from provisioner.guard import DISCARDED_BYTES, Doors, Guard, Limits, watched
+from provisioner.guard import DISCARDED_BYTES, Doors, Guard, Limits, is_worth_a_line, watched
 
 KEY = "sk-right"
 DOORS = Doors(KEY, frozenset({"/v1/models", "/v1/models/*", "/v1/chat/completions"}), frozenset({"/health/readiness"}))
@@ -499,3 +500,13 @@ def test_a_connection_that_became_another_protocols_is_left_alone() -> None:
         await longer_than_the_limit()
 
     assert connected(upgrades).written == b""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_told"),
+    [("GET", "/health", False), ("GET", "/healthy", True), ("POST", "/health", True), ("GET", "/v1/models", True)],
+)
+def test_the_journal_tells_of_all_but_looks_at_the_health_page(method: str, path: str, is_told: bool) -> None:
+    words = ("127.0.0.1:9", method, path, "1.1", 200)
+    record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, '%s - "%s %s HTTP/%s" %d', words, None)
+    assert is_worth_a_line(record) is is_told

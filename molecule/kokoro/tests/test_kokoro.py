@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from tests.molecule.switched import changed_by_hand, listeners, put_back_before_the_switch, wait_for_status
+
 SCENARIO = Path(__file__).resolve().parents[1]
-UNIT = "kokoro.service"
+NAME = "kokoro"
+UNIT, SWITCH = "kokoro.service", "switch-kokoro.service"
 CHECKOUT = "/opt/kokoro_fastapi"
-PORT = 8880
+PORT, BEHIND = 8880, 18880
+"""Where clients reach it, by the switch, and where the server itself listens."""
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
 SHORT = "The door is open."
@@ -164,6 +169,7 @@ def test_what_is_spoken_stays_out_of_the_journal(host: Host) -> None:
     written = journal(host)
     assert '"POST /v1/audio/speech HTTP/1.1" 200' in written
     assert CANARY[:20] not in written
+    assert '"GET /health' not in written  # the switch looks at it twice a second
 
 
 def test_other_sites_and_the_player_are_closed(host: Host) -> None:
@@ -174,6 +180,84 @@ def test_other_sites_and_the_player_are_closed(host: Host) -> None:
     answer.read()
     connection.request("GET", "/web/")
     assert connection.getresponse().status == 404
+
+
+def look(host: Host, path: str) -> tuple[int, bytes]:
+    """Status and body of a look."""
+    connection = connected(host)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+# The switch before it.
+
+
+def test_the_server_is_reached_by_the_switch_alone(host: Host) -> None:
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "haproxy", f"127.0.0.1:{BEHIND}": "python"}
+    assert look(host, "/v1/audio/voices")[0] == 200
+    for path in ("/docs", "/openapi.json", "/debug/system", "/dev/unload", "/v1/audio/voices/combine", "/web"):
+        assert look(host, path)[0] == 404
+    inside = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{BEHIND}/openapi.json').status)"
+    assert host.check_output("python3 -c %s", inside) == "200"
+
+
+def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host: Host) -> None:
+    """How many samples a text has is the same whenever it is spoken."""
+    before = shown(host, "MainPID")
+    status, whole = asked(host, input=TWO)
+    assert (status, len(whole) > 2 * 24000) == (200, True)
+    connection = connected(host)
+    text = json.dumps({"input": TWO, "voice": "af_sky", "response_format": "pcm"})
+    connection.request("POST", "/v1/audio/speech", text, {"Content-Type": "application/json"})
+    running = connection.getresponse()
+    begun = running.read(1)
+    with ThreadPoolExecutor(1) as pool:
+        restarting = pool.submit(host.check_output, f"systemctl restart {UNIT}")
+        wait_for_status(host, NAME, "(DRAIN|DOWN)")
+        status, waited = asked(host, input=TWO)
+        restarting.result()
+    assert (status, len(waited)) == (200, len(whole))
+    assert len(begun + running.read()) == len(whole)
+    assert shown(host, "MainPID") != before
+
+
+def test_nobody_waits_for_a_server_that_was_stopped(host: Host) -> None:
+    host.check_output(f"systemctl stop {UNIT}")
+    wait_for_status(host, NAME, "MAINT")
+    status, told = asked(host, input=SHORT)
+    assert (status, json.loads(told)["error"]["type"]) == (503, "unavailable_error")
+    host.check_output(f"systemctl start {UNIT}")
+    assert asked(host, input=SHORT)[0] == 200
+
+
+def test_a_server_that_had_the_port_itself_lets_the_switch_have_it(host: Host) -> None:
+    put_back_before_the_switch(host, NAME, BEHIND, PORT)
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "python"}
+    passes("converge.yml")
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "haproxy", f"127.0.0.1:{BEHIND}": "python"}
+    assert asked(host, input=SHORT)[0] == 200
+
+
+def test_a_switch_whose_list_is_open_or_which_does_not_run_fails_the_proof(host: Host) -> None:
+    with changed_by_hand(host, NAME, "/There is nothing here/d"):
+        refuses("verify_alone.yml", "/openapi.json, which is not on its list, is answered with 200 instead of 404")
+    host.check_output(f"systemctl stop {SWITCH}")
+    refuses("verify_alone.yml", "Unable to ask the switch before kokoro how it stands")
+    host.check_output(f"systemctl start {SWITCH}")
+    passes("verify_alone.yml")
+
+
+def test_a_port_that_another_process_uses_is_refused_before_anything_is_touched(host: Host) -> None:
+    host.check_output(f"systemctl stop {SWITCH}")
+    host.check_output(f"systemd-run --quiet --unit=stranger --collect python3 -m http.server {PORT} --bind 127.0.0.1")
+    refuses(
+        "converge.yml",
+        f"Unable to have the switch before kokoro listen on port {PORT}: python3 (stranger.service) listens there.",
+        kokoro_start_timeout_s=200,
+    )
+    host.check_output(f"systemctl stop stranger && systemctl start {SWITCH}")
+    assert "--start-timeout 200" not in host.file(f"/etc/systemd/system/{UNIT}").content_string
 
 
 FILE = """\
@@ -284,6 +368,7 @@ def test_a_commit_without_the_settings_is_patched_and_unpatched(host: Host) -> N
     passes("converge.yml", which="older", kokoro_web_player=True)
     changed = host.check_output(f"git -C {CHECKOUT} diff --name-only").split()
     assert changed == ["api/src/inference/kokoro_v1.py", "web/src/services/AudioService.js"]
+    assert look(host, "/web/src/services/AudioService.js")[0] == look(host, "/web/")[0] == 200
     assert spoken(host)["problem"] == ""
     passes("converge.yml", which="older", kokoro_web_player=True, kokoro_patches="none", kokoro_streaming="off")
     assert host.check_output(f"git -C {CHECKOUT} status --porcelain --ignored") == ""

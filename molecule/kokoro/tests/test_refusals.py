@@ -34,14 +34,17 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "short commit": ({"commit": "bfdc735"}, "`commit` (bfdc735) must be 40 hexadecimal digits"),
     "source that is an option": ({"source": "--upload-pack=x"}, "must be a https, ssh or file address"),
     "port 0": ({"port": 0}, "`port` (0) must be 1 or more and 65535 or less"),
-    "port of another": ({"port": 8899}, "listens there. Stop it, or set another `port`"),
+    "port of another": (
+        {"port": 8899},
+        "Unable to serve Kokoro behind port 8899, on port 18899 of 127.0.0.1: python3 (stranger.service) listens there",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def told(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the role says to each case, nothing where it takes it."""
-    host.check_output("systemd-run --unit=stranger --collect python3 -m http.server 8899 --bind 127.0.0.1")
+    host.check_output("systemd-run --unit=stranger --collect python3 -m http.server 18899 --bind 127.0.0.1")
     folder = tmp_path_factory.mktemp("play")
     done = play(folder, [str(SCENARIO / "vars.yml")], list(tasks()))
     host.check_output("systemctl stop stranger")

@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,23 @@ import pytest
 import yaml
 from testinfra.host import Host
 
+from tests.molecule.switched import (
+    changed_by_hand,
+    listeners,
+    put_back_before_the_switch,
+    wait_for_status,
+    wait_until_answering,
+    wait_until_listening,
+)
+
 SCENARIO = Path(__file__).resolve().parents[1]
 VARS: dict[str, Any] = yaml.safe_load((SCENARIO / "vars.yml").read_text(encoding="utf-8"))
 KEY, ADMIN = VARS["tabbyapi_api_key"], VARS["tabbyapi_admin_key"]
-UNIT = "tabbyapi.service"
+NAME = "tabbyapi"
+UNIT, SWITCH = "tabbyapi.service", "switch-tabbyapi.service"
 CHECKOUT = "/opt/tabbyapi"
-PORT = 5000
+PORT, BEHIND = 5000, 15000
+"""Where clients reach it, by the switch, and where the server itself listens."""
 JOURNAL = "journalctl --no-pager --all --quiet --output=cat"
 SECURITY_LIMIT = 50  # systemd counts in tenths: 5.0
 QUESTION = {"prompt": "Hello", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
@@ -99,10 +111,10 @@ def mended() -> Iterator[None]:
 
 @pytest.fixture
 def squatter(host: Host) -> Iterator[None]:
-    """Another program on the port, and the server stopped, which was there first."""
+    """Another program on the server's own port, and the server stopped, which was there first."""
     host.check_output(f"systemctl stop {UNIT}")
-    host.check_output(f"systemd-run --quiet --unit=squatter python3 -m http.server --bind 127.0.0.1 {PORT}")
-    host.check_output(f"timeout 20 sh -c 'until ss -ltn | grep -q :{PORT}; do sleep 0.1; done'")
+    host.check_output(f"systemd-run --quiet --unit=squatter python3 -m http.server --bind 127.0.0.1 {BEHIND}")
+    wait_until_listening(host, BEHIND)
     yield
     host.check_output("systemctl stop squatter")
 
@@ -139,7 +151,7 @@ def test_the_server_can_write_neither_to_what_runs_nor_to_what_it_reads(host: Ho
 def test_the_configuration_is_what_was_asked_for_and_no_more(host: Host) -> None:
     written = yaml.safe_load(host.file("/etc/tabbyapi/config.yml").content_string)
     assert written == {
-        "network": {"host": "0.0.0.0", "port": PORT},  # noqa: S104  # as the scenario sets it
+        "network": {"host": "127.0.0.1", "port": BEHIND},
         "model": {
             "model_dir": "/srv/models",
             "model_name": "tiny-exl3",
@@ -170,6 +182,7 @@ def test_a_check_changes_nothing_and_shows_what_would_be(host: Host) -> None:
     before = shown(host, "MainPID")
     assert "changed=0" in passes("converge.yml", "--check", "--diff")
     assert "+ cache_size: 4096" in passes("converge.yml", "--check", "--diff", tabbyapi_cache_size=4096)
+    assert "rise 1 maxconn 3" in passes("converge.yml", "--check", "--diff", tabbyapi_max_batch_size=3)
     assert shown(host, "MainPID") == before
 
 
@@ -181,12 +194,68 @@ def test_with_its_port_taken_the_unit_fails_at_once_and_moves_nowhere(host: Host
     host.run(f"systemctl start {UNIT}")
     wait_until_failed(host)
     assert (shown(host, "Result"), shown(host, "ExecMainStatus"), shown(host, "NRestarts")) == ("exit-code", "78", "0")
-    words = f"Unable to listen on port {PORT} of 0.0.0.0: Address already in use."
+    words = f"Unable to listen on port {BEHIND} of 127.0.0.1: Address already in use."
     assert words in host.run(f"systemctl status --no-pager --full {UNIT}").stdout
     assert "drafting" not in this_start(host)  # no model was loaded
-    assert host.run(f"ss -ltn | grep :{PORT + 1}").stdout == ""
+    assert host.run(f"ss -ltn | grep :{BEHIND + 1}").stdout == ""
     refuses("verify_alone.yml", words, "it is failed")
     refuses("converge.yml", "python3 (squatter.service) listens there")
+
+
+# The switch before it.
+
+
+def test_the_server_is_reached_by_the_switch_alone(host: Host) -> None:
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "haproxy", f"127.0.0.1:{BEHIND}": "python"}
+    for path in ("/.well-known/serviceinfo", "/docs", "/redoc", "/openapi.json", "/v1/loras", "/v1/templates"):
+        assert http(host, path, key=ADMIN)[0] == 404
+    for path in ("/v1/download", "/v1/template/switch", "/v1/sampling/override/switch", "/v1/lora/load"):
+        assert http(host, path, QUESTION, key=ADMIN)[0] == 404
+    inside = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{BEHIND}/.well-known/serviceinfo').status)"
+    assert host.check_output("python3 -c %s", inside) == "200"
+    assert '"GET /health' not in this_start(host)  # the switch looks at it twice a second
+
+
+def test_over_a_restart_running_answers_are_finished_and_new_requests_wait(host: Host) -> None:
+    before = shown(host, "MainPID")
+    with ThreadPoolExecutor(3) as pool:
+        running = pool.submit(http, host, "/v1/completions", {**QUESTION, "seconds": 3})
+        wait_until_answering(host, NAME)
+        restarting = pool.submit(host.check_output, f"systemctl restart {UNIT}")
+        wait_for_status(host, NAME, "(DRAIN|DOWN)")
+        waiting = pool.submit(http, host, "/v1/chat/completions", QUESTION)
+        for answer in (running, waiting):
+            status, told = answer.result()
+            assert (status, told["choices"][0]["finish_reason"]) == (200, "length")
+        restarting.result()
+    assert shown(host, "MainPID") != before
+
+
+@pytest.mark.usefixtures("mended")
+def test_nobody_waits_for_a_server_that_was_stopped(host: Host) -> None:
+    host.check_output(f"systemctl stop {UNIT}")
+    wait_for_status(host, NAME, "MAINT")
+    status, told = http(host, "/v1/completions", QUESTION)
+    assert (status, told["error"]["type"]) == (503, "unavailable_error")
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_server_that_had_the_port_itself_lets_the_switch_have_it(host: Host) -> None:
+    put_back_before_the_switch(host, NAME, BEHIND, PORT, "/etc/tabbyapi/config.yml")
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "python"}
+    assert http(host, "/.well-known/serviceinfo", key=None)[0] == 200
+    passes("converge.yml")
+    assert listeners(host, PORT, BEHIND) == {f"0.0.0.0:{PORT}": "haproxy", f"127.0.0.1:{BEHIND}": "python"}
+    assert http(host, "/v1/completions", QUESTION)[0] == 200
+
+
+def test_a_switch_whose_list_is_open_or_which_does_not_run_fails_the_proof(host: Host) -> None:
+    with changed_by_hand(host, NAME, "/There is nothing here/d"):
+        refuses("verify_alone.yml", "/.well-known/serviceinfo, which is not on its list, is answered with 200")
+    host.check_output(f"systemctl stop {SWITCH}")
+    refuses("verify_alone.yml", "Unable to ask the switch before tabbyapi how it stands")
+    host.check_output(f"systemctl start {SWITCH}")
+    passes("verify_alone.yml")
 
 
 # What its proof is worth.
@@ -196,7 +265,7 @@ def test_with_its_port_taken_the_unit_fails_at_once_and_moves_nowhere(host: Host
 def test_a_server_without_its_model_is_not_ready_though_it_is_healthy(host: Host) -> None:
     host.check_output("sed -i /model_name/d /etc/tabbyapi/config.yml")
     host.check_output(f"systemctl restart {UNIT}")
-    host.check_output(f"timeout 20 sh -c 'until ss -ltn | grep -q :{PORT}; do sleep 0.1; done'")
+    wait_until_listening(host, BEHIND)
     assert http(host, "/health", key=None)[0] == 200
     refuses("verify_alone.yml", "the model tiny-exl3 is not loaded (HTTP 503, no model)")
 

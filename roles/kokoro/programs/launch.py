@@ -8,6 +8,7 @@ with 1 where it is not warm in time.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import sys
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from guard import Application, Guard, Limits, Message, Receive, Send, watched
+from guard import Application, Guard, Limits, Message, Receive, Send, is_worth_a_line, watched
 
 APPLICATION = "api.src.main"
 CONFIGURATION = 78
@@ -52,6 +53,7 @@ def main(words: Sequence[str]) -> None:
     limits = Limits(body=asked.max_input)
     guarded = Guard(Told(application, limit.cancel), limits)
     config = uvicorn.Config(guarded, http=watched(connection, limits), timeout_graceful_shutdown=asked.drain)
+    logging.getLogger("uvicorn.access").addFilter(is_worth_a_line)
     server = uvicorn.Server(config)
     server.run(sockets=[listener])
     if not server.started:

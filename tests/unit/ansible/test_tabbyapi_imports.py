@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/files"
+FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs"
 
 
 def test_imports_that_fail_are_told_apart(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/files"
+FILES = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs"
 KEYS = ["canary-api-key-0123456789-longer", "canary-admin-key-01"]
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # an address of a test
 

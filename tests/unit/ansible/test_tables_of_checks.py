@@ -72,6 +72,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "__kokoro_before": UNIT,
         "__kokoro_looked": checkout(),
         "__kokoro_knocked": standard_output({"large": 413}),
+        "__kokoro_page": {"status": 404},
         "__kokoro_spoken": {"results": [{"item": "one", "rc": 0, **standard_output({"problem": ""})}]},
     },
     "tabbyapi": {
@@ -96,6 +97,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "__tabbyapi_next": {"listeners": []},
         "__tabbyapi_card": {"status": 200, "json": {"id": "model"}},
         "__tabbyapi_knocked": standard_output({"large": 413}),
+        "__tabbyapi_page": {"status": 404},
         "__tabbyapi_stranger": {"status": 401},
         "__tabbyapi_answer": completion("length"),
     },
@@ -152,6 +154,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "no head. Write patches: none (with the web player",
     ),
     "a long text": ("kokoro", "verify", {"__kokoro_knocked": standard_output({"large": 200})}, "200 instead of 413"),
+    "an open page": ("kokoro", "verify", {"__kokoro_page": {"status": 200}}, "/openapi.json, which is not on its list"),
     "noise": (
         *("kokoro", "verify"),
         {"__kokoro_spoken": {"results": [{"item": "one", "rc": 0, **standard_output({"problem": "it is noise"})}]}},
@@ -228,7 +231,7 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "the next port": (
         *("tabbyapi", "verify"),
         {"__tabbyapi_next": {"listeners": [{"pid": 5, "unit": "tabbyapi.service"}]}},
-        "it listens on port 5001, too",
+        "it listens on port 15001, too",
     ),
     "no model": (
         *("tabbyapi", "verify"),
@@ -241,6 +244,11 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "verify",
         {"__tabbyapi_knocked": standard_output({"large": 401})},
         "401 instead of 413",
+    ),
+    "an open page of tabbyAPI": (
+        *("tabbyapi", "verify"),
+        {"__tabbyapi_page": {"status": 200}},
+        "at port 5000 /.well-known/serviceinfo, which is not on its list, is answered with 200 instead of 404",
     ),
     "no key": ("tabbyapi", "verify", {"__tabbyapi_stranger": {"status": 200}}, "was answered with 200 instead of 401"),
     "no token": (

@@ -21,6 +21,7 @@ class ModelConfig:
     cache_mode: str | None = "FP16"
     chunk_size: int | None = 2048
     cpu_moe_offload_layers: int | None = 0
+    max_batch_size: int | None = None
 
 
 class DraftModelConfig:

@@ -1,10 +1,12 @@
 """The API (upstream's endpoints), served by uvicorn: only after the model is loaded does it listen.
 
-As in upstream, whose framework does it, a request's body is read before its key is looked at.
+An answer takes as many ``seconds`` as its question says, which is a word of the stand-in's own. As in upstream, whose
+framework does it, a request's body is read before its key is looked at.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -22,6 +24,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         part = await receive()
         body, more = body + part.get("body", b""), part.get("more_body", False)
     status, answer = answered(scope["path"], scope["method"], dict(scope["headers"]), body)
+    if "choices" in answer:
+        await asyncio.sleep(json.loads(body).get("seconds", 0))
     data = json.dumps(answer).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -32,6 +36,8 @@ def answered(path: str, method: str, headers: dict[bytes, bytes], body: bytes) -
     """The status and the answer."""
     if path == "/health":
         return 200, {"status": "healthy", "issues": []}
+    if path == "/.well-known/serviceinfo":
+        return 200, {"software": {"name": "TabbyAPI"}}
     if not may(headers.get(b"authorization", b"").decode()):
         return 401, {"detail": "Please provide an API key"}
     if not model.loaded:

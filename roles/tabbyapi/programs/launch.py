@@ -15,6 +15,7 @@ import functools
 import importlib
 import inspect
 import json
+import logging
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from guard import Guard, Limits, watched
+from guard import Guard, Limits, is_worth_a_line, watched
 
 TOKENS = Path("api_tokens.yml")
 MASK = "********"
@@ -203,6 +204,7 @@ def guard_requests(limits: Limits, drain_s: int) -> None:
     @functools.wraps(create)
     def created(self: object, app: Any, *arguments: Any, **options: Any) -> None:
         create(self, Guard(app, limits), *arguments, **{**options, **ours})
+        logging.getLogger("uvicorn.access").addFilter(is_worth_a_line)
 
     server.Config.__init__ = created
 
