@@ -106,9 +106,8 @@ def health(lab: SpeechLab) -> str:
 @pytest.fixture
 def busy(lab: SpeechLab) -> Iterator[SpeechLab]:
     """The lab, whose server computes for somebody for a minute."""
-    ask = (
-        f"import urllib.request as r; r.urlopen(r.Request('http://127.0.0.1:8880/v1/audio/speech', {BLOCK!r}, {JSON}))"
-    )
+    request = f"r.Request('http://127.0.0.1:8880/v1/audio/speech', {BLOCK!r}, {JSON})"
+    ask = f"import urllib.request as r; r.urlopen({request}).read()"  # one that leaves is no client any more
     lab.inside(f"systemd-run --quiet --unit=client python3 -c {shlex.quote(ask)}")
     wait_until(lambda: health(lab) == "busy", timeout_s=50)
     yield lab
