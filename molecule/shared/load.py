@@ -1,8 +1,8 @@
 """Asks for answers without a pause until a file is there, and prints what became of them as JSON.
 
-``load.py PORT CLIENTS STOP_FILE KIND [KEY_FILE]``. Of a ``numbered`` answer, a stand-in's, all parts are there from 0
-on, all of one engine, and it says why it ended. One of a ``model``, every second one a stream, says that it ended
-because of its length, and has as many tokens as were asked for.
+``load.py PORT CLIENTS STOP_FILE KIND [KEY_FILE [MODEL]]``. Of a ``numbered`` answer, a stand-in's, all parts are there
+from 0 on, all of one engine, and it says why it ended. One of a ``model``, every second one a stream, says that it
+ended because of its length, and has as many tokens as were asked for.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 
 PORT, CLIENTS, STOP, KIND = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 KEY = Path(sys.argv[5]) if len(sys.argv) > 5 else None
+NAME = {"model": sys.argv[6]} if len(sys.argv) > 6 else {}
+"""A gateway has to be told whom to ask."""
 counts: collections.Counter[str] = collections.Counter()
 slowest = [0.0]
 
@@ -40,7 +42,7 @@ def has_all_numbers(body: bytes, parts: int) -> bool:
 def model() -> tuple[dict[str, Any], int]:
     """A question for a model, and how many tokens it asks for."""
     tokens = random.randint(1, 300)  # noqa: S311
-    asked = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": tokens, "ignore_eos": True}
+    asked = {**NAME, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": tokens, "ignore_eos": True}
     if random.random() < 0.5:  # noqa: S311
         asked |= {"stream": True, "stream_options": {"include_usage": True}}
     return asked, tokens
@@ -50,7 +52,7 @@ def has_all_tokens(body: bytes, tokens: int) -> bool:
     """Whether it ended because of its length, and has so many tokens, as it says itself."""
     lines = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")]
     parts = [json.loads(line) for line in lines] or [json.loads(body)]
-    reasons = [choice["finish_reason"] for part in parts for choice in part["choices"] if choice["finish_reason"]]
+    reasons = [choice["finish_reason"] for part in parts for choice in part["choices"] if choice.get("finish_reason")]
     said = [part["usage"]["completion_tokens"] for part in parts if part.get("usage")]
     return (reasons[-1:], said[-1:]) == (["length"], [tokens])
 

@@ -20,8 +20,9 @@ from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress
 from provisioner.values.facts import DeviceMemory, Proof
 from provisioner.values.state import Instance, Status, secrets_of
 
-PROOF = re.compile(r"verify(_[a-z]+)* \| ")
-"""How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins."""
+PROOF = re.compile(r"(verify(_[a-z]+)*|trial) \| ")
+"""How the name of every task of a role's ``tasks/verify.yml``, and of the files that it takes in, begins; and of one
+that tries a service before it takes the place of another."""
 DEVICE = re.compile(r"device(_[a-z]+)* \| ")
 """How those begin by which an engine is held against its device, before it is started as well as by its proof."""
 

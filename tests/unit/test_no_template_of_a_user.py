@@ -273,7 +273,10 @@ FAKES: dict[str, Any] = {
     "__litellm_seen": {"paths": "{{ dict([__litellm_manifest] | product([{'sha256': 'x'}])) }}"},
     "__kokoro_seen": {"paths": "{{ dict([__kokoro_manifest] | product([{'sha256': 'x'}])) }}"},
     "__llama_cpp_seen": {
-        "paths": "{{ dict(([__llama_cpp_manifest] + __llama_cpp_model_manifests) | product([{'sha256': 'x'}])) }}"
+        "paths": (
+            "{{ dict(([__llama_cpp_manifest, __llama_cpp_unit_file] + __llama_cpp_model_manifests)"
+            " | product([{'sha256': 'x'}])) }}"
+        )
     },
     "__tabbyapi_prefix": {"stdout": "/opt/x"},
     "__gpu_userspace_before": {"offered": []},

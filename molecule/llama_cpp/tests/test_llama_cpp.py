@@ -386,6 +386,60 @@ def test_no_request_is_cut_lost_or_refused_over_changes(host: Host) -> None:
     assert len(set(processes)) == len(processes)
 
 
+REFUSING = (
+    "{% if messages[0]['content'] == 'Say hello.' %}{{ raise_exception('not to this') }}{% endif %}"
+    "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+)
+DEAF = {"extra_arguments": ["--chat-template", "{% raw %}" + REFUSING + "{% endraw %}"]}
+"""With it the server is healthy, and answers no completion that the proof asks for."""
+TRIAL = "llama-server-trial"
+
+
+def share(part: float) -> str:
+    """So much of what is free a trial may take."""
+    return json.dumps({"__llama_cpp_trial_share": part})
+
+
+def serving(host: Host) -> tuple[str, str]:
+    """The process that serves, and what its unit says."""
+    process = host.check_output(f"systemctl show --value -p MainPID {UNIT}")
+    return process, host.file(f"/etc/systemd/system/{UNIT}").content_string
+
+
+def is_gone(host: Host) -> bool:
+    """Whether nothing is left of a trial."""
+    left = f"ls -d /run/systemd/system/{TRIAL}* /run/{TRIAL}* /sys/fs/cgroup/system.slice/{TRIAL}* 2> /dev/null"
+    return not host.run(left).stdout and host.run(f"systemctl is-failed {TRIAL}").stdout.strip() == "inactive"
+
+
+def test_a_changed_server_is_tried_first_and_the_one_before_serves_on_where_that_fails(host: Host) -> None:
+    before, answers = serving(host), []
+    became = counted(host, lambda: answers.append(run_playbook("converge.yml", **DEAF)), 8080, "model", KEY_FILE)
+    assert_refused(answers[0], "tried beside the server that serves, the new one did not answer")
+    assert re.search(r"changed=0 .*failed=1", answers[0].stdout)
+    assert serving(host) == before
+    assert set(became) == {"whole", "slowest"}, became
+    assert is_gone(host)
+    assert run_playbook("verify_only.yml").returncode == 0
+
+
+def test_without_a_trial_the_same_change_ends_the_server(host: Host) -> None:
+    """What there is no room for is exchanged: only then it is seen."""
+    before = serving(host)
+    assert_refused(run_playbook("converge.yml", "--extra-vars", share(0), **DEAF), "Unable to prove that tiny answers")
+    assert serving(host)[0] != before[0]
+    assert run_playbook("converge.yml").returncode == 0
+
+
+def test_a_trial_that_takes_more_than_there_is_gives_way_to_an_exchange(host: Host) -> None:
+    answer = run_playbook("converge.yml", "--extra-vars", share(0.002), context=1024)
+    assert answer.returncode == 0, answer.stdout
+    assert "--ctx-size 1024" in host.process.get(comm="llama-server").args
+    assert "status=9/KILL" in host.check_output(f"journalctl --no-pager --unit {TRIAL}")
+    assert is_gone(host)
+    assert run_playbook("converge.yml").returncode == 0
+
+
 @pytest.mark.usefixtures("running")
 def test_without_the_switch_the_same_load_loses_answers(host: Host) -> None:
     """Nothing keeps new requests from it: without a limit its drain would last as long as it may."""

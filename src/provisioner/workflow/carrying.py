@@ -17,7 +17,7 @@ from provisioner.screens import gather
 from provisioner.stamp import has_same_wishes, reasons_to_run
 from provisioner.unit_journals import explained
 from provisioner.values.address import Address
-from provisioner.values.errors import VerificationError
+from provisioner.values.errors import ProvisionError, VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
@@ -26,7 +26,7 @@ from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import remember_use
-from provisioner.workflow.mounting import last_step, with_former_mounts
+from provisioner.workflow.mounting import last_step, undone, with_former_mounts
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 from provisioner.workflow.verifying import announce_checks
@@ -124,8 +124,9 @@ class Run:
 
     def _give_up(self, kept: keeping.Kept, outcome: Configured, findings: Sequence[Finding]) -> None:
         failed = outcome.failed.union(finding.subject.container for finding in findings)
-        unharmed = outcome.failed - outcome.changed - {one.container for one in self.made.of("update")}
-        told = keeping.go_back(kept, self.seen, failed, unharmed, self.effects)
+        unharmed = outcome.failed - outcome.changed
+        unharmed -= {one.container for one in self.made.of("update") if undone(one) is None}
+        told = [*self._unmount(unharmed), *keeping.go_back(kept, self.seen, failed, unharmed, self.effects)]
         error = outcome.error or VerificationError(
             "Unable to prove that the lab works",
             details="\n".join(_told(finding) for finding in findings),
@@ -134,6 +135,17 @@ class Run:
         raise type(error)(
             error.message, details="\n".join([error.details, *told]), resolution=error.resolution
         ) from outcome.error
+
+    def _unmount(self, unharmed: Collection[str]) -> list[str]:
+        """Take away what was mounted for services that did not take it up; what cannot be taken away, in words."""
+        updates = [one for one in self.made.of("update") if one.container in unharmed]
+        told = []
+        for step in filter(None, map(undone, updates)):
+            try:
+                apply_instances([step], self.effects.providers, self.effects.emit)
+            except ProvisionError as error:  # the failure that led here must not be lost
+                told.append(f"{step.container}: what was mounted for it is mounted still: {error}")
+        return told
 
 
 def _is_needed(change: Change) -> bool:

@@ -286,10 +286,24 @@ def test_both_builds_are_mounted_until_the_service_has_gone_over(lab_there: Worl
     assert lab_there.command("plan", "--detailed-exitcode").code == 0
 
 
+def test_a_service_that_nobody_touched_goes_on_where_its_change_fails(lab_there: World, lab: Path) -> None:
+    before = lab_there.host.containers["llama"].instance
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
+    lab_there.failures["site.yml"] = (
+        TaskEvent("failed", "llama", "llama_cpp", "llama_cpp : trial | Go on", "no answer"),
+    )
+    answer = lab_there.command("up", "--yes")
+    assert answer.code != 0
+    assert "llama: nothing was changed in it" in answer.err
+    assert lab_there.host.containers["llama"].instance.devices == before.devices
+    assert not [name for name in snapshots(lab_there, "llama") if "failed" in name], "it did not go back"
+
+
 def test_what_a_failed_service_may_still_use_stays_mounted_until_a_run_succeeds(lab_there: World, lab: Path) -> None:
     (old,) = mounted(lab_there)
     lab.write_text(FILE.replace("model: tiny,", "model: tiny, build_options: [A=B],"))
     lab_there.failures["site.yml"] = (PROOF,)
+    lab_there.changes = {"llama": 2}
     assert lab_there.command("up", "--yes", "--no-rollback").code != 0
     assert old in mounted(lab_there)
     assert len(mounted(lab_there)) == 2

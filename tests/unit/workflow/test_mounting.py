@@ -8,7 +8,7 @@ import pytest
 
 from provisioner.plan import Action, Change
 from provisioner.values.state import Device, Instance, Status
-from provisioner.workflow.mounting import NO_LONGER_USED, last_step, with_former_mounts
+from provisioner.workflow.mounting import NO_LONGER_USED, last_step, undone, with_former_mounts
 
 PORT = Device("publish-engine", "publish", {"listen": "0.0.0.0:8080", "connect": "127.0.0.1:8080"})
 
@@ -87,3 +87,29 @@ def test_a_run_that_was_killed_before_the_last_step_leaves_nothing_but_it() -> N
     change = update((OLD, NEW), (NEW,))
     assert with_former_mounts(change).attributes() == {}
     assert devices(last_step(change)) == (("engine-0ld", "engine-new"), ("engine-new",))
+
+
+def test_what_was_only_mounted_more_can_be_taken_away_again() -> None:
+    change = update((OLD, PORT), (NEW, PORT))
+    assert devices(undone(change)) == (("engine-0ld", "engine-new", "publish-engine"), ("engine-0ld", "publish-engine"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        update((BASE,), (NEW,)),
+        update((OLD,), (NEW, PORT)),
+        update((OLD, PORT), (NEW,)),
+        update((OLD,), (NEW,), Status.STOPPED),
+        replace(update((OLD,), (NEW,)), action="replace"),
+    ],
+    ids=["one went at once", "a port was opened", "a port was closed", "nothing ran", "it was made anew"],
+)
+def test_what_was_changed_beside_that_cannot(change: Change) -> None:
+    assert undone(change) is None
+
+
+def test_a_container_that_was_changed_beside_its_mounts_cannot() -> None:
+    change = update((OLD,), (NEW,))
+    assert isinstance(change.after, Instance)
+    assert undone(replace(change, after=replace(change.after, memory=1))) is None
