@@ -390,7 +390,7 @@ REFUSING = (
     "{% if messages[0]['content'] == 'Say hello.' %}{{ raise_exception('not to this') }}{% endif %}"
     "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 )
-DEAF = {"extra_arguments": ["--chat-template", "{% raw %}" + REFUSING + "{% endraw %}"]}
+DEAF = {"trial": True, "extra_arguments": ["--chat-template", "{% raw %}" + REFUSING + "{% endraw %}"]}
 """With it the server is healthy, and answers no completion that the proof asks for."""
 TRIAL = "llama-server-trial"
 
@@ -432,7 +432,7 @@ def test_without_a_trial_the_same_change_ends_the_server(host: Host) -> None:
 
 
 def test_a_trial_that_takes_more_than_there_is_gives_way_to_an_exchange(host: Host) -> None:
-    answer = run_playbook("converge.yml", "--extra-vars", share(0.002), context=1024)
+    answer = run_playbook("converge.yml", "--extra-vars", share(0.002), context=1024, trial=True)
     assert answer.returncode == 0, answer.stdout
     assert "--ctx-size 1024" in host.process.get(comm="llama-server").args
     assert "status=9/KILL" in host.check_output(f"journalctl --no-pager --unit {TRIAL}")

@@ -29,7 +29,9 @@ name: asked
 models:
   small: {{{{ source: "{{model}}", context: 512 }}}}
 containers:
-  {ENGINE}: {{{{ services: {{{{ llama_cpp: {{{{ model: small, api_key: !secret engine_key{{engine}} }}}} }}}} }}}}
+  {ENGINE}:
+    services:
+      llama_cpp: {{{{ model: small, trial: true, api_key: !secret engine_key{{engine}} }}}}
   {GATEWAY}:
     services:
       litellm: {{{{ master_key: !secret master_key{{gateway}}, aliases: {{{{ {{aliases}} }}}} }}}}
