@@ -17,8 +17,6 @@ from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
-BUILD = frozenset({"artifact_path", "python"})
-"""Options that nobody writes: where what is built for a service is mounted, by its digest."""
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -135,9 +133,9 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     plain = [name.removeprefix(f"{service.role}_") for name in names]
     if CARD.intersection(plain):
         yield "the host's card or its driver changed"
-    if BUILD.intersection(plain):
+    if not set(service.given).isdisjoint(plain):
         yield "another build is mounted for it"
-    written = [name for name in plain if name not in CARD | BUILD]
+    written = [name for name in plain if name not in CARD and name not in service.given]
     if written:
         yield f"{', '.join(written)} changed in the file"
     secrets, known = _secret_digests(service, stamp.salt), stamp.secrets or {}

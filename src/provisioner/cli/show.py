@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 import click
 
@@ -97,8 +96,11 @@ def _authority_secret(lab: Lab, door: ResolvedService, session: Session) -> Secr
 
 
 def _example_of_door(catalog: Catalog) -> str:
-    roles = (role for role, page in catalog.offered.items() if any(one.signed_by for one in page.references.values()))
-    return "".join(f", such as {role}" for role in islice(roles, 1))
+    """The first role whose sites have an authority, as words to be added; empty where there is none."""
+    for role, page in catalog.offered.items():
+        if any(reference.signed_by for reference in page.references.values()):
+            return f", such as {role}"
+    return ""
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:

@@ -204,6 +204,7 @@ def _made_of(
         unstampable=page.unstampable_reason,
         pictures=page.pictures,
         behind=page.behind,
+        given=tuple(page.artifact.gives) if page.artifact is not None else (),
     )
 
 
