@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.catalog import BASE, STAGES, ArtifactType, Catalog, ServiceType
-from provisioner.lab.artifacts import ModelFile, built, given_options, stored
+from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
+from provisioner.lab.artifacts import MODEL_ROLE, ModelFile, built, given_options, stored
 from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedContainer, ResolvedLab, host_name
 from provisioner.lab.speech import speakers_for
@@ -72,7 +72,7 @@ def _instance(context: _Context, container: ResolvedContainer, artifacts: Iterab
         disk=written.disk or max((page.disk for page in pages if page.disk), default=None),
         nesting=any(page.nesting for page in pages),
         devices=tuple(sorted(_devices(container, artifacts), key=lambda device: device.name)),
-        services=_services(context, container),
+        services=_services(context, container, artifacts),
         base=_base(context.lab.catalog, container.name),
         settings=_settings(container),
         adopt=written.adopt,
@@ -123,23 +123,17 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
 def _artifacts(context: _Context, container: ResolvedContainer) -> list[Artifact]:
     made = []
     host, image = host_name(container), container.image
+    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
     for service in container.services:
         if service.page.artifact is not None:
-            made.append(_built(context, container, service, service.page.artifact))
+            made.append(built(service, service.page.artifact, host=host, image=image, architecture=architecture))
         made += [stored(model, context.files[model], host, image) for model in service.model_names]
     return made
 
 
-def _built(
-    context: _Context, container: ResolvedContainer, service: ResolvedService, artifact: ArtifactType
-) -> Artifact:
-    host = host_name(container)
-    architecture = context.architectures.get(host, DEFAULT_ARCHITECTURE)
-    return built(service, artifact, host=host, image=container.image, architecture=architecture)
-
-
-def _services(context: _Context, container: ResolvedContainer) -> tuple[Service, ...]:
-    services = [_service(context, container, service) for service in container.services]
+def _services(context: _Context, container: ResolvedContainer, artifacts: Iterable[Artifact]) -> tuple[Service, ...]:
+    builds = {artifact.role: artifact for artifact in artifacts if artifact.role != MODEL_ROLE}
+    services = [_service(context, service, builds.get(service.role)) for service in container.services]
     services += _implied(context.lab.catalog, container)
     return tuple(sorted(services, key=lambda service: (STAGES.index(service.stage), service.role)))
 
@@ -159,12 +153,13 @@ def _implied(catalog: Catalog, container: ResolvedContainer) -> Iterator[Service
         yield _made_of(page, container.name, told, port=page.port)
 
 
-def _service(context: _Context, container: ResolvedContainer, service: ResolvedService) -> Service:
+def _service(context: _Context, service: ResolvedService, build: Artifact | None) -> Service:
+    """The service with all of its options; ``build``: what its role builds, where that is anything."""
     page = service.page
     options = {name: option.default for name, option in page.options.items() if option.default is not None}
     options |= service.said
-    if page.artifact is not None and page.artifact.gives:
-        options |= given_options(_built(context, container, service, page.artifact), page.artifact.gives)
+    if page.artifact is not None and build is not None:
+        options |= given_options(build, page.artifact.gives)
     if "listen" in page.options:
         options["listen"] = ANY_ADDRESS
     needs: set[Address] = set()
