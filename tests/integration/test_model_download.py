@@ -199,7 +199,7 @@ def test_a_folder_is_stored_and_proved(
         lines = [f"{hashlib.sha256(files[name]).hexdigest()}  {name}" for name in taken(files)]
         names = ["MANIFEST.sha256", "chat_template.jinja", CONFIG, "model.safetensors"]
         assert seen.stdout.decode().splitlines() == [*lines, *names]
-        assert given_path(artifact.name.removeprefix("model-"), file) == artifact.path
+        assert given_path(artifact.name.removeprefix("model-"), file) == artifact.mounted_at
         for part in ("main", "verify"):
             run(str(PLAY), inventory_of(artifact, one, provider, part)).raise_for_failure(part)
 
