@@ -23,6 +23,7 @@ SOCKET = "/run/switch-engine/control.sock"
 CONTROL = f"python3 -IS /usr/local/lib/switch/control.py --socket {SOCKET}"
 DROP_IN = f"/run/systemd/system/{ENGINE}.d"
 PARALLEL = 3
+LOADS_S = 8
 MOST_ADDED_MS = 20
 """Measured are 0.3, and 200 where HAProxy waits for acknowledgements."""
 TELL = """
@@ -119,7 +120,16 @@ def state(host: Host) -> dict[str, Any]:
 
 def wait_until_serving(host: Host) -> None:
     """Until the engine is in service again."""
-    host.check_output(f"timeout 60 sh -c 'until {CONTROL} state | grep -q UP; do sleep 0.2; done'")
+    host.check_output(
+        "timeout 60 sh -c %s", f'until {CONTROL} state | grep -q \'"a": {{"status": "UP\'; do sleep 0.2; done'
+    )
+
+
+def have_it_load_for(host: Host, seconds: int) -> None:
+    """From its next start on the engine loads for so long."""
+    command = f"/usr/bin/python3 /usr/local/lib/engine.py --port 18080 --loads {seconds}"
+    loads = f"[Service]\\nExecStart=\\nExecStart={command}\\n"
+    host.check_output(f"mkdir -p {DROP_IN} && printf '{loads}' > {DROP_IN}/loads.conf && systemctl daemon-reload")
 
 
 def wait_for(host: Host, what: str, count: int) -> None:
@@ -381,10 +391,9 @@ def test_one_that_answers_nobody_while_it_computes_stays_in_service_for_as_long_
 
 @pytest.mark.usefixtures("as_before")
 def test_statuses_that_count_are_those_that_were_said(host: Host) -> None:
-    loads = "[Service]\\nExecStart=\\nExecStart=/usr/bin/python3 /usr/local/lib/engine.py --port 18080 --loads 600\\n"
-    host.check_output(f"mkdir -p {DROP_IN} && printf '{loads}' > {DROP_IN}/loads.conf && systemctl daemon-reload")
+    have_it_load_for(host, 600)
     host.check_output(f"systemctl restart {ENGINE}")
-    assert_refused("no slot answers /health with 200")
+    assert_refused("slot a does not answer /health with 200")
     converged(health_statuses=[200, 503])
     assert state(host)["slots"]["a"]["status"] == "UP"
 
@@ -406,6 +415,66 @@ def test_a_new_process_knows_what_is_out_of_service(host: Host) -> None:
     assert state(host)["slots"]["a"]["status"] == "DRAIN"
     host.check_output(f"{CONTROL} ready a")
     wait_until_serving(host)
+
+
+def test_who_waits_while_it_is_reloaded_is_answered(host: Host) -> None:
+    """A process that is to end looks at no engine's health: who waited in it was never answered."""
+    host.check_output(f"{CONTROL} drain a --within 10")
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 2, "pause": 0}))))
+    waiting.start()
+    wait_for(host, "waiting", 1)
+    assert host.run(f"timeout 3 systemctl reload {UNIT}").rc == 124, "the reload waits as well"
+    host.check_output(f"{CONTROL} ready a")
+    waiting.join()
+    took, answer = answers[0]
+    assert (status(answer), took < 15) == (200, True)
+    is_active = f"systemctl show -p ActiveState {UNIT} | grep -qx ActiveState=active"
+    host.check_output(f"timeout 20 sh -c 'until {is_active}; do sleep 0.1; done'")
+    wait_until_serving(host)
+
+
+def test_nobody_has_to_wait_for_a_reload(host: Host) -> None:
+    """Without anyone who waits, and with a switch that was told that nobody comes, it is reloaded at once."""
+    host.check_output(f"systemctl stop {ENGINE}")
+    host.check_output(f"timeout 10 systemctl reload {UNIT}")
+    host.check_output(f"systemctl start {ENGINE}")
+    wait_until_serving(host)
+
+
+@pytest.mark.usefixtures("as_before")
+def test_another_engine_serves_in_its_place_while_it_is_exchanged(host: Host) -> None:
+    """No request waits where one is told to stand in; looks go to it while the engine is away."""
+    have_it_load_for(host, LOADS_S)
+    unit = "systemd-run --quiet --unit stands-in python3 /usr/local/lib/engine.py --port 28123 --loads 0"
+    host.check_output(unit)
+    host.check_output(f"{CONTROL} ready b --port 28123")
+    host.check_output(
+        "timeout 20 sh -c %s", f'until {CONTROL} state | grep -q \'"b": {{"status": "UP\'; do sleep 0.1; done'
+    )
+    host.check_output(f"systemctl reload {UNIT}")
+
+    def exchange() -> None:
+        host.check_output(f"systemctl stop {ENGINE}")
+        assert status(ask(host, get("/health"))[1]) == 200
+        host.check_output(f"systemctl start {ENGINE}")
+        wait_until_serving(host)
+        host.check_output(f"{CONTROL} leave b --within 60")
+        host.check_output("systemctl stop stands-in")
+        assert status(ask(host, get("/health"))[1]) == 200
+
+    try:
+        became = counted(host, exchange, 8080, "numbered")
+    finally:
+        host.check_output(f"systemctl start {ENGINE}; systemctl stop stands-in 2> /dev/null || true")
+    assert set(became) == {"whole", "slowest"}, became
+    assert became["slowest"] < LOADS_S, "nobody waited for the engine"
+    assert state(host)["slots"]["b"] == {"status": "MAINT", "running": 0}
+
+
+def test_a_port_that_cannot_be_is_told(host: Host) -> None:
+    told = host.run(f"{CONTROL} ready b --port 70000")
+    assert (told.rc, "does not lead answers/b to port 70000" in told.stderr) == (1, True)
 
 
 def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
@@ -442,7 +511,7 @@ def assert_refused(words: str) -> None:
 @pytest.mark.usefixtures("as_before")
 def test_its_proof_fails_without_an_engine(host: Host) -> None:
     host.check_output(f"systemctl stop {ENGINE}")
-    assert_refused("no slot answers /health with 200")
+    assert_refused("slot a does not answer /health with 200")
 
 
 @pytest.mark.usefixtures("as_before")
@@ -475,9 +544,8 @@ def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"slots": [{"name": "a", "port": 8080}]}, "must be from 1 to 65535, each for one"),
-        ({"slots": [{"name": "b", "port": 18081}]}, "and a among them"),
-        ({"slots": []}, "its slots are none"),
+        ({"engine_port": 8080}, "port 8080 is that of the engine, too"),
+        ({"engine_port": 65536}, "`engine_port` (65536) must be 1 or more and 65535 or less"),
         ({"queue": "15"}, "`queue` (15) must be a duration"),
         ({"queue": "8GiB"}, "`queue` (8GiB) must be a duration"),
         ({"drain": "2h"}, "`drain` (2h) must be a duration"),

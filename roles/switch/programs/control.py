@@ -1,32 +1,52 @@
 """Takes slots of a switch out of service and into it, and says how it stands.
 
-``control.py --socket PATH VERB``: ``state`` prints JSON; ``ready SLOT`` has the slot get requests as soon as its engine
-answers its health page; ``drain SLOT`` gives it no more requests, and ``--within SECONDS`` waits until the running ones
-are finished, and says on standard error what is not; ``gone SLOT --unit NAME`` has nobody wait for an engine any more
-that does not come by itself; ``save FILE`` writes what the next process of the switch has to know.
-Where no switch runs, nobody is served by it: ``drain`` then has nothing to wait for, the others fail with 1.
+``control.py --socket PATH VERB``, and the verbs are:
+
+* ``state`` prints JSON.
+* ``ready SLOT`` has the slot get requests as soon as its engine answers its health page, on another port where
+  ``--port`` says one; ``--within SECONDS`` waits for that.
+* ``drain SLOT`` gives it no more requests; ``--within SECONDS`` waits until the running ones are finished, and says on
+  standard error what is not.
+* ``leave SLOT --within SECONDS`` does so and has the slot count as gone, for looks as well.
+* ``gone SLOT --unit NAME`` has nobody wait any more for an engine that does not come by itself, where no other serves.
+* ``settled --within SECONDS`` waits until nobody waits for an engine to come.
+* ``reload --process PID --states FILE`` has its process hand over to a new one that knows from the file how slots
+  stand, and ends when that one answers.
+
+Where no switch runs, nobody is served by it: ``drain``, ``leave`` and ``settled`` then have nothing to wait for, the
+others fail with 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import fcntl
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 BACKEND = "answers"
+LOOKS = "looks"
+"""To each slot leads a backend for looks, ``looks-a`` and so on."""
 HOLD = "hold"
 """Where requests wait that no slot can take; while it is in maintenance they do not wait."""
 MAINTENANCE = "MAINT"
 ANSWER_S = 10.0
 LARGEST_ANSWER = 2**20
 POLL_S = 0.1
+HAND_OVER_S = 60.0
+"""So long a new process may take to answer in place of the one before, and others wait for that."""
+LOCK = "lock"
+"""Lies beside the socket, and belongs to the switch."""
 ENDED = ("inactive", "failed")
 AWAY = (FileNotFoundError, ConnectionRefusedError)
 """What the system says of the socket of a switch that does not run."""
@@ -66,22 +86,53 @@ class Switch:
         rows = csv.DictReader(self.said("show stat -1 4 -1").lstrip("# ").splitlines())
         return {row["svname"]: row for row in rows if row["pxname"] == BACKEND}
 
-    def identity(self) -> str:
-        """What its configuration calls itself."""
+    def about(self) -> dict[str, str]:
+        """What it says of itself: ``description``, by which its configuration is known, and ``Pid`` among others."""
         lines = [line.partition(": ") for line in self.said("show info").splitlines()]
-        return next((value for name, _, value in lines if name == "description"), "")
+        return {name: value for name, _, value in lines}
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else changes how its slots stand meanwhile: what a process is told that hands over would be lost."""
+        try:
+            lock = os.open(self._path.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield  # it does not run, or was started by a version that had no lock
+            return
+        try:
+            deadline = time.monotonic() + HAND_OVER_S
+            while not _is_locked(lock):
+                if time.monotonic() > deadline:
+                    raise SwitchError(f"somebody else has controlled it for {HAND_OVER_S:g} s")
+                time.sleep(POLL_S)
+            yield
+        finally:
+            os.close(lock)
 
     def requests(self) -> int:
         """How many requests for answers it has at all, those that wait included."""
         rows = csv.DictReader(self.said("show stat -1 2 -1").lstrip("# ").splitlines())
         return sum(int(row["scur"]) for row in rows if row["pxname"] == BACKEND)
 
+    def slot(self, name: str) -> dict[str, str]:
+        """The line of a slot; ``SwitchError`` where there is no such one."""
+        found = self.servers().get(name)
+        if found is None:
+            raise SwitchError(f"it has no slot {name}")
+        return found
+
     def running(self, slot: str) -> int:
         """How many requests the slot has and has not finished."""
-        found = self.servers().get(slot)
-        if found is None:
-            raise SwitchError(f"it has no slot {slot}")
-        return int(found["scur"])
+        return int(self.slot(slot)["scur"])
+
+
+def _is_locked(lock: int) -> bool:
+    """Whether it has become ours; it is let go when it is closed."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def state(switch: Switch) -> dict[str, Any]:
@@ -93,16 +144,57 @@ def state(switch: Switch) -> dict[str, Any]:
     # One that waits for a slot to be in service belongs to none: between two attempts not even to "hold".
     waiting = max(switch.requests() - sum(running.values()), 0)
     slots = {name: {"status": row["status"], "running": running[name]} for name, row in rows.items()}
-    return {"identity": switch.identity(), "slots": slots, "may_wait": may_wait, "waiting": waiting}
+    return {"identity": switch.about().get("description", ""), "slots": slots, "may_wait": may_wait, "waiting": waiting}
 
 
-def ready(switch: Switch, slot: str) -> None:
-    """Have the slot get requests from the moment on at which its engine is seen to answer; until then they wait."""
-    switch.tell(f"set server {BACKEND}/{HOLD} state ready")
-    # One that is in maintenance has no health, and is taken for well when it leaves that state: so it leaves it first.
-    switch.tell(f"set server {BACKEND}/{slot} state drain")
-    switch.tell(f"set server {BACKEND}/{slot} health down")
-    switch.tell(f"set server {BACKEND}/{slot} state ready")
+def ready(switch: Switch, slot: str, port: int | None = None) -> None:
+    """Have the slot get requests from the moment on at which its engine is seen to answer; until then they wait.
+
+    With ``port`` the engine is looked for there.
+    """
+    with switch.alone():
+        if port is not None:
+            _move(switch, BACKEND, slot, port)
+            _move(switch, f"{LOOKS}-{slot}", slot, port)
+        switch.tell(f"set server {BACKEND}/{HOLD} state ready")
+        # One in maintenance has no health, and is taken for well when it leaves that state: so it leaves it first.
+        switch.tell(f"set server {BACKEND}/{slot} state drain")
+        switch.tell(f"set server {BACKEND}/{slot} health down")
+        switch.tell(f"set server {BACKEND}/{slot} state ready")
+
+
+def _wait_until_up(switch: Switch, slot: str, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not (status := switch.slot(slot)["status"]).startswith("UP"):
+        if time.monotonic() > deadline:
+            raise SwitchError(f"slot {slot} is {status} after {within_s:g} s")
+        time.sleep(POLL_S)
+
+
+def _move(switch: Switch, backend: str, slot: str, port: int) -> None:
+    said = switch.said(f"set server {backend}/{slot} addr 127.0.0.1 port {port}").strip()
+    # It says something whether it did it or not. The first line is the version of those that follow.
+    lines = switch.said(f"show servers state {backend}").strip().splitlines()
+    servers = csv.DictReader([line.lstrip("# ") for line in lines[1:]], delimiter=" ")
+    if str(port) not in [server["srv_port"] for server in servers if server["srv_name"] == slot]:
+        raise SwitchError(f"it does not lead {backend}/{slot} to port {port}: {said}")
+
+
+def settled(switch: Switch, within_s: float) -> None:
+    """Wait until an engine is in service, or nobody waits for one; at most for as long as is said.
+
+    A process of HAProxy that is to end looks at no engine's health any more: who waits in it would never be handed on.
+    """
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            now = state(switch)
+        except AWAY:
+            return
+        in_service = any(slot["status"].startswith("UP") for slot in now["slots"].values())
+        if in_service or not now["may_wait"] or not now["waiting"]:
+            return
+        time.sleep(POLL_S)
 
 
 def gone(switch: Switch, slot: str, unit: str) -> None:
@@ -118,16 +210,20 @@ def gone(switch: Switch, slot: str, unit: str) -> None:
         timeout=ANSWER_S,
     )
     said = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
-    if said.get("Job", "0") in ("", "0") and said.get("ActiveState") in ENDED:
+    if said.get("Job", "0") not in ("", "0") or said.get("ActiveState") not in ENDED:
+        return
+    with switch.alone():
         switch.tell(f"set server {BACKEND}/{slot} state maint")
-        switch.tell(f"set server {BACKEND}/{HOLD} state maint")
+        if not any(row["status"].startswith("UP") for name, row in switch.servers().items() if name != HOLD):
+            switch.tell(f"set server {BACKEND}/{HOLD} state maint")
 
 
 def drained(switch: Switch, slot: str, within_s: float | None) -> int:
     """Give the slot no more requests; how many are not finished when the time is over, where one was given."""
     try:
-        switch.tell(f"set server {BACKEND}/{HOLD} state ready")
-        switch.tell(f"set server {BACKEND}/{slot} state drain")
+        with switch.alone():
+            switch.tell(f"set server {BACKEND}/{HOLD} state ready")
+            switch.tell(f"set server {BACKEND}/{slot} state drain")
         if within_s is None:
             return 0
         deadline = time.monotonic() + within_s
@@ -140,17 +236,53 @@ def drained(switch: Switch, slot: str, within_s: float | None) -> int:
     return 0
 
 
+def reload(switch: Switch, process: int, states: Path) -> None:
+    """Have its process begin another one that knows how slots stand, and wait until that one answers."""
+    with switch.alone():
+        before = switch.about().get("Pid")
+        states.write_text(switch.said("show servers state"), encoding="utf-8")
+        os.kill(process, signal.SIGUSR2)
+        deadline = time.monotonic() + HAND_OVER_S
+        while _pid(switch) in (before, None):
+            if time.monotonic() > deadline:
+                raise SwitchError(f"no other process answers in place of {before} after {HAND_OVER_S:g} s")
+            time.sleep(POLL_S)
+
+
+def _pid(switch: Switch) -> str | None:
+    """Of the process that answers; None in the moment in which nobody does."""
+    try:
+        return switch.about().get("Pid")
+    except OSError:
+        return None
+
+
+def _leave(switch: Switch, slot: str) -> None:
+    try:
+        with switch.alone():
+            switch.tell(f"set server {BACKEND}/{slot} state maint")
+    except AWAY:
+        return
+
+
 def main(words: Sequence[str]) -> int:
     """Do what is asked; the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", type=Path, required=True)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("state")
-    verbs.add_parser("ready").add_argument("slot")
-    verbs.add_parser("save").add_argument("file", type=Path)
-    drain = verbs.add_parser("drain")
-    drain.add_argument("slot")
-    drain.add_argument("--within", type=float)
+    comes = verbs.add_parser("ready")
+    comes.add_argument("slot")
+    comes.add_argument("--port", type=int)
+    comes.add_argument("--within", type=float)
+    verbs.add_parser("settled").add_argument("--within", type=float, required=True)
+    hands_over = verbs.add_parser("reload")
+    hands_over.add_argument("--process", type=int, required=True)
+    hands_over.add_argument("--states", type=Path, required=True)
+    for verb in ("drain", "leave"):
+        ends = verbs.add_parser(verb)
+        ends.add_argument("slot")
+        ends.add_argument("--within", type=float, required=verb == "leave")
     left = verbs.add_parser("gone")
     left.add_argument("slot")
     left.add_argument("--unit", required=True)
@@ -168,15 +300,21 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
     if asked.verb == "state":
         json.dump(state(switch), sys.stdout)
     elif asked.verb == "ready":
-        ready(switch, asked.slot)
+        ready(switch, asked.slot, asked.port)
+        if asked.within is not None:
+            _wait_until_up(switch, asked.slot, asked.within)
+    elif asked.verb == "settled":
+        settled(switch, asked.within)
     elif asked.verb == "gone":
         gone(switch, asked.slot, asked.unit)
-    elif asked.verb == "save":
-        asked.file.write_text(switch.said("show servers state"), encoding="utf-8")
+    elif asked.verb == "reload":
+        reload(switch, asked.process, asked.states)
     else:
         left = drained(switch, asked.slot, asked.within)
         if left:
             sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
+        if asked.verb == "leave":
+            _leave(switch, asked.slot)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
+import signal
 import socket
 import subprocess
 import threading
@@ -42,6 +44,10 @@ class HaProxy:
         self.hold: str | None = "no check"
         """What it says of the place where requests wait; None where it has none."""
         self.refusals: dict[str, str] = {}
+        self.slots = {"a": "DRAIN"}
+        self.port = 1
+        """On which it looks for slot b."""
+        self.pid = 4711
         self.flood = False
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -69,17 +75,27 @@ class HaProxy:
     def _answer(self, command: str) -> str:
         if self.flood:
             return "x" * (4 * int(control.LARGEST_ANSWER))
+        if " addr " in command or command.startswith("show servers state "):
+            return self._moved(command)
         if command == "show info":
-            return "Name: HAProxy\ndescription: 0123abcd\n\n"
+            return f"Name: HAProxy\nPid: {self.pid}\ndescription: 0123abcd\n\n"
         if command == "show stat -1 2 -1":
             return f"{HEAD}\nlooks,BACKEND,0,0,7,9,UP,\nanswers,BACKEND,2,5,{self.all},9,UP,\n\n"
         if command == "show stat -1 4 -1":
             running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
-            rows = [f"answers,a,0,0,{running},3,DRAIN,", "looks,a,0,0,9,9,no check,"]
+            rows = [f"answers,{name},0,0,{running},3,{status}," for name, status in self.slots.items()]
+            rows.append("looks-a,a,0,0,9,9,no check,")
             if self.hold is not None:
                 rows.append(f"answers,hold,0,0,0,0,{self.hold},")
             return "\n".join([HEAD, *rows, "", ""])
         return self.refusals.get(command, "\n")
+
+    def _moved(self, command: str) -> str:
+        if command.startswith("show"):
+            return f"1\n# be_id be_name srv_id srv_name srv_port\n3 answers 2 b {self.port}\n\n"
+        wanted = int(command.rpartition(" ")[2])
+        self.port = wanted if 0 < wanted < 65536 else self.port
+        return "no need to change the addr, port changed from '1' to '2' by 'stats socket command'\n\n"
 
 
 @pytest.fixture
@@ -147,7 +163,17 @@ def test_nobody_waits_for_what_has_ended_and_is_not_being_started(
     monkeypatch.setattr(control.subprocess, "run", systemctl)
     assert run(path, "gone", "a", "--unit", "x.service") == 0
     told = ["set server answers/a state maint", "set server answers/hold state maint"]
-    assert haproxy.commands == (told if is_gone else [])
+    assert [command for command in haproxy.commands if command.startswith("set")] == (told if is_gone else [])
+
+
+def test_requests_may_still_wait_for_one_that_serves_in_its_place(
+    haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = subprocess.CompletedProcess([], 0, "ActiveState=inactive\nJob=0\n", "")
+    monkeypatch.setattr(control.subprocess, "run", lambda *_arguments, **_options: shown)
+    haproxy.slots = {"a": "DOWN", "b": "UP"}
+    assert run(path, "gone", "a", "--unit", "x.service") == 0
+    assert [one for one in haproxy.commands if one.startswith("set")] == ["set server answers/a state maint"]
 
 
 def test_when_the_time_is_over_it_is_said_what_is_cut(
@@ -178,10 +204,104 @@ def test_where_nobody_may_wait_it_says_so(
     assert (told["may_wait"], sorted(told["slots"])) == (False, ["a"])
 
 
-def test_what_the_next_process_has_to_know_is_written(haproxy: HaProxy, path: Path, tmp_path: Path) -> None:
+def test_a_new_process_gets_what_it_has_to_know_and_is_waited_for(
+    haproxy: HaProxy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     haproxy.refusals["show servers state"] = "1\n# be_id be_name\n"
-    assert run(path, "save", str(tmp_path / "servers")) == 0
+    told: list[tuple[int, int]] = []
+
+    def signalled(process: int, number: int) -> None:
+        told.append((process, number))
+        threading.Timer(0.3, setattr, (haproxy, "pid", 4712)).start()
+
+    monkeypatch.setattr(control.os, "kill", signalled)
+    assert run(path, "reload", "--process", "815", "--states", str(tmp_path / "servers")) == 0
     assert (tmp_path / "servers").read_text(encoding="utf-8") == "1\n# be_id be_name\n"
+    assert told == [(815, signal.SIGUSR2)]
+    assert haproxy.pid == 4712, "it was waited for"
+
+
+def test_a_process_that_does_not_hand_over_is_told(
+    haproxy: HaProxy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(control.os, "kill", lambda *_arguments: None)
+    monkeypatch.setattr(control, "HAND_OVER_S", 0.3)
+    assert run(path, "reload", "--process", "815", "--states", str(tmp_path / "servers")) == 1
+    assert f"no other process answers in place of {haproxy.pid}" in capsys.readouterr().err
+
+
+def test_nothing_is_told_to_a_process_that_hands_over(
+    haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(control, "HAND_OVER_S", 0.3)
+    lock = path.parent / control.LOCK
+    lock.touch()
+    with lock.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for words in (("ready", "a"), ("drain", "a"), ("leave", "a", "--within", "1")):
+            assert run(path, *words) == 1
+        assert capsys.readouterr().err.count("somebody else has controlled it for 0.3 s") == 3
+        assert haproxy.commands == []
+    assert run(path, "ready", "a") == 0
+
+
+def test_a_lock_that_leads_elsewhere_is_not_followed(haproxy: HaProxy, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    (path.parent / control.LOCK).symlink_to(tmp_path / "other")
+    assert run(path, "ready", "a") == 1
+    assert haproxy.commands == []
+
+
+def test_a_slot_is_led_to_its_port_and_waited_for(haproxy: HaProxy, path: Path) -> None:
+    haproxy.slots = {"a": "UP", "b": "DOWN"}
+    threading.Timer(0.3, haproxy.slots.update, ({"b": "UP"},)).start()
+    assert run(path, "ready", "b", "--port", "28123", "--within", "20") == 0
+    moves = [command for command in haproxy.commands if " addr " in command]
+    assert moves == [f"set server {place}/b addr 127.0.0.1 port 28123" for place in ("answers", "looks-b")]
+    assert haproxy.slots["b"] == "UP"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("ready", "b", "--port", "70000"), "does not lead answers/b to port 70000"),
+        (("ready", "b", "--within", "0.2"), "slot b is DOWN after 0.2 s"),
+        (("ready", "c", "--within", "0.2"), "it has no slot c"),
+    ],
+)
+def test_a_slot_that_cannot_serve_is_told(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
+    haproxy.slots = {"a": "UP", "b": "DOWN"}
+    assert run(path, *words) == 1
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("slots", "stands", "waits"),
+    [
+        ({"a": "DOWN", "b": "MAINT"}, (1, "no check"), True),
+        ({"a": "DRAIN", "b": "MAINT"}, (1, "no check"), True),
+        ({"a": "DOWN", "b": "MAINT"}, (0, "no check"), False),
+        ({"a": "DOWN", "b": "UP"}, (1, "no check"), False),
+        ({"a": "UP 1/2", "b": "MAINT"}, (1, "no check"), False),
+        ({"a": "MAINT", "b": "MAINT"}, (1, "MAINT"), False),
+    ],
+)
+def test_it_is_settled_when_nobody_waits_for_an_engine_to_come(
+    haproxy: HaProxy, path: Path, slots: dict[str, str], stands: tuple[int, str], waits: bool
+) -> None:
+    """``stands``: how many wait, and what is said of the place where they do."""
+    haproxy.slots = slots
+    haproxy.all, haproxy.hold = stands
+    began = time.monotonic()
+    assert run(path, "settled", "--within", "0.5") == 0
+    assert (time.monotonic() - began > 0.4) is waits
+
+
+def test_what_left_counts_as_gone(haproxy: HaProxy, path: Path) -> None:
+    assert run(path, "leave", "a", "--within", "1") == 0
+    assert haproxy.commands[-1] == "set server answers/a state maint"
 
 
 def test_a_refusal_is_an_error_with_its_words(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,6 +331,8 @@ def test_where_no_switch_runs_nobody_is_served_by_it(
     if was_there:
         HaProxy(path).end()
     assert run(path, "drain", "a", "--within", "60") == 0
+    assert run(path, "leave", "a", "--within", "60") == 0
+    assert run(path, "settled", "--within", "60") == 0
     assert run(path, "ready", "a") == 1
     assert run(path, "state") == 1
     assert f"Unable to ask the switch at {path} for {'state'!r}" in capsys.readouterr().err
