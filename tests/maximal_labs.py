@@ -94,7 +94,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "load_mode": "auto",
                         "jinja": True,
                         "reasoning": "auto",
-                        "trial": False,
+                        "beside": False,
                         "metrics": True,
                         "extra_arguments": ["--no-warmup"],
                         "source": "pypi:llama-cpp-python==0.3.36",

@@ -134,9 +134,13 @@ class Change:
 
 
 def _while_configured(service: Service) -> str:
+    if service.beside:
+        return "nobody waits: a changed one is started beside it and takes over"
     longest = service.variables.get(f"{service.role}_queue")
     if service.behind and longest:
-        return f"requests wait meanwhile, for up to {longest}"
+        waits = f"requests wait meanwhile, for up to {longest}"
+        taken_over = "a changed one takes over beside it where its container's memory holds both; if not, "
+        return f"{taken_over}{waits}" if service.beside is None else waits
     return "requests are refused meanwhile" if service.health else ""
 
 

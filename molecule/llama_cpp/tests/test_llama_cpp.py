@@ -390,14 +390,14 @@ REFUSING = (
     "{% if messages[0]['content'] == 'Say hello.' %}{{ raise_exception('not to this') }}{% endif %}"
     "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 )
-DEAF = {"trial": True, "extra_arguments": ["--chat-template", "{% raw %}" + REFUSING + "{% endraw %}"]}
+DEAF = {"extra_arguments": ["--chat-template", "{% raw %}" + REFUSING + "{% endraw %}"]}
 """With it the server is healthy, and answers no completion that the proof asks for."""
-TRIAL = "llama-server-trial"
+BESIDE = "llama-server-beside"
 
 
 def share(part: float) -> str:
-    """So much of what is free a trial may take."""
-    return json.dumps({"__llama_cpp_trial_share": part})
+    """So much of what is free a second server may take."""
+    return json.dumps({"__llama_cpp_beside_share": part})
 
 
 def serving(host: Host) -> tuple[str, str]:
@@ -407,9 +407,9 @@ def serving(host: Host) -> tuple[str, str]:
 
 
 def is_gone(host: Host) -> bool:
-    """Whether nothing is left of a trial."""
-    left = f"ls -d /run/systemd/system/{TRIAL}* /run/{TRIAL}* /sys/fs/cgroup/system.slice/{TRIAL}* 2> /dev/null"
-    return not host.run(left).stdout and host.run(f"systemctl is-failed {TRIAL}").stdout.strip() == "inactive"
+    """Whether nothing is left of a second server."""
+    left = f"ls -d /run/systemd/system/{BESIDE}* /run/{BESIDE}* /sys/fs/cgroup/system.slice/{BESIDE}* 2> /dev/null"
+    return not host.run(left).stdout and host.run(f"systemctl is-failed {BESIDE}").stdout.strip() == "inactive"
 
 
 def test_a_changed_server_is_tried_first_and_the_one_before_serves_on_where_that_fails(host: Host) -> None:
@@ -423,7 +423,45 @@ def test_a_changed_server_is_tried_first_and_the_one_before_serves_on_where_that
     assert run_playbook("verify_only.yml").returncode == 0
 
 
-def test_without_a_trial_the_same_change_ends_the_server(host: Host) -> None:
+def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host: Host) -> None:
+    assert run_playbook("converge.yml", queue="0s").returncode == 0
+    before, answers = serving(host), []
+
+    def change() -> None:
+        answers.append(run_playbook("converge.yml", queue="0s", batch=256))
+
+    became = counted(host, change, 8080, "model", KEY_FILE)
+    assert answers[0].returncode == 0, answers[0].stdout
+    assert set(became) == {"whole", "slowest"}, became
+    assert serving(host)[0] != before[0]
+    assert "--batch-size 256" in host.process.get(comm="llama-server").args, "the usual one serves, and it alone"
+    assert is_gone(host)
+
+
+def test_exchanged_without_one_beside_requests_are_refused_where_they_may_not_wait(host: Host) -> None:
+    """The same change, so that what the test before counts is not what any change would give."""
+    assert run_playbook("converge.yml", queue="0s", batch=256, beside=False).returncode == 0
+    became = counted(host, lambda: run_playbook("converge.yml", queue="0s", beside=False), 8080, "model", KEY_FILE)
+    assert became.get("503", 0) > 0, became
+    assert run_playbook("converge.yml").returncode == 0
+
+
+def test_what_an_ended_run_left_beside_is_taken_away_by_the_next(host: Host) -> None:
+    script = f"""
+        sed '/^ExecStartPre/d; /^RuntimeDirectory/d' /etc/systemd/system/{UNIT} > /run/systemd/system/{BESIDE}.service
+        sed -i 's/"18080"/"28123"/; /^ExecStop/d; /^OnSuccess/d; /^OnFailure/d' /run/systemd/system/{BESIDE}.service
+        systemctl daemon-reload; systemctl start {BESIDE}
+        {CONTROL} ready b --port 28123 --within 30
+    """
+    host.check_output(script)
+    answers = []
+    became = counted(host, lambda: answers.append(run_playbook("converge.yml")), 8080, "model", KEY_FILE)
+    assert answers[0].returncode == 0, answers[0].stdout
+    assert set(became) == {"whole", "slowest"}, became
+    assert is_gone(host)
+
+
+def test_where_there_is_no_room_for_both_the_same_change_ends_the_server(host: Host) -> None:
     """What there is no room for is exchanged: only then it is seen."""
     before = serving(host)
     assert_refused(run_playbook("converge.yml", "--extra-vars", share(0), **DEAF), "Unable to prove that tiny answers")
@@ -431,11 +469,11 @@ def test_without_a_trial_the_same_change_ends_the_server(host: Host) -> None:
     assert run_playbook("converge.yml").returncode == 0
 
 
-def test_a_trial_that_takes_more_than_there_is_gives_way_to_an_exchange(host: Host) -> None:
-    answer = run_playbook("converge.yml", "--extra-vars", share(0.002), context=1024, trial=True)
+def test_one_that_takes_more_than_there_is_gives_way_to_an_exchange(host: Host) -> None:
+    answer = run_playbook("converge.yml", "--extra-vars", share(0.002), context=1024)
     assert answer.returncode == 0, answer.stdout
     assert "--ctx-size 1024" in host.process.get(comm="llama-server").args
-    assert "status=9/KILL" in host.check_output(f"journalctl --no-pager --unit {TRIAL}")
+    assert "status=9/KILL" in host.check_output(f"journalctl --no-pager --unit {BESIDE}")
     assert is_gone(host)
     assert run_playbook("converge.yml").returncode == 0
 

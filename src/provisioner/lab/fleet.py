@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.catalog import BASE, STAGES, Catalog, ServiceType
@@ -172,7 +172,15 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         speakers = speakers_for(context.lab, service)
         options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers]
         needs |= {speaker.service.address for speaker in speakers}
-    return _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
+    made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
+    sizes = {name: _bytes(file) for name, file in context.files.items()}
+    return replace(made, beside=knowledge_of(service.role).changes_beside(service, sizes))
+
+
+def _bytes(file: ModelFile) -> int | None:
+    """Of all of a model's files; None where nobody tells that of one of them."""
+    known = [file.size, *(part.size for part in file.rest)]
+    return None if None in known else sum(size for size in known if size is not None)
 
 
 def _made_of(

@@ -339,6 +339,13 @@ class Knowledge:
 
         return EngineLoads(service.address, unknown=f"nobody knows what {service.page.title} takes of a card")
 
+    def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:  # noqa: ARG002
+        """Whether a changed one is started beside the one that serves; None: if its container's memory holds both.
+
+        ``sizes``: bytes of the files of models, None where nobody tells.
+        """
+        return False
+
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """What the service was asked to compute on; ``variables``: its role's, without their prefix."""
         if not has_card:

@@ -165,6 +165,8 @@ class Service:
     """The folder in the container where its proof keeps pictures of what it saw; empty where it sees nothing."""
     behind: str = ""
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
+    beside: bool | None = False
+    """Whether a changed one is started beside it and takes over; None where nobody can tell if memory holds both."""
     given: tuple[str, ...] = ()
     """Its options that say where what is built for it is mounted: nobody writes them."""
 

@@ -14,7 +14,7 @@ from provisioner.models import tiny
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran
 from tests.lab.incus import Lab as Incus
 
-pytestmark = [pytest.mark.incus, pytest.mark.slow]
+pytestmark = pytest.mark.incus
 
 ROOT = Path(__file__).resolve().parents[3]
 LOAD = ROOT / "molecule" / "shared" / "load.py"
@@ -31,7 +31,7 @@ models:
 containers:
   {ENGINE}:
     services:
-      llama_cpp: {{{{ model: small, trial: true, api_key: !secret engine_key{{engine}} }}}}
+      llama_cpp: {{{{ model: small, api_key: !secret engine_key{{engine}} }}}}
   {GATEWAY}:
     services:
       litellm: {{{{ master_key: !secret master_key{{gateway}}, aliases: {{{{ {{aliases}} }}}} }}}}
@@ -51,7 +51,7 @@ def file(**parts: str) -> str:
 
 CHANGES: tuple[tuple[str, dict[str, str], bool], ...] = (
     ("another model under the same name", {"model": "file:other.gguf"}, True),
-    ("an option of the engine", {"model": "file:other.gguf", "engine": ", parallel: 2"}, True),
+    ("an option of the engine", {"model": "file:other.gguf", "engine": ", batch: 256"}, True),
     ("an engine that answers no completion", {"model": "file:other.gguf", "engine": DEAF}, False),
     ("an alias", {"aliases": "fast: [small], slow: [small]"}, True),
     ("an option of the gateway", {"gateway": ", num_retries: 1"}, True),
@@ -103,7 +103,7 @@ def mounted(lab: Lab) -> set[str]:
     return {device["source"] for device in devices if device.get("path", "").startswith("/srv/models/")}
 
 
-@pytest.mark.parametrize("rounds", [1, 7])
+@pytest.mark.parametrize("rounds", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_no_answer_is_cut_lost_or_refused_over_changes(lab: Lab, rounds: int) -> None:
     ran: list[tuple[str, Ran, bool]] = []
 
@@ -125,6 +125,7 @@ def test_no_answer_is_cut_lost_or_refused_over_changes(lab: Lab, rounds: int) ->
     assert lab.provision("verify").code == 0
 
 
+@pytest.mark.slow
 def test_a_failed_trial_leaves_everything_as_it_was(lab: Lab) -> None:
     lab.write(file())
     assert lab.provision("up", "--yes").code == 0
@@ -140,13 +141,14 @@ def test_a_failed_trial_leaves_everything_as_it_was(lab: Lab) -> None:
     assert lab.provision("plan", "--detailed-exitcode").code == 0, "what is there is what the file before says"
 
 
+@pytest.mark.slow
 def test_without_the_queue_the_same_changes_refuse_requests(lab: Lab) -> None:
     """The gate can fail: requests that may not wait are refused while the engine is exchanged."""
-    lab.write(file(engine=", queue: 0s", gateway=", num_retries: 0"))
+    lab.write(file(engine=", beside: false, queue: 0s", gateway=", num_retries: 0"))
     assert lab.provision("up", "--yes").code == 0
 
     def change() -> None:
-        lab.write(file(engine=", queue: 0s, parallel: 3", gateway=", num_retries: 0"))
+        lab.write(file(engine=", beside: false, queue: 0s, batch: 128", gateway=", num_retries: 0"))
         assert lab.provision("up", "--yes").code == 0
 
     became = while_asked(lab, change)

@@ -195,7 +195,9 @@ def test_a_change_that_was_taken_back_is_none(lab: DriftLab) -> None:
 @pytest.fixture
 def broken(lab: DriftLab) -> Iterator[DriftLab]:
     """The lab, its file asking for an engine that does not start; afterwards the file is as it was."""
-    lab.write(FILE.replace("model: tiny,", 'model: tiny, extra_arguments: ["--chat-template-file", "/none"],'))
+    lab.write(
+        FILE.replace("model: tiny,", "model: tiny, beside: false, extra_arguments: [--chat-template-file, /none],")
+    )
     yield lab
     lab.write(FILE)
     assert lab.provision("plan", "--detailed-exitcode").code == 0

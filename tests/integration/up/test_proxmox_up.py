@@ -137,7 +137,9 @@ def test_what_is_changed_by_hand_is_named_and_mended(lab: Lab, provider: Proxmox
 
 
 def test_what_does_not_prove_itself_is_rolled_back(lab: Lab, text: str, provider: ProxmoxProvider) -> None:
-    lab.write(text.replace("model: tiny,", 'model: tiny, extra_arguments: ["--chat-template-file", "/none"],'))
+    lab.write(
+        text.replace("model: tiny,", "model: tiny, beside: false, extra_arguments: [--chat-template-file, /none],")
+    )
     ran = lab.provision("up", "--yes")
     assert ran.code == 3, ran.out + ran.err
     assert f"{ENGINE}: rolled back to its last verified state" in ran.err

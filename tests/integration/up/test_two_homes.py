@@ -214,7 +214,7 @@ def test_both_are_snapshotted_and_rolled_back_by_one_name(lab: Lab, homes: dict[
 
 
 def test_what_does_not_prove_itself_takes_both_back(lab: Lab, text: str, homes: dict[str, Provider]) -> None:
-    broken = text.replace("model: tiny,", 'model: tiny, extra_arguments: ["--chat-template-file", "/none"],')
+    broken = text.replace("model: tiny,", "model: tiny, beside: false, extra_arguments: [--chat-template-file, /none],")
     broken = broken.replace(f"  {GATE}:\n", f"  {GATE}:\n    memory: 3GiB\n")  # it is changed before Ansible begins
     lab.write(broken.replace("litellm: { ", "litellm: { request_timeout: 61, "))
     ran = lab.provision("up", "--yes")

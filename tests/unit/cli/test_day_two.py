@@ -53,9 +53,13 @@ def test_a_changed_option_runs_its_role_only(lab_there: World, lab: Path) -> Non
     lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
     planned = lab_there.command("plan").out
     assert "parallel changed in the file" in planned
-    assert "\n      requests wait meanwhile, for up to 2m\n" in planned
+    assert "\n      nobody waits: a changed one is started beside it and takes over\n" in planned
+    (change,) = lab_there.command("plan", "--json").of("planned_change")
+    assert change["meanwhile"] == "nobody waits: a changed one is started beside it and takes over"
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, beside: false,"))
     (change,) = lab_there.command("plan", "--json").of("planned_change")
     assert change["meanwhile"] == "requests wait meanwhile, for up to 2m"
+    lab.write_text(FILE.replace("model: tiny,", "model: tiny, parallel: 2,"))
     assert lab_there.command("up", "--yes").code == 0
     assert lab_there.played == [("site.yml", ["containers/llama", "service_llama_cpp/llama"])]
 

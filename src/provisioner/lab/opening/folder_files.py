@@ -32,8 +32,8 @@ def folder_file(model: Model) -> ModelFile:
     """All files of the folder with their hashes, config.json first; none that ``folder_problem`` refuses."""
     folder = folder_of(model)
     first, *rest = [folder / name for name in selected(_names(folder))]
-    parts = tuple(ModelPart(str(one), sha256_of(one)) for one in rest)
-    return ModelFile(str(first), first.name, sha256_of(first), rest=parts, is_folder=True)
+    parts = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in rest)
+    return ModelFile(str(first), first.name, sha256_of(first), first.stat().st_size, rest=parts, is_folder=True)
 
 
 def folder_problem(model: Model) -> FolderError | None:

@@ -102,12 +102,12 @@ def _file_of(model: Model) -> ModelFile:
         from provisioner.models.tiny import SHA256, ensure_tiny_model
 
         file = ensure_tiny_model(paths.cache() / "models")
-        return ModelFile(str(file), file.name, SHA256)
+        return ModelFile(str(file), file.name, SHA256, file.stat().st_size)
     if model.source.startswith("https:"):
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
-    rest = tuple(ModelPart(str(one), sha256_of(one)) for one in _parts(file)[1:])
-    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), rest=rest)
+    rest = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in _parts(file)[1:])
+    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), file.stat().st_size, rest=rest)
 
 
 def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:

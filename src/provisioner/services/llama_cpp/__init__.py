@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
 """What computes best on a vendor's cards of those that can be built."""
 
+BESIDE_SHARE = 0.9
+"""So much of what is free a second server may take (``vars/main.yml``; a test holds both equal)."""
+
 
 class Knowledge(base.Knowledge):
     """Knowledge of llama.cpp's server."""
@@ -78,6 +81,16 @@ class Knowledge(base.Knowledge):
         from provisioner.services.llama_cpp.loads import loads_of  # what no run needs that only looks
 
         return loads_of(service, sizes, memory)
+
+    def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:
+        """Where the processor computes one model, and twice its files fit into what a second server may take."""
+        on_card = service.option("backend") != CPU and service.option("gpu_layers") not in (0, "0")
+        if on_card or service.written.get("models") or not service.option("beside"):
+            return False
+        known = [sizes.get(name) for name in service.model_names]
+        if None in known:
+            return None
+        return 2 * sum(size for size in known if size) < BESIDE_SHARE * service.memory
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """A device unless the build or the layers say the CPU; its proof notes which."""
