@@ -267,14 +267,14 @@ def test_nobody_waits_for_a_server_that_does_not_come(host: Host, ended: str) ->
 
 @pytest.mark.parametrize("broken", ["drain a", "ready b"])
 def test_verify_fails_where_the_switch_does_not_pass_requests_on(host: Host, broken: str) -> None:
-    """A slot that is not in service; and, of a switch that was told of no such slot, nothing changes."""
+    """A slot that is not in service; the other one may be, and nobody is there, so that nothing changes."""
     host.run(f"{CONTROL} {broken}")
     answer = run_playbook("verify_only.yml")
     host.check_output(f"{CONTROL} ready a")
     if broken == "ready b":
         assert answer.returncode == 0, answer.stdout
     else:
-        assert_refused(answer, "Unable to reach an engine behind the switch before llama-server")
+        assert_refused(answer, "Unable to reach the engine behind the switch before llama-server")
 
 
 def test_verify_fails_where_another_server_answers_behind_the_switch(host: Host) -> None:
@@ -286,7 +286,7 @@ def test_verify_fails_where_another_server_answers_behind_the_switch(host: Host)
     host.check_output(f"systemctl restart {SWITCH}")
     answer = run_playbook("verify_only.yml")
     host.check_output(f"rm -r {folder} && systemctl daemon-reload && systemctl restart {SWITCH}")
-    assert_refused(answer, "Unable to reach an engine behind the switch before llama-server")
+    assert_refused(answer, "Unable to reach the engine behind the switch before llama-server")
 
 
 def test_a_write_that_was_not_followed_by_a_restart_is_found_and_mended(host: Host) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.models import tiny
+from tests.integration.up.killing import killed_after
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran
 from tests.lab.incus import Lab as Incus
 
@@ -22,6 +25,8 @@ CLIENTS = 8
 MOST_S = 200
 """So long the last answers may take."""
 QUEUE_S = 120
+FIRST_KILL_S, KILL_STEP_S, LEAST_KILLS = 3.0, 1.0, 5
+"""Ansible begins after three seconds; a whole change takes ten to twenty."""
 ENGINE, GATEWAY = "asked-engine", "asked-gateway"
 PARTS = {"model": "builtin:tiny", "engine": "", "gateway": "", "aliases": "fast: [small]"}
 FILE = f"""
@@ -139,6 +144,30 @@ def test_a_failed_trial_leaves_everything_as_it_was(lab: Lab) -> None:
     assert (sh(lab, ENGINE, seen), mounted(lab)) == before
     lab.write(file())
     assert lab.provision("plan", "--detailed-exitcode").code == 0, "what is there is what the file before says"
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_of_a_change_answers_go_on_and_one_engine_is_left(lab: Lab) -> None:
+    """Each run is killed a second later than the one before, until one comes to its end first."""
+    lab.write(file())
+    assert lab.provision("up", "--yes").code == 0
+    options = itertools.cycle([", batch: 256", ""])
+    left = list[str]()
+
+    def change() -> None:
+        seconds = FIRST_KILL_S
+        lab.write(file(engine=next(options)))
+        while killed_after(lab, seconds, signal.SIGKILL):
+            again = lab.provision("up", "--yes")
+            assert again.code == 0, f"killed after {seconds} s: {again.out[-3000:]}{again.err[-3000:]}"
+            left.append(sh(lab, ENGINE, "pgrep --count --exact llama-server").strip())
+            lab.write(file(engine=next(options)))
+            seconds += KILL_STEP_S
+
+    became = while_asked(lab, change)
+    assert len(left) > LEAST_KILLS
+    assert set(left) == {"1"}
+    assert set(became) == {"whole", "slowest"}, became
 
 
 @pytest.mark.slow

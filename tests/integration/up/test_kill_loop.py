@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.up.killing import begin, killed_after
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
@@ -20,7 +19,6 @@ pytestmark = [pytest.mark.incus]
 
 STEP_S = 0.5
 LONGEST_S = 60.0
-ORPHAN_S = 15.0
 SAMPLE = (5, 16)
 """Of the steps those that every run of the tests takes: while containers are made, and while roles run."""
 FILE = """
@@ -49,47 +47,6 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def destroy(lab: Lab) -> None:
     ended = lab.provision("destroy", "--prune", "--yes", "--lab", "kill")
     assert ended.code == 0, ended.out + ended.err
-
-
-def begin(lab: Lab) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).parent / "provision"), "up", "--yes"]
-    return subprocess.Popen(
-        command,
-        cwd=lab.folder,
-        env={**os.environ, **lab.environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def killed_after(lab: Lab, seconds: float, number: signal.Signals) -> bool:
-    """Whether the run was still under way when it was killed."""
-    run = begin(lab)
-    try:
-        run.wait(seconds)
-    except subprocess.TimeoutExpired:
-        run.send_signal(number)
-        run.wait(60)
-        wait_until_gone(f"/run-{run.pid}-")
-        return True
-    return False
-
-
-def wait_until_gone(words: str) -> None:
-    """Block until no process has ``words`` among its arguments: Ansible ends soon after a run that was killed."""
-    deadline = time.monotonic() + ORPHAN_S
-    while left := [one for one in Path("/proc").glob("[0-9]*") if words in arguments_of(one)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
-
-
-def arguments_of(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""  # it ended meanwhile
 
 
 def names(lab: Lab) -> set[str]:
