@@ -13,7 +13,7 @@ STEPS = ("OnSuccess=", "OnFailure=", "ExecStartPre=-+", "ExecStop=-+")
 
 def wait_for_status(host: Host, name: str, status: str) -> None:
     """Until the switch before ``name`` says this of its engine: ``UP``, ``DOWN``, ``DRAIN`` …; a pattern of grep."""
-    _wait_until_it_says(host, name, f'"status": "{status}')
+    _wait_until_it_says(host, name, f'"a": [{{]"status": "{status}')
 
 
 def wait_until_answering(host: Host, name: str) -> None:
