@@ -423,12 +423,16 @@ def test_a_changed_server_is_tried_first_and_the_one_before_serves_on_where_that
     assert run_playbook("verify_only.yml").returncode == 0
 
 
+AT_ONCE: dict[str, Any] = {"queue": "0s", "parallel": 8, "context": 4096}
+"""Nobody waits for a place of the server, and nobody may wait for the server."""
+
+
 def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host: Host) -> None:
-    assert run_playbook("converge.yml", queue="0s").returncode == 0
+    assert run_playbook("converge.yml", **AT_ONCE).returncode == 0
     before, answers = serving(host), []
 
     def change() -> None:
-        answers.append(run_playbook("converge.yml", queue="0s", batch=256))
+        answers.append(run_playbook("converge.yml", **AT_ONCE, batch=256))
 
     became = counted(host, change, 8080, "model", KEY_FILE)
     assert answers[0].returncode == 0, answers[0].stdout
@@ -440,8 +444,8 @@ def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host
 
 def test_exchanged_without_one_beside_requests_are_refused_where_they_may_not_wait(host: Host) -> None:
     """The same change, so that what the test before counts is not what any change would give."""
-    assert run_playbook("converge.yml", queue="0s", batch=256, beside=False).returncode == 0
-    became = counted(host, lambda: run_playbook("converge.yml", queue="0s", beside=False), 8080, "model", KEY_FILE)
+    assert run_playbook("converge.yml", **AT_ONCE, batch=256, beside=False).returncode == 0
+    became = counted(host, lambda: run_playbook("converge.yml", **AT_ONCE, beside=False), 8080, "model", KEY_FILE)
     assert became.get("503", 0) > 0, became
     assert run_playbook("converge.yml").returncode == 0
 
