@@ -283,6 +283,8 @@ LABS: dict[str, dict[str, Any]] = {
                         "sites": {"api.home.example": "gateway/litellm"},
                         "authority": Secret("authority", "an-authority-of-its-own"),
                         "largest_body": 1048576,
+                        "unsized_bodies": False,
+                        "hsts": "24h",
                         "drain": "2m",
                         "expose": "lan",
                     }

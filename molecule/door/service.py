@@ -1,8 +1,8 @@
 """A web service that says what it was asked: ``service.py PORT``.
 
-``/said`` answers with the headers and the port as JSON, ``/cookies`` sets some, ``/stream`` sends ten parts 0.2 s
-apart, each with the time at which it is sent, ``/silent`` sends two and nothing for 5 s before each of them,
-``/socket`` is a websocket that sends back what it gets.
+``/said`` answers with the headers and the port as JSON, ``/cookies`` sets some, ``/hsts`` wants TLS for two years,
+``/stream`` sends ten parts 0.2 s apart, each with the time at which it is sent, ``/silent`` sends two and nothing for
+5 s before each of them, ``/socket`` is a websocket that sends back what it gets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PARTS, PAUSE_S, SILENCE_S = 10, 0.2, 5
 COOKIES = ("plain=1; Path=/", "already=2; path=/; secure", "dated=3; Expires=Wed, 01 Jan 2031 00:00:00 GMT; HttpOnly")
+FURTHER = {
+    "/cookies": tuple(("Set-Cookie", cookie) for cookie in COOKIES),
+    "/hsts": (("Strict-Transport-Security", "max-age=63072000; includeSubDomains; preload"),),
+}
 ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -34,20 +38,30 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/socket":
             self.socket()
         else:
-            cookies = COOKIES if self.path == "/cookies" else ()
-            self.whole({"port": self.server.server_port, "headers": self.headers.items(), "path": self.path}, cookies)
+            said = {"port": self.server.server_port, "headers": self.headers.items(), "path": self.path}
+            self.whole(said, FURTHER.get(self.path, ()))
 
     def do_POST(self) -> None:
         """Read the body, and tell how long it was."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        length = self.headers["Content-Length"]
+        body = self.chunks() if length is None else self.rfile.read(int(length))
         self.whole({"port": self.server.server_port, "length": len(body)}, ())
 
-    def whole(self, said: object, cookies: tuple[str, ...]) -> None:
-        """One answer."""
+    def chunks(self) -> bytes:
+        """A body that does not say how long it is."""
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def whole(self, said: object, further: tuple[tuple[str, str], ...]) -> None:
+        """One answer, with further headers."""
         body = json.dumps(said).encode()
         self.send_response(200)
-        for cookie in cookies:
-            self.send_header("Set-Cookie", cookie)
+        for name, value in further:
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -77,7 +77,8 @@ def put(host: Host, path: str, text: str) -> None:
 def client(host: Host) -> None:
     """What asks, and the root as we print it, are in the container."""
     put(host, "/run/root.pem", AUTHORITY.root)
-    put(host, "/run/client.py", (SCENARIO / "client.py").read_text(encoding="utf-8"))
+    for program in ("client.py", "http2.py"):
+        put(host, f"/run/{program}", (SCENARIO / program).read_text(encoding="utf-8"))
 
 
 def parts(host: Host, name: str, request: str, *words: str) -> list[Any]:
@@ -252,6 +253,47 @@ def test_a_body_that_is_too_large_is_refused(host: Host) -> None:
     assert status(ask(host, post("a", "X: y").replace("Content-Length: 1", "Content-Length: 10001"))) == 413
 
 
+def headers(answer: str, name: str) -> list[str]:
+    """All values of a header."""
+    lines = [line.partition(": ") for line in answer.partition("\r\n\r\n")[0].split("\r\n")]
+    return [value for key, _, value in lines if key.lower() == name]
+
+
+def test_browsers_are_told_to_come_by_tls_for_a_day_and_only_by_the_door(host: Host) -> None:
+    for asked in (get(), get("/hsts"), get(host="other.example")):
+        assert headers(ask(host, asked), "strict-transport-security") == ["max-age=86400"]
+    assert headers(ask(host, get(), "plain"), "strict-transport-security") == []
+
+
+def chunked(length: int, *headers: str) -> str:
+    """A request with a body of chunks."""
+    head = post("", *headers).replace("Content-Length: 0", "Transfer-Encoding: chunked")
+    return head + f"{length:x}\r\n{'a' * length}\r\n0\r\n\r\n"
+
+
+def in_http_2(host: Host, length: int, *, is_told: bool) -> str:
+    """The status of an answer to a body in HTTP/2 that says its length, or does not."""
+    return host.check_output(f"python3 /run/http2.py {CHAT} {length} {is_told}").strip()
+
+
+def test_a_body_that_does_not_say_its_length_is_passed_on_while_it_is_short(host: Host) -> None:
+    assert body(ask(host, chunked(8191)))["length"] == 8191
+    assert in_http_2(host, 8191, is_told=False) == "200"
+    assert in_http_2(host, 8192, is_told=True) == "200"
+    assert status(ask(host, chunked(8192))) == 411
+    assert status(ask(host, chunked(8192, "Upgrade: websocket"))) == 411
+    assert in_http_2(host, 8192, is_told=False) == "411"
+
+
+@pytest.mark.usefixtures("as_before", "one_distribution")
+def test_a_long_one_comes_through_where_the_file_says_so(host: Host) -> None:
+    converged(host, door_unsized_bodies=True, door_hsts="0s")
+    answer = ask(host, chunked(20_000))
+    assert body(answer)["length"] == 20_000
+    assert headers(answer, "strict-transport-security") == ["max-age=0"]
+    assert in_http_2(host, 16_000, is_told=False) == "200"
+
+
 def websocket() -> str:
     """The head of a websocket."""
     headers = ("Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13")
@@ -345,6 +387,7 @@ def question(host: Host) -> str:
     (identity,) = (line for line in host.file(CONFIG).content_string.splitlines() if "description" in line)
     told = {"host": "127.0.0.1", "port": 443, "plain_port": 80, "sites": variables["door_sites"], "pair": PAIR}
     told |= {"socket": "/run/door/control.sock", "identity": identity.split()[1], "root": AUTHORITY.root}
+    told |= {"hsts_s": 86400, "unsized_bytes": 8192}
     put(host, "/run/visit.py", (paths.roles() / "door/programs/visit.py").read_text(encoding="utf-8"))
     put(host, "/run/question", json.dumps(told))
     return "python3 -IS /run/visit.py < /run/question"
@@ -407,11 +450,13 @@ def test_the_proof_tells_that_the_door_has_not_read_its_certificate(host: Host, 
             f"The answer of {CHAT} does not come from the service",
         ),
         ("/status 421/d", "Asked for a host that is no site it answers"),
+        ("/status 411/d", "Asked for a long body that does not say its length it answers"),
+        ("s/max-age=86400/max-age=8640/", "says Strict-Transport-Security: max-age=8640, and should say max-age=86400"),
         ("/status 404/d", "Asked for a host that is no site, without TLS, it answers 308"),
         ("s/ code 308/ code 302/", f"Without TLS {CHAT} answers 302"),
         ("s/ strict-sni//", "gets a certificate all the same"),
     ],
-    ids=["configuration", "address", "site", "421", "404", "redirect", "strict"],
+    ids=["configuration", "address", "site", "421", "411", "hsts", "404", "redirect", "strict"],
 )
 def test_the_proof_tells_a_broken_configuration(host: Host, question: str, edit: str, words: str) -> None:
     host.check_output(f"cp -p {CONFIG} /run/config && sed -i '{edit}' {CONFIG}")
