@@ -292,6 +292,24 @@ LABS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "certified door": {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {
+            "gateway": {
+                "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}}
+            },
+            "door": {
+                "services": {
+                    "door": {
+                        "sites": {"api.home.example": "gateway/litellm"},
+                        "certificate": "tls/fullchain.pem",
+                        "certificate_key": Secret("door_key", "-----BEGIN PRIVATE KEY-----"),
+                    }
+                }
+            },
+        },
+    },
     "otherwise": {
         "name": "lab",
         "hosts": {

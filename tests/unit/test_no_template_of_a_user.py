@@ -30,6 +30,7 @@ from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
 from provisioner.runner import ansible_environment
 from provisioner.values import paths
+from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 
@@ -235,7 +236,14 @@ def _fleet(spec: Spec) -> Fleet:
         for name, model in spec.models.items()
     }
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
-    return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards)), files)
+    texts = {Address("door/door"): {"certificate": _certificate(spec)}}
+    return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards, texts=texts)), files)
+
+
+def _certificate(spec: Spec) -> str:
+    """What is in the file of a door's certificate: here its own name."""
+    door = spec.containers.get("door")
+    return str(door.services["door"].options.get("certificate", "")) if door and "door" in door.services else ""
 
 
 def _trusted_templates(text: str) -> list[str]:

@@ -21,6 +21,7 @@ from testinfra.host import Host
 from provisioner.authority import Authority
 from provisioner.values import paths
 from tests.molecule.changes import scenario_variables
+from tests.signed_pairs import Signed, signed
 
 SCENARIO = Path(__file__).resolve().parents[1]
 SECRET = scenario_variables(SCENARIO)["door_authority"]
@@ -387,7 +388,7 @@ def question(host: Host) -> str:
     (identity,) = (line for line in host.file(CONFIG).content_string.splitlines() if "description" in line)
     told = {"host": "127.0.0.1", "port": 443, "plain_port": 80, "sites": variables["door_sites"], "pair": PAIR}
     told |= {"socket": "/run/door/control.sock", "identity": identity.split()[1], "root": AUTHORITY.root}
-    told |= {"hsts_s": 86400, "unsized_bytes": 8192}
+    told |= {"hsts_s": 86400, "unsized_bytes": 8192, "is_given": False}
     put(host, "/run/visit.py", (paths.roles() / "door/programs/visit.py").read_text(encoding="utf-8"))
     put(host, "/run/question", json.dumps(told))
     return "python3 -IS /run/visit.py < /run/question"
@@ -504,6 +505,38 @@ def test_other_sites_get_another_certificate_and_services_are_found_by_name(host
     assert host.run(f"python3 /run/client.py {CHAT} {get().encode().hex()}").rc != 0
 
 
+@pytest.mark.usefixtures("as_before")
+def test_a_certificate_of_ones_own_is_shown_and_exchanged_without_a_cut(host: Host) -> None:
+    root = signed("root")
+    pairs = [signed("own", root, CHAT, API), signed("renewed", root, "*.home.example")]
+    put(host, "/run/root.pem", root.own)
+    converged(host, **given(pairs[0]))
+    host.check_output("rm -f /run/reloaded")
+    answers: list[list[Any]] = []
+    running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, websocket(), "socket", "/run/reloaded")))
+    running.start()
+    established = "until ss -Htn state established '( sport = :443 )' | grep -q .; do sleep 0.1; done"
+    host.check_output("timeout 20 sh -c %s", established)
+    main = main_process(host)
+    done = run_playbook(host, "converge.yml", "-vvv", "--diff", **given(pairs[1]))
+    host.check_output("touch /run/reloaded")
+    running.join()
+    shown = host.check_output(f"openssl s_client -connect 127.0.0.1:443 -servername {CHAT} </dev/null 2>/dev/null")
+    put(host, "/run/root.pem", AUTHORITY.root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert pairs[1].own.strip() in shown
+    assert answers[0][1:] == ["before", "after"]
+    assert main_process(host) == main
+    assert not [line for line in pairs[1].key.splitlines()[1:-1] if line in done.stdout + done.stderr]
+    assert host.file(PAIR).mode == 0o640
+    assert host.file(FRESH).exists
+
+
+def given(pair: Signed) -> dict[str, str]:
+    """The options of a door with that certificate instead of an authority."""
+    return {"door_certificate": pair.chain, "door_certificate_key": pair.key, "door_authority": ""}
+
+
 @pytest.mark.usefixtures("one_distribution")
 def test_the_secret_is_nowhere_but_where_it_is_told(host: Host) -> None:
     host.check_output(f"rm {PAIR} {FRESH}")
@@ -523,6 +556,7 @@ def test_the_secret_is_nowhere_but_where_it_is_told(host: Host) -> None:
         ({"door_sites": {"a }\nbind *:1": "http://127.0.0.1:9001/"}}, "cannot be the name of a site"),
         ({"door_port": 9001}, "Unable to have the door listen on ports 9001 and 80"),
         ({"door_authority": "short"}, "it must have at least 20 printable ASCII characters"),
+        (given(signed("own", None, CHAT)), f"it is not for {API}, but for {CHAT}"),
     ],
 )
 def test_what_it_could_not_do_is_refused_before_anything_is_touched(

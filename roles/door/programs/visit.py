@@ -1,9 +1,10 @@
 """Visits a door as a browser does: each of its sites, and what it has to refuse.
 
 Reads JSON: ``host``, ``port``, ``plain_port``, ``sites`` (names with the addresses behind them), ``socket``,
-``identity``, ``pair`` (the file of certificate and key), ``hsts_s``, ``unsized_bytes`` (at which a
-body without a length is refused, 0 for never), and ``root``, the certificate of the authority as PEM. Answers with a
-JSON list of sentences, one for each thing that is not as it should be.
+``identity``, ``pair`` (the file of certificate and key), ``is_given`` (whether that is somebody's own), ``hsts_s``,
+``unsized_bytes`` (at which a body without a length is refused, 0 for never), and ``root``, the certificate of the
+authority as PEM, or the one that is given. Answers with a JSON list of sentences, one for each thing that is not as it
+should be.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def main() -> None:
 
 def complaints(asked: Asked) -> Iterator[str]:
     """What is not as it should be."""
-    control, context = Control(asked["socket"]), ssl.create_default_context(cadata=asked["root"])
+    control, context = Control(asked["socket"]), _trusting(asked)
     try:
         if control.identity() != asked["identity"]:
             yield "It runs with another configuration than its file has."
@@ -80,6 +81,15 @@ def complaints(asked: Asked) -> Iterator[str]:
     yield from _of_hsts(asked, context, first)
     yield from _of_refusals(asked, context, first)
     yield from _of_stranger(asked)
+
+
+def _trusting(asked: Asked) -> ssl.SSLContext:
+    """What holds certificates against the root; one that is given is believed itself, for its names and its time."""
+    context = ssl.create_default_context(cadata=asked["root"])
+    if asked["is_given"]:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _of_refusals(asked: Asked, context: ssl.SSLContext, first: str) -> Iterator[str]:
