@@ -215,3 +215,27 @@ def test_a_certificate_that_ends_soon_is_a_warning_with_its_line(given: World, l
     answer = given.command("validate")
     assert answer.code == 0
     assert "homelab.yml:16: containers.door.services.door.certificate: it ends on " in answer.err
+
+
+@pytest.mark.parametrize(
+    ("port", "url"), [("", "https://api.home.example"), ("port: 8443, ", "https://api.home.example:8443")]
+)
+def test_clients_are_told_the_site_of_the_gateway(door: World, lab: Path, port: str, url: str) -> None:
+    lab.write_text((FILE + DOOR).replace("expose: lan, ", port).replace("chat.", "api."))
+    answer = door.command("show", "--client", "openai")
+    assert answer.code == 0
+    assert f"export OPENAI_BASE_URL={url}/v1\n" in answer.out
+    assert "clients have to trust its root" in answer.err
+    assert "provision show --ca homelab.yml prints it." in answer.err
+
+
+def test_a_certificate_of_ones_own_needs_no_root_and_a_site_of_another_service_is_not_the_gateway_s(
+    given: World, lab: Path
+) -> None:
+    answer = given.command("show", "--client", "openai")
+    assert "OPENAI_BASE_URL=https://chat.home.example/v1\n" in answer.out
+    assert "root" not in answer.err
+    lab.write_text((FILE + GIVEN).replace("gateway/litellm }", "llama/llama_cpp }"))
+    assert given.command("up", "--yes").code == 0
+    address = given.host.containers["gateway"].instance.address
+    assert f"OPENAI_BASE_URL=http://{address}:4000/v1\n" in given.command("show", "--client", "openai").out
