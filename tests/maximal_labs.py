@@ -310,6 +310,26 @@ LABS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "public door": {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {
+            "gateway": {
+                "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}}
+            },
+            "door": {
+                "services": {
+                    "door": {
+                        "sites": {"api.home.example": "gateway/litellm"},
+                        "acme_email": "penny@home.example",
+                        "acme_agree": True,
+                        "acme_directory": "https://authority.example/directory",
+                        "acme_ca": "/etc/lab/authority.pem",
+                    }
+                }
+            },
+        },
+    },
     "otherwise": {
         "name": "lab",
         "hosts": {

@@ -236,14 +236,15 @@ def _fleet(spec: Spec) -> Fleet:
         for name, model in spec.models.items()
     }
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
-    texts = {Address("door/door"): {"certificate": _certificate(spec)}}
+    texts = {Address("door/door"): _texts(spec)}
     return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards, texts=texts)), files)
 
 
-def _certificate(spec: Spec) -> str:
-    """What is in the file of a door's certificate: here its own name."""
+def _texts(spec: Spec) -> dict[str, str]:
+    """What is in the files that a door names: here their own names."""
     door = spec.containers.get("door")
-    return str(door.services["door"].options.get("certificate", "")) if door and "door" in door.services else ""
+    options = door.services["door"].options if door and "door" in door.services else {}
+    return {option: str(options.get(option)) for option in ("certificate", "acme_ca")}
 
 
 def _trusted_templates(text: str) -> list[str]:

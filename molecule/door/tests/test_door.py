@@ -140,7 +140,7 @@ def test_it_has_one_right_and_keeps_its_key_to_itself(host: Host) -> None:
         assert host.check_output(f"ps -o user= -p {process}") == "haproxy"
     pair = host.file(PAIR)
     assert (pair.user, pair.group, pair.mode) == ("root", "haproxy", 0o640)
-    assert host.check_output("ls -A /etc/door").split() == ["certificate-is-fresh", "haproxy.cfg", "site.pem"]
+    assert host.check_output("ls -A /etc/door").split() == ["acme", "certificate-is-fresh", "haproxy.cfg", "site.pem"]
     assert host.file("/run/door/control.sock").mode == 0o600
     own = host.service("haproxy.service")
     assert (own.is_running, own.is_enabled) == (False, False)
@@ -535,6 +535,88 @@ def test_a_certificate_of_ones_own_is_shown_and_exchanged_without_a_cut(host: Ho
 def given(pair: Signed) -> dict[str, str]:
     """The options of a door with that certificate instead of an authority."""
     return {"door_certificate": pair.chain, "door_certificate_key": pair.key, "door_authority": ""}
+
+
+DIRECTORY = "https://acme.home.example:14000/dir"
+ACME_ROOT = signed("root of the house")
+ACME = {
+    "door_authority": "",
+    "door_acme_email": "penny@home.example",
+    "door_acme_agree": True,
+    "door_acme_directory": DIRECTORY,
+    "door_acme_ca": ACME_ROOT.own,
+}
+PEBBLE = {
+    "listenAddress": "127.0.0.1:14000",
+    "managementListenAddress": "",
+    "certificate": "/run/acme.pem",
+    "privateKey": "/run/acme.key",
+    "httpPort": 80,
+    "tlsPort": 443,
+}
+
+
+@pytest.fixture(scope="module")
+def pebble(host: Host) -> Iterator[None]:
+    """An authority that speaks ACME runs in the container, and finds the sites there."""
+    own = signed("acme", ACME_ROOT, "acme.home.example")
+    put(host, "/run/acme.pem", own.chain)
+    put(host, "/run/acme.key", own.key)
+    put(host, "/run/pebble.json", json.dumps({"pebble": PEBBLE}))
+    install = "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pebble"
+    host.check_output(f"apt-get update -qq && {install}")
+    host.check_output(f"echo 127.0.0.1 {CHAT} {API} acme.home.example >> /etc/hosts")
+    quick = "--setenv=PEBBLE_VA_NOSLEEP=1 --setenv=PEBBLE_WFE_NONCEREJECT=0"
+    host.check_output(f"systemd-run --quiet --unit=pebble {quick} pebble -config /run/pebble.json")
+    host.check_output("timeout 20 sh -c 'until ss -Htln sport = :14000 | grep -q .; do sleep 0.1; done'")
+    yield
+    # It forgets its accounts, and certbot does not.
+    host.check_output("systemctl stop pebble; rm -r /etc/letsencrypt/accounts; sed -i /acme.home.example/d /etc/hosts")
+
+
+def shown_certificate(host: Host) -> str:
+    """What a client gets to see."""
+    asked = f"openssl s_client -connect 127.0.0.1:443 -servername {CHAT} </dev/null 2>/dev/null"
+    return host.check_output(f"{asked} | openssl x509 -noout -issuer -serial")
+
+
+@pytest.mark.usefixtures("as_before", "pebble")
+def test_certbot_gets_a_certificate_and_renews_it_without_a_cut(host: Host) -> None:
+    converged(host, **ACME)
+    first = shown_certificate(host)
+    assert "Pebble Intermediate CA" in first
+    again = run_playbook(host, "converge.yml", **ACME)
+    assert again.returncode == 0
+    assert " changed=0 " in again.stdout, again.stdout
+    main = main_process(host)
+    host.check_output(
+        "sed -i 's/^# renew_before_expiry.*/renew_before_expiry = 9000 days/' /etc/letsencrypt/renewal/door.conf"
+    )
+    host.check_output("systemctl start certbot.service")  # as its timer does
+    renewed = shown_certificate(host)
+    assert "Pebble Intermediate CA" in renewed
+    assert renewed != first
+    assert main_process(host) == main
+    pair = host.file("/etc/door/acme/site.pem")
+    assert (pair.user, pair.group, pair.mode) == ("root", "haproxy", 0o640)
+    timer = host.service("certbot.timer")
+    assert (timer.is_running, timer.is_enabled) == (True, True)
+    challenge = get("/.well-known/acme-challenge/x")
+    assert status(ask(host, challenge, "plain")) == 503, "certbot listens while it asks"
+    assert status(ask(host, challenge.replace(CHAT, "other.example"), "plain")) == 404
+
+
+@pytest.mark.usefixtures("as_before", "pebble", "one_distribution")
+def test_an_authority_that_does_not_answer_is_told_and_the_door_stays(host: Host) -> None:
+    converged(host, **ACME)
+    before = shown_certificate(host)
+    answer = run_playbook(host, "converge.yml", **{**ACME, "door_acme_directory": DIRECTORY.replace("14000", "14001")})
+    said = " ".join((answer.stdout + answer.stderr).split())
+    assert answer.returncode != 0
+    assert "Unable to get a certificate from https://acme.home.example:14001/dir" in said, said
+    assert shown_certificate(host) == before
+    converged(host)
+    assert not host.file("/etc/letsencrypt/renewal/door.conf").exists
 
 
 @pytest.mark.usefixtures("one_distribution")

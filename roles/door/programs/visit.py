@@ -3,8 +3,8 @@
 Reads JSON: ``host``, ``port``, ``plain_port``, ``sites`` (names with the addresses behind them), ``socket``,
 ``identity``, ``pair`` (the file of certificate and key), ``is_given`` (whether that is somebody's own), ``hsts_s``,
 ``unsized_bytes`` (at which a body without a length is refused, 0 for never), and ``root``, the certificate of the
-authority as PEM, or the one that is given. Answers with a JSON list of sentences, one for each thing that is not as it
-should be.
+authority as PEM, or the one that is given, or nothing where it is that of the file. Answers with a JSON list of
+sentences, one for each thing that is not as it should be.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PATIENCE_S = 10.0
 LARGEST_ANSWER = 2**20
 OK, REDIRECT, NOT_FOUND, LENGTH_REQUIRED, MISDIRECTED = 200, 308, 404, 411, 421
 HSTS = "Strict-Transport-Security"
+BEGIN = "-----BEGIN CERTIFICATE-----"
 END = "-----END CERTIFICATE-----"
 NOWHERE = "nowhere.invalid"
 """A name that no site has (RFC 2606)."""
@@ -67,7 +68,12 @@ def main() -> None:
 
 def complaints(asked: Asked) -> Iterator[str]:
     """What is not as it should be."""
-    control, context = Control(asked["socket"]), _trusting(asked)
+    control = Control(asked["socket"])
+    try:
+        context = _trusting(asked)
+    except OSError as error:
+        yield f"Its certificate cannot be used: {error}."
+        return
     try:
         if control.identity() != asked["identity"]:
             yield "It runs with another configuration than its file has."
@@ -85,11 +91,21 @@ def complaints(asked: Asked) -> Iterator[str]:
 
 def _trusting(asked: Asked) -> ssl.SSLContext:
     """What holds certificates against the root; one that is given is believed itself, for its names and its time."""
-    context = ssl.create_default_context(cadata=asked["root"])
+    context = ssl.create_default_context(cadata=asked["root"] or "".join(_shown(asked)))
     if asked["is_given"]:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
+
+
+def _shown(asked: Asked) -> Iterator[str]:
+    """The certificates of its file, as PEM."""
+    inside = False
+    for line in Path(asked["pair"]).read_text(encoding="utf-8").splitlines(keepends=True):
+        inside = inside or line.startswith(BEGIN)
+        if inside:
+            yield line
+        inside = inside and not line.startswith(END)
 
 
 def _of_refusals(asked: Asked, context: ssl.SSLContext, first: str) -> Iterator[str]:

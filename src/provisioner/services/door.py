@@ -10,6 +10,11 @@ from provisioner.services.base import ResolvedService
 from provisioner.values.state import Problem
 
 CERTIFICATE_OPTION, KEY_OPTION = "certificate", "certificate_key"
+ACME_OPTION, AGREE_OPTION = "acme_email", "acme_agree"
+WAYS = (
+    "Add authority: !secret NAME, or certificate: FILE with certificate_key: !secret NAME, or acme_email: ADDRESS with "
+    "acme_agree: true"
+)
 
 
 class Knowledge(base.OnCpu):
@@ -40,18 +45,21 @@ class Knowledge(base.OnCpu):
 
 
 def _choice(service: ResolvedService) -> Iterator[Problem]:
-    """A door has either an authority or a certificate with its key."""
+    """A door has its certificate in one of three ways, and what belongs to that way."""
     written = service.written
-    has_authority = service.authority is not None
-    if has_authority and CERTIFICATE_OPTION in written:
-        message = "a certificate is given, and needs no authority"
-        yield service.problem(CERTIFICATE_OPTION, message, "Leave one of them out.")
-    elif not has_authority and CERTIFICATE_OPTION not in written:
-        hint = "Add authority: !secret NAME, or certificate: FILE with certificate_key: !secret NAME"
-        yield Problem(service.path, "needs an authority, or a certificate", hint)
+    signed_by = [reference.signed_by for reference in service.page.references.values() if reference.signed_by]
+    ways = [option for option in (*signed_by, CERTIFICATE_OPTION, ACME_OPTION) if option in written]
+    if not ways:
+        yield Problem(service.path, "needs an authority, or a certificate", WAYS)
+    elif len(ways) > 1:
+        message = f"{' and '.join(ways)} are both written, and one of them says where the certificate is from"
+        yield service.problem(ways[-1], message, "Leave one of them out.")
     for option, other in ((CERTIFICATE_OPTION, KEY_OPTION), (KEY_OPTION, CERTIFICATE_OPTION)):
         if option in written and other not in written:
             yield service.problem(option, f"needs {other}: certificate and key belong together", f"Add {other}.")
+    if ACME_OPTION in written and not service.option(AGREE_OPTION):
+        message = f"nobody gets a certificate from {service.option('acme_directory')} without agreeing to its terms"
+        yield service.problem(ACME_OPTION, message, f"Read them, and write {AGREE_OPTION}: true.")
 
 
 def _place(service: ResolvedService, part: str) -> base.Path:

@@ -62,6 +62,9 @@ DOOR: dict[str, tuple[dict[str, Any], str]] = {
     "a service with a configuration": ({"sites": {"a": "http://a:1/ check"}}, "Write addresses such as"),
     "one port for both": ({"port": 80}, "`port` and `plain_port` are both 80"),
     "a short secret": ({"authority": "short-canary"}, "at least 20 printable ASCII characters"),
+    "by ACME": ({"authority": "", "acme_email": "penny@home.example", "acme_agree": True}, ""),
+    "terms that nobody agreed to": ({"authority": "", "acme_email": "penny@home.example"}, "set `acme_agree`"),
+    "ACME and an authority": ({"acme_email": "penny@home.example", "acme_agree": True}, "set either `authority` or"),
     "a secret of two lines": ({"authority": "canary-that-is-long-enough\n"}, "at least 20 printable ASCII characters"),
 }
 PAIR, WILD = signed("own", None, *SITE), signed("wild", None, "*.home.example")
@@ -72,9 +75,15 @@ CERTIFIED: dict[str, tuple[dict[str, Any], str]] = {
     "another key": ({"certificate_key": WILD.key}, "Unable to use the certificate that is given"),
     "another name": ({"sites": {"a.example": "http://a:1/"}}, "it is not for a.example, but for chat.home.example"),
     "no certificate": ({"certificate": "canary"}, "Unable to use the certificate that is given"),
-    "an authority as well": ({"authority": "an-authority-of-its-own"}, "set either `authority` or `certificate`"),
+    "an authority as well": (
+        {"authority": "an-authority-of-its-own"},
+        "set either `authority` or `certificate` or `acme_email`",
+    ),
     "no key": ({"certificate_key": None}, "`certificate` and `certificate_key` belong together"),
-    "neither": ({"certificate": None, "certificate_key": None}, "set either `authority` or `certificate`"),
+    "neither": (
+        {"certificate": None, "certificate_key": None},
+        "set either `authority` or `certificate` or `acme_email`",
+    ),
 }
 WHEEL = {
     "name": "numpy",

@@ -195,7 +195,7 @@ def test_a_pair_that_does_not_fit_is_refused_with_its_line(
         (("        certificate: tls/chain.pem\n", ""), "needs an authority, or a certificate"),
         (
             ("        certificate: tls", "        authority: !secret authority\n        certificate: tls"),
-            "a certificate is given, and needs no authority",
+            "authority and certificate are both written, and one of them says where",
         ),
     ],
 )
@@ -239,3 +239,44 @@ def test_a_certificate_of_ones_own_needs_no_root_and_a_site_of_another_service_i
     assert given.command("up", "--yes").code == 0
     address = given.host.containers["gateway"].instance.address
     assert f"OPENAI_BASE_URL=http://{address}:4000/v1\n" in given.command("show", "--client", "openai").out
+
+
+BY_ACME = """\
+  door:
+    services:
+      door: { acme_email: penny@home.example, acme_agree: true, sites: { chat.home.example: gateway/litellm } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (("acme_agree: true, ", ""), "services.door.acme_email: nobody gets a certificate from https://acme-v02."),
+        (
+            ("acme_agree: true", "acme_agree: false"),
+            "services.door.acme_email: nobody gets a certificate from https://",
+        ),
+        (
+            ("penny@home.example", "penny"),
+            'services.door.acme_email: "penny" must be an address such as penny@home.example',
+        ),
+        (
+            ("acme_agree: true", 'acme_agree: true, acme_directory: "http://a.example/"'),
+            'services.door.acme_directory: "http://a.example/" must be an address that begins',
+        ),
+        (
+            ("acme_agree: true", "acme_agree: true, authority: !secret authority"),
+            "services.door.acme_email: authority and acme_email are both written",
+        ),
+    ],
+)
+def test_what_nobody_would_sign_by_acme_is_refused_with_its_line(
+    door: World, lab: Path, edit: tuple[str, str], words: str
+) -> None:
+    lab.write_text(FILE + BY_ACME)
+    assert door.command("validate").code == 0
+    lab.write_text((FILE + BY_ACME).replace(*edit))
+    answer = door.command("validate")
+    assert answer.code == 64
+    assert words in answer.err
+    assert "homelab.yml:15: " in answer.err
