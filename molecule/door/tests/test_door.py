@@ -330,6 +330,10 @@ def test_a_websocket_and_a_stream_live_on_over_a_reload(host: Host) -> None:
     assert main_process(host) == main
 
 
+def test_a_websocket_in_http_2_has_a_body_without_an_end(host: Host) -> None:
+    assert host.check_output(f"python3 /run/http2.py {CHAT} socket") == "200 word"
+
+
 def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
     answers: list[list[Any]] = []
     running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, get("/stream"))))
@@ -597,6 +601,7 @@ def test_certbot_gets_a_certificate_and_renews_it_without_a_cut(host: Host) -> N
     assert "Pebble Intermediate CA" in renewed
     assert renewed != first
     assert main_process(host) == main
+    assert not host.file(PAIR).exists, "its key is of no use any more"
     pair = host.file("/etc/door/acme/site.pem")
     assert (pair.user, pair.group, pair.mode) == ("root", "haproxy", 0o640)
     timer = host.service("certbot.timer")
@@ -617,6 +622,7 @@ def test_an_authority_that_does_not_answer_is_told_and_the_door_stays(host: Host
     assert shown_certificate(host) == before
     converged(host)
     assert not host.file("/etc/letsencrypt/renewal/door.conf").exists
+    assert host.check_output("ls -A /etc/door/acme") == ""
 
 
 @pytest.mark.usefixtures("one_distribution")
