@@ -12,6 +12,20 @@ Place = tuple[str | int, ...]
 _HEX = "a" * 64
 _VERSION = "580.95.05"
 
+
+def _lab_with_door(**options: Any) -> dict[str, Any]:
+    """A lab whose door has these options beside its sites."""
+    gateway = {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}
+    return {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {
+            "gateway": {"services": {"litellm": gateway}},
+            "door": {"services": {"door": {"sites": {"api.home.example": "gateway/litellm"}, **options}}},
+        },
+    }
+
+
 LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
@@ -268,28 +282,25 @@ LABS: dict[str, dict[str, Any]] = {
         "snapshots": {"keep": 3},
         "fit_check": "warn",
     },
-    "door": {
-        "name": "lab",
-        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
-        "containers": {
-            "gateway": {
-                "services": {"litellm": {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}}
-            },
-            "door": {
-                "services": {
-                    "door": {
-                        "port": 8443,
-                        "plain_port": 8081,
-                        "sites": {"api.home.example": "gateway/litellm"},
-                        "authority": Secret("authority", "an-authority-of-its-own"),
-                        "largest_body": 1048576,
-                        "drain": "2m",
-                        "expose": "lan",
-                    }
-                }
-            },
-        },
-    },
+    "door": _lab_with_door(
+        port=8443,
+        plain_port=8081,
+        authority=Secret("authority", "an-authority-of-its-own"),
+        largest_body=1048576,
+        unsized_bodies=False,
+        hsts="24h",
+        drain="2m",
+        expose="lan",
+    ),
+    "certified door": _lab_with_door(
+        certificate="tls/fullchain.pem", certificate_key=Secret("door_key", "-----BEGIN PRIVATE KEY-----")
+    ),
+    "public door": _lab_with_door(
+        acme_email="penny@home.example",
+        acme_agree=True,
+        acme_directory="https://authority.example/directory",
+        acme_ca="/etc/lab/authority.pem",
+    ),
     "otherwise": {
         "name": "lab",
         "hosts": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from provisioner.cli.app import VERBS, run
 from tests import documented
 from tests.documented import Block
+from tests.signed_pairs import signed
 
 REACHES = (".",)
 
@@ -28,9 +30,25 @@ def valid(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether ``validate`` takes the lab's file, whose secrets have values."""
     for name, value in documented.secrets_of(text).items():
         monkeypatch.setenv(name, value)
+    for name, value in given_certificate(text, folder).items():
+        monkeypatch.setenv(name, value)
     file = folder / "homelab.yml"
     file.write_text(documented.whole(text), encoding="utf-8")
     return run(["validate", str(file)]) == 0
+
+
+def given_certificate(text: str, folder: Path) -> dict[str, str]:
+    """Write the file of the certificate that a lab's file names, for its sites; its key, by the variable."""
+    place = re.search(r"\bcertificate: (\S+\.pem)", text)
+    secret = re.search(r"\bcertificate_key: !secret (\w+)", text)
+    if place is None or secret is None:
+        return {}
+    sites = re.findall(r"([\w-]+(?:\.[\w-]+)+): \w+/\w+", text)
+    pair = signed("page", None, *sites)
+    file = folder / place[1]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(pair.own, encoding="ascii")
+    return {f"PROVISION_SECRET_{secret[1].upper()}": pair.key}
 
 
 def test_no_block_is_forgotten() -> None:

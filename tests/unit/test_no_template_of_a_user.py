@@ -30,6 +30,7 @@ from provisioner.labfile.schema import file_schema
 from provisioner.labfile.spec import Spec
 from provisioner.runner import ansible_environment
 from provisioner.values import paths
+from provisioner.values.address import Address
 from provisioner.values.state import Fleet, Instance, Secret, Service
 from tests.maximal_labs import LABS, Place, at, steps, with_key, with_value
 
@@ -235,7 +236,15 @@ def _fleet(spec: Spec) -> Fleet:
         for name, model in spec.models.items()
     }
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
-    return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards)), files)
+    texts = {Address("door/door"): _texts(spec)}
+    return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards, texts=texts)), files)
+
+
+def _texts(spec: Spec) -> dict[str, str]:
+    """What is in the files that a door names: here their own names."""
+    door = spec.containers.get("door")
+    options = door.services["door"].options if door and "door" in door.services else {}
+    return {option: str(options.get(option)) for option in ("certificate", "acme_ca")}
 
 
 def _trusted_templates(text: str) -> list[str]:

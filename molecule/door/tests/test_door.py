@@ -21,6 +21,7 @@ from testinfra.host import Host
 from provisioner.authority import Authority
 from provisioner.values import paths
 from tests.molecule.changes import scenario_variables
+from tests.signed_pairs import Signed, signed
 
 SCENARIO = Path(__file__).resolve().parents[1]
 SECRET = scenario_variables(SCENARIO)["door_authority"]
@@ -77,7 +78,8 @@ def put(host: Host, path: str, text: str) -> None:
 def client(host: Host) -> None:
     """What asks, and the root as we print it, are in the container."""
     put(host, "/run/root.pem", AUTHORITY.root)
-    put(host, "/run/client.py", (SCENARIO / "client.py").read_text(encoding="utf-8"))
+    for program in ("client.py", "http2.py"):
+        put(host, f"/run/{program}", (SCENARIO / program).read_text(encoding="utf-8"))
 
 
 def parts(host: Host, name: str, request: str, *words: str) -> list[Any]:
@@ -138,7 +140,7 @@ def test_it_has_one_right_and_keeps_its_key_to_itself(host: Host) -> None:
         assert host.check_output(f"ps -o user= -p {process}") == "haproxy"
     pair = host.file(PAIR)
     assert (pair.user, pair.group, pair.mode) == ("root", "haproxy", 0o640)
-    assert host.check_output("ls -A /etc/door").split() == ["certificate-is-fresh", "haproxy.cfg", "site.pem"]
+    assert host.check_output("ls -A /etc/door").split() == ["acme", "certificate-is-fresh", "haproxy.cfg", "site.pem"]
     assert host.file("/run/door/control.sock").mode == 0o600
     own = host.service("haproxy.service")
     assert (own.is_running, own.is_enabled) == (False, False)
@@ -252,6 +254,47 @@ def test_a_body_that_is_too_large_is_refused(host: Host) -> None:
     assert status(ask(host, post("a", "X: y").replace("Content-Length: 1", "Content-Length: 10001"))) == 413
 
 
+def headers(answer: str, name: str) -> list[str]:
+    """All values of a header."""
+    lines = [line.partition(": ") for line in answer.partition("\r\n\r\n")[0].split("\r\n")]
+    return [value for key, _, value in lines if key.lower() == name]
+
+
+def test_browsers_are_told_to_come_by_tls_for_a_day_and_only_by_the_door(host: Host) -> None:
+    for asked in (get(), get("/hsts"), get(host="other.example")):
+        assert headers(ask(host, asked), "strict-transport-security") == ["max-age=86400"]
+    assert headers(ask(host, get(), "plain"), "strict-transport-security") == []
+
+
+def chunked(length: int, *headers: str) -> str:
+    """A request with a body of chunks."""
+    head = post("", *headers).replace("Content-Length: 0", "Transfer-Encoding: chunked")
+    return head + f"{length:x}\r\n{'a' * length}\r\n0\r\n\r\n"
+
+
+def in_http_2(host: Host, length: int, *, is_told: bool) -> str:
+    """The status of an answer to a body in HTTP/2 that says its length, or does not."""
+    return host.check_output(f"python3 /run/http2.py {CHAT} {length} {is_told}").strip()
+
+
+def test_a_body_that_does_not_say_its_length_is_passed_on_while_it_is_short(host: Host) -> None:
+    assert body(ask(host, chunked(8191)))["length"] == 8191
+    assert in_http_2(host, 8191, is_told=False) == "200"
+    assert in_http_2(host, 8192, is_told=True) == "200"
+    assert status(ask(host, chunked(8192))) == 411
+    assert status(ask(host, chunked(8192, "Upgrade: websocket"))) == 411
+    assert in_http_2(host, 8192, is_told=False) == "411"
+
+
+@pytest.mark.usefixtures("as_before", "one_distribution")
+def test_a_long_one_comes_through_where_the_file_says_so(host: Host) -> None:
+    converged(host, door_unsized_bodies=True, door_hsts="0s")
+    answer = ask(host, chunked(20_000))
+    assert body(answer)["length"] == 20_000
+    assert headers(answer, "strict-transport-security") == ["max-age=0"]
+    assert in_http_2(host, 16_000, is_told=False) == "200"
+
+
 def websocket() -> str:
     """The head of a websocket."""
     headers = ("Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13")
@@ -285,6 +328,10 @@ def test_a_websocket_and_a_stream_live_on_over_a_reload(host: Host) -> None:
     assert words == ["before", "after"]
     assert "".join(text for _, text in answers["stream"]).rstrip().endswith("0")
     assert main_process(host) == main
+
+
+def test_a_websocket_in_http_2_has_a_body_without_an_end(host: Host) -> None:
+    assert host.check_output(f"python3 /run/http2.py {CHAT} socket") == "200 word"
 
 
 def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
@@ -345,6 +392,7 @@ def question(host: Host) -> str:
     (identity,) = (line for line in host.file(CONFIG).content_string.splitlines() if "description" in line)
     told = {"host": "127.0.0.1", "port": 443, "plain_port": 80, "sites": variables["door_sites"], "pair": PAIR}
     told |= {"socket": "/run/door/control.sock", "identity": identity.split()[1], "root": AUTHORITY.root}
+    told |= {"hsts_s": 86400, "unsized_bytes": 8192, "is_given": False}
     put(host, "/run/visit.py", (paths.roles() / "door/programs/visit.py").read_text(encoding="utf-8"))
     put(host, "/run/question", json.dumps(told))
     return "python3 -IS /run/visit.py < /run/question"
@@ -407,11 +455,13 @@ def test_the_proof_tells_that_the_door_has_not_read_its_certificate(host: Host, 
             f"The answer of {CHAT} does not come from the service",
         ),
         ("/status 421/d", "Asked for a host that is no site it answers"),
+        ("/status 411/d", "Asked for a long body that does not say its length it answers"),
+        ("s/max-age=86400/max-age=8640/", "says Strict-Transport-Security: max-age=8640, and should say max-age=86400"),
         ("/status 404/d", "Asked for a host that is no site, without TLS, it answers 308"),
         ("s/ code 308/ code 302/", f"Without TLS {CHAT} answers 302"),
         ("s/ strict-sni//", "gets a certificate all the same"),
     ],
-    ids=["configuration", "address", "site", "421", "404", "redirect", "strict"],
+    ids=["configuration", "address", "site", "421", "411", "hsts", "404", "redirect", "strict"],
 )
 def test_the_proof_tells_a_broken_configuration(host: Host, question: str, edit: str, words: str) -> None:
     host.check_output(f"cp -p {CONFIG} /run/config && sed -i '{edit}' {CONFIG}")
@@ -459,6 +509,122 @@ def test_other_sites_get_another_certificate_and_services_are_found_by_name(host
     assert host.run(f"python3 /run/client.py {CHAT} {get().encode().hex()}").rc != 0
 
 
+@pytest.mark.usefixtures("as_before")
+def test_a_certificate_of_ones_own_is_shown_and_exchanged_without_a_cut(host: Host) -> None:
+    root = signed("root")
+    pairs = [signed("own", root, CHAT, API), signed("renewed", root, "*.home.example")]
+    put(host, "/run/root.pem", root.own)
+    converged(host, **given(pairs[0]))
+    host.check_output("rm -f /run/reloaded")
+    answers: list[list[Any]] = []
+    running = threading.Thread(target=lambda: answers.append(parts(host, CHAT, websocket(), "socket", "/run/reloaded")))
+    running.start()
+    established = "until ss -Htn state established '( sport = :443 )' | grep -q .; do sleep 0.1; done"
+    host.check_output("timeout 20 sh -c %s", established)
+    main = main_process(host)
+    done = run_playbook(host, "converge.yml", "-vvv", "--diff", **given(pairs[1]))
+    host.check_output("touch /run/reloaded")
+    running.join()
+    shown = host.check_output(f"openssl s_client -connect 127.0.0.1:443 -servername {CHAT} </dev/null 2>/dev/null")
+    put(host, "/run/root.pem", AUTHORITY.root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert pairs[1].own.strip() in shown
+    assert answers[0][1:] == ["before", "after"]
+    assert main_process(host) == main
+    assert not [line for line in pairs[1].key.splitlines()[1:-1] if line in done.stdout + done.stderr]
+    assert host.file(PAIR).mode == 0o640
+    assert host.file(FRESH).exists
+
+
+def given(pair: Signed) -> dict[str, str]:
+    """The options of a door with that certificate instead of an authority."""
+    return {"door_certificate": pair.chain, "door_certificate_key": pair.key, "door_authority": ""}
+
+
+DIRECTORY = "https://acme.home.example:14000/dir"
+ACME_ROOT = signed("root of the house")
+ACME = {
+    "door_authority": "",
+    "door_acme_email": "penny@home.example",
+    "door_acme_agree": True,
+    "door_acme_directory": DIRECTORY,
+    "door_acme_ca": ACME_ROOT.own,
+}
+PEBBLE = {
+    "listenAddress": "127.0.0.1:14000",
+    "managementListenAddress": "",
+    "certificate": "/run/acme.pem",
+    "privateKey": "/run/acme.key",
+    "httpPort": 80,
+    "tlsPort": 443,
+}
+
+
+@pytest.fixture(scope="module")
+def pebble(host: Host) -> Iterator[None]:
+    """An authority that speaks ACME runs in the container, and finds the sites there."""
+    own = signed("acme", ACME_ROOT, "acme.home.example")
+    put(host, "/run/acme.pem", own.chain)
+    put(host, "/run/acme.key", own.key)
+    put(host, "/run/pebble.json", json.dumps({"pebble": PEBBLE}))
+    install = "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pebble"
+    host.check_output(f"apt-get update -qq && {install}")
+    host.check_output(f"echo 127.0.0.1 {CHAT} {API} acme.home.example >> /etc/hosts")
+    quick = "--setenv=PEBBLE_VA_NOSLEEP=1 --setenv=PEBBLE_WFE_NONCEREJECT=0"
+    host.check_output(f"systemd-run --quiet --unit=pebble {quick} pebble -config /run/pebble.json")
+    host.check_output("timeout 20 sh -c 'until ss -Htln sport = :14000 | grep -q .; do sleep 0.1; done'")
+    yield
+    # It forgets its accounts, and certbot does not.
+    host.check_output("systemctl stop pebble; rm -r /etc/letsencrypt/accounts; sed -i /acme.home.example/d /etc/hosts")
+
+
+def shown_certificate(host: Host) -> str:
+    """What a client gets to see."""
+    asked = f"openssl s_client -connect 127.0.0.1:443 -servername {CHAT} </dev/null 2>/dev/null"
+    return host.check_output(f"{asked} | openssl x509 -noout -issuer -serial")
+
+
+@pytest.mark.usefixtures("as_before", "pebble")
+def test_certbot_gets_a_certificate_and_renews_it_without_a_cut(host: Host) -> None:
+    converged(host, **ACME)
+    first = shown_certificate(host)
+    assert "Pebble Intermediate CA" in first
+    again = run_playbook(host, "converge.yml", **ACME)
+    assert again.returncode == 0
+    assert " changed=0 " in again.stdout, again.stdout
+    main = main_process(host)
+    host.check_output(
+        "sed -i 's/^# renew_before_expiry.*/renew_before_expiry = 9000 days/' /etc/letsencrypt/renewal/door.conf"
+    )
+    host.check_output("systemctl start certbot.service")  # as its timer does
+    renewed = shown_certificate(host)
+    assert "Pebble Intermediate CA" in renewed
+    assert renewed != first
+    assert main_process(host) == main
+    assert not host.file(PAIR).exists, "its key is of no use any more"
+    pair = host.file("/etc/door/acme/site.pem")
+    assert (pair.user, pair.group, pair.mode) == ("root", "haproxy", 0o640)
+    timer = host.service("certbot.timer")
+    assert (timer.is_running, timer.is_enabled) == (True, True)
+    challenge = get("/.well-known/acme-challenge/x")
+    assert status(ask(host, challenge, "plain")) == 503, "certbot listens while it asks"
+    assert status(ask(host, challenge.replace(CHAT, "other.example"), "plain")) == 404
+
+
+@pytest.mark.usefixtures("as_before", "pebble", "one_distribution")
+def test_an_authority_that_does_not_answer_is_told_and_the_door_stays(host: Host) -> None:
+    converged(host, **ACME)
+    before = shown_certificate(host)
+    answer = run_playbook(host, "converge.yml", **{**ACME, "door_acme_directory": DIRECTORY.replace("14000", "14001")})
+    said = " ".join((answer.stdout + answer.stderr).split())
+    assert answer.returncode != 0
+    assert "Unable to get a certificate from https://acme.home.example:14001/dir" in said, said
+    assert shown_certificate(host) == before
+    converged(host)
+    assert not host.file("/etc/letsencrypt/renewal/door.conf").exists
+    assert host.check_output("ls -A /etc/door/acme") == ""
+
+
 @pytest.mark.usefixtures("one_distribution")
 def test_the_secret_is_nowhere_but_where_it_is_told(host: Host) -> None:
     host.check_output(f"rm {PAIR} {FRESH}")
@@ -478,6 +644,7 @@ def test_the_secret_is_nowhere_but_where_it_is_told(host: Host) -> None:
         ({"door_sites": {"a }\nbind *:1": "http://127.0.0.1:9001/"}}, "cannot be the name of a site"),
         ({"door_port": 9001}, "Unable to have the door listen on ports 9001 and 80"),
         ({"door_authority": "short"}, "it must have at least 20 printable ASCII characters"),
+        (given(signed("own", None, CHAT)), f"it is not for {API}, but for {CHAT}"),
     ],
 )
 def test_what_it_could_not_do_is_refused_before_anything_is_touched(

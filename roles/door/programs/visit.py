@@ -1,8 +1,10 @@
 """Visits a door as a browser does: each of its sites, and what it has to refuse.
 
 Reads JSON: ``host``, ``port``, ``plain_port``, ``sites`` (names with the addresses behind them), ``socket``,
-``identity``, ``pair`` (the file of certificate and key), and ``root``, the certificate of the authority as PEM. Answers
-with a JSON list of sentences, one for each thing that is not as it should be.
+``identity``, ``pair`` (the file of certificate and key), ``is_given`` (whether that is somebody's own), ``hsts_s``,
+``unsized_bytes`` (at which a body without a length is refused, 0 for never), and ``root``, the certificate of the
+authority as PEM, or the one that is given, or nothing where it is that of the file. Answers with a JSON list of
+sentences, one for each thing that is not as it should be.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from urllib.parse import urlsplit
 
 PATIENCE_S = 10.0
 LARGEST_ANSWER = 2**20
-OK, REDIRECT, NOT_FOUND, MISDIRECTED = 200, 308, 404, 421
+OK, REDIRECT, NOT_FOUND, LENGTH_REQUIRED, MISDIRECTED = 200, 308, 404, 411, 421
+HSTS = "Strict-Transport-Security"
+BEGIN = "-----BEGIN CERTIFICATE-----"
 END = "-----END CERTIFICATE-----"
 NOWHERE = "nowhere.invalid"
 """A name that no site has (RFC 2606)."""
@@ -64,7 +68,12 @@ def main() -> None:
 
 def complaints(asked: Asked) -> Iterator[str]:
     """What is not as it should be."""
-    control, context = Control(asked["socket"]), ssl.create_default_context(cadata=asked["root"])
+    control = Control(asked["socket"])
+    try:
+        context = _trusting(asked)
+    except OSError as error:
+        yield f"Its certificate cannot be used: {error}."
+        return
     try:
         if control.identity() != asked["identity"]:
             yield "It runs with another configuration than its file has."
@@ -75,10 +84,40 @@ def complaints(asked: Asked) -> Iterator[str]:
         yield from _of_site(asked, context, control, name, address)
     first = min(asked["sites"])
     yield from _of_certificate(asked, context, first)
-    checks: tuple[tuple[str, Callable[[], int], int], ...] = (
+    yield from _of_hsts(asked, context, first)
+    yield from _of_refusals(asked, context, first)
+    yield from _of_stranger(asked)
+
+
+def _trusting(asked: Asked) -> ssl.SSLContext:
+    """What holds certificates against the root; one that is given is believed itself, for its names and its time."""
+    context = ssl.create_default_context(cadata=asked["root"] or "".join(_shown(asked)))
+    if asked["is_given"]:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _shown(asked: Asked) -> Iterator[str]:
+    """The certificates of its file, as PEM."""
+    inside = False
+    for line in Path(asked["pair"]).read_text(encoding="utf-8").splitlines(keepends=True):
+        inside = inside or line.startswith(BEGIN)
+        if inside:
+            yield line
+        inside = inside and not line.startswith(END)
+
+
+def _of_refusals(asked: Asked, context: ssl.SSLContext, first: str) -> Iterator[str]:
+    """What the door has to refuse by itself."""
+    checks: list[tuple[str, Callable[[], int], int]] = [
         ("a host that is no site", lambda: _status(_secure(asked, context, first), NOWHERE), MISDIRECTED),
         ("a host that is no site, without TLS,", lambda: _status(_plain(asked), NOWHERE), NOT_FOUND),
-    )
+    ]
+    unsized = b"a" * asked["unsized_bytes"]
+    if unsized:
+        what = "a long body that does not say its length"
+        checks.append((what, lambda: _unsized(_secure(asked, context, first), unsized), LENGTH_REQUIRED))
     for what, ask, wanted in checks:
         try:
             seen = ask()
@@ -87,7 +126,6 @@ def complaints(asked: Asked) -> Iterator[str]:
         else:
             if seen != wanted:
                 yield f"Asked for {what} it answers {seen}, and should answer {wanted}."
-    yield from _of_stranger(asked)
 
 
 def _of_site(asked: Asked, context: ssl.SSLContext, control: Control, name: str, address: str) -> Iterator[str]:
@@ -135,6 +173,25 @@ def _of_certificate(asked: Asked, context: ssl.SSLContext, name: str) -> Iterato
             yield "It shows another certificate than its file has."
 
 
+def _of_hsts(asked: Asked, context: ssl.SSLContext, name: str) -> Iterator[str]:
+    """How long browsers are told to ask by TLS alone; an answer of the door's own says it as well."""
+    wanted = f"max-age={asked['hsts_s']}"
+    try:
+        connection = _secure(asked, context, name)
+    except FAILURES:
+        return  # this has been told of the site
+    try:
+        connection.request("GET", "/", headers={"Host": NOWHERE})
+        seen = connection.getresponse().getheader(HSTS)
+    except FAILURES as error:
+        yield f"It does not tell {HSTS}: {error}."
+        return
+    finally:
+        connection.close()
+    if seen != wanted:
+        yield f"It says {HSTS}: {seen}, and should say {wanted}."
+
+
 def _of_stranger(asked: Asked) -> Iterator[str]:
     """A client that names no site gets no certificate."""
     context = ssl.create_default_context()
@@ -150,6 +207,15 @@ def _status(connection: http.client.HTTPConnection, host: str, path: str = "/") 
     """The status of an answer to GET."""
     try:
         connection.request("GET", path, headers={"Host": host})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def _unsized(connection: http.client.HTTPConnection, body: bytes) -> int:
+    """The status of an answer to a body that does not say how long it is."""
+    try:
+        connection.request("POST", "/", iter([body]), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
         return connection.getresponse().status
     finally:
         connection.close()

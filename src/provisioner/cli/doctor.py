@@ -16,7 +16,8 @@ from provisioner.values.errors import ExitCode
 def doctor(session: Session, words: Words, *, fix: bool) -> int:
     """Look at every host of the file: does it answer, has it what the lab needs, may we do what we have to?
 
-    Looks at the cards that containers want, too, and at what of them arrived there. Without --fix it changes nothing.
+    Looks at the cards that containers want, too, at what of them arrived there, and whether the name of each site of a
+    door leads to that door from this machine. Without --fix it changes nothing.
     Exits with 3 when something is in the way, and says what to do about it. Warns of packages in running containers
     of which newer versions are known there; no list of packages is refreshed.
     """

@@ -16,6 +16,7 @@ from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
 from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.events import Diagnostic
 from provisioner.values.state import Secret
 
 
@@ -114,6 +115,9 @@ def _gateway(session: Session, lab: Lab) -> Gateway:
         )
     url = _url(session, lab, first)
     speech = _speech(session, lab, endpoint, url if endpoint.entrance == first else "") if endpoint else None
+    if first.has_own_root:
+        words = f"{first.site} has a certificate of the lab's own authority: clients have to trust its root"
+        session.console.emit(Diagnostic("note", words, resolution=f"provision show --ca {lab.loaded.path} prints it."))
     return Gateway(lab.name, url, first.key_variable, first.models, speech)
 
 
@@ -129,5 +133,7 @@ def _speech(session: Session, lab: Lab, endpoint: SpeechEndpoint, url: str) -> S
 
 
 def _url(session: Session, lab: Lab, entrance: Entrance) -> str:
+    if entrance.site:
+        return f"{entrance.site}/v1"
     address = address_of(session, lab, entrance.container, is_on_lan=entrance.is_on_lan)
     return f"http://{address}:{entrance.port}/v1"

@@ -131,6 +131,11 @@ def _stack(place: Place, option: str) -> Filled:
     return {option: place.service.written[option]}, set()
 
 
+def _file(place: Place, option: str) -> Filled:
+    """What is in it."""
+    return {option: place.service.texts[option]}, set()
+
+
 _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "model": _model,
     "models": _models,
@@ -138,4 +143,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "service": _service,
     "stack": _stack,
     "sites": _sites,
+    "file": _file,
 }

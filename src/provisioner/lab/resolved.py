@@ -58,7 +58,8 @@ class Known:
     """What is known beside the file, by containers but for ``headers`` (by models) and ``wheels`` (by services).
 
     ``images``: of which those are made that are there, which they keep where the file names none. ``addresses``: where
-    they are reached in the LAN. ``wheels``: the options that follow from stacks of wheels.
+    they are reached in the LAN. ``wheels``: the options that follow from stacks of wheels. ``texts``: what is in the
+    files that services' options name, by services and options.
     """
 
     headers: Mapping[str, Header] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Known:
     cards: Mapping[str, Card] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     wheels: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    texts: Mapping[Address, Mapping[str, str]] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = Known()
@@ -242,6 +244,7 @@ def _service(
         uses=uses,
         models={use.name: spec.models[use.name] for use in uses if use.name in spec.models},
         headers={use.name: known.headers[use.name] for use in uses if use.name in known.headers},
+        texts=known.texts.get(address, {}),
     )
 
 

@@ -52,6 +52,7 @@ _REFERENCES: dict[str, Any] = {
     "models": Annotated[list[str], Field(min_length=1)],
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
     "stack": str,
+    "file": Annotated[str, Field(min_length=1)],
     "aliases": dict[AliasName, Alias],
     "sites": Annotated[dict[HostName, Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
 }

@@ -15,6 +15,7 @@ _TYPES = {"str": "string", "path": "string", "int": "integer", "float": "number"
 _REFERENCES: dict[str, dict[str, Any]] = {
     "model": {"type": "string"},
     "stack": {"type": "string"},
+    "file": {"type": "string", "minLength": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
     "sites": {

@@ -1,6 +1,6 @@
 """Where the values of ``!secret name`` come from: the environment, ``secrets.env`` beside the file, a command.
 
-No value is ever part of an error.
+No value is ever part of an error. A value is what stands on one line, or a PEM text in quotes, over several.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ ENVIRONMENT_PREFIX = "PROVISION_SECRET_"
 SECRETS_FILE = "secrets.env"
 COMMAND_TIMEOUT_S = 120.0  # long enough to type a passphrase
 MAX_BYTES = 1_000_000
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)\s*=(.*)", re.ASCII)
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)\s*=(.*)", re.ASCII | re.DOTALL)
+_PEM = "-----BEGIN "
 _QUOTES = ("'", '"')
 _SHORTEST_QUOTED = 2
 
@@ -64,10 +65,13 @@ def from_file(names: Iterable[str], file: Path) -> dict[str, str]:
 
 def without_secret(content: str, name: str) -> str:
     """The text of a ``secrets.env`` without the line that gives this secret."""
-    lines = content.splitlines(keepends=True)
-    matches = [_LINE.fullmatch(line.rstrip("\r\n")) for line in lines]
     key = environment_name(name)
-    return "".join(line for line, one in zip(lines, matches, strict=True) if not one or environment_name(one[1]) != key)
+    kept = []
+    for _, line in _lines(content):
+        match = _LINE.fullmatch(line)
+        if match is None or environment_name(match[1]) != key:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def from_command(name: str, command: Sequence[str]) -> str:
@@ -114,20 +118,51 @@ def _read_private(file: Path) -> bytes:
 def _parse(content: bytes, name: str) -> dict[str, str]:
     values: dict[str, str] = {}
     try:
-        lines = content.decode("utf-8-sig").split("\n")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SecretError(f"{name} is not UTF-8", "save it as UTF-8") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in _lines(text):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line.rstrip("\r"))
         if not match:
             raise SecretError(f"line {number} of {name} is not NAME=VALUE", "begin comments with #")
+        if _is_open(line):
+            raise SecretError(f"line {number} of {name} begins a text in quotes that does not end", "close the quotes")
         key = environment_name(match[1])
         if key in values:
             raise SecretError(f"line {number} of {name} gives {match[1]} a second time", "keep one of them")
         values[key] = _unquoted(match[2].strip())
     return values
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Each line with its number; a PEM text in quotes is one of them, with all that it has."""
+    pending: list[str] = []
+    quote = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not pending:
+            quote = _open_quote(line)
+        pending.append(line)
+        if not quote or (len(pending) > 1 and line.rstrip().endswith(quote)):
+            yield number - len(pending) + 1, "\n".join(pending)
+            pending = []
+    if pending:
+        yield number - len(pending) + 1, "\n".join(pending)
+
+
+def _open_quote(line: str) -> str:
+    """The quote with which a PEM text begins that goes on in the next line; empty where none does."""
+    match = _LINE.fullmatch(line)
+    value = match[2].strip() if match else ""
+    is_pem = value[:1] in _QUOTES and value.startswith(_PEM, 1)
+    return value[0] if is_pem and value[-1] != value[0] else ""
+
+
+def _is_open(line: str) -> bool:
+    """Whether a PEM text begins in it that does not end."""
+    quote = _open_quote(line.partition("\n")[0])
+    return bool(quote) and not ("\n" in line and line.rstrip().endswith(quote))
 
 
 def _unquoted(value: str) -> str:

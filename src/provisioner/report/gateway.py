@@ -16,6 +16,7 @@ from provisioner.values.state import Secret
 
 PROTOCOL = "openai"
 ORDER = ("gateway", "engine")
+HTTPS_PORT = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class Entrance:
     is_on_lan: bool
     key_variable: str
     models: Mapping[str, Served]
+    site: str = ""
+    """Its URL behind a door of the lab, ``https://api.home.example``; empty where no door has it as a site."""
+    has_own_root: bool = False
+    """Whether clients have to trust the lab's own authority for that."""
 
     @property
     def address(self) -> str:
@@ -39,8 +44,23 @@ def entrance_of(lab: ResolvedLab) -> Entrance | None:
     service = _first(lab)
     if service is None:
         return None
+    return _entrance(lab, service, _models(lab, service))
+
+
+def _entrance(lab: ResolvedLab, service: ResolvedService, models: Mapping[str, Served]) -> Entrance:
+    site, has_own_root = _site_of(lab, service)
     is_on_lan, key = service.expose == LAN, _key_variable(service)
-    return Entrance(service.container, service.port or 0, is_on_lan, key, _models(lab, service))
+    return Entrance(service.container, service.port or 0, is_on_lan, key, models, site, has_own_root)
+
+
+def _site_of(lab: ResolvedLab, service: ResolvedService) -> tuple[str, bool]:
+    """The URL of its first site, and whether the lab's own authority signs for it; an empty URL where it has none."""
+    for door in lab.services.values():
+        for name, used in door.sites.items():
+            if used == service.address:
+                port = "" if door.port == HTTPS_PORT else f":{door.port}"
+                return f"https://{name}{port}", door.authority is not None
+    return "", False
 
 
 def _first(lab: ResolvedLab) -> ResolvedService | None:
@@ -66,7 +86,7 @@ def speech_endpoint_of(lab: ResolvedLab, entrance: Entrance | None) -> SpeechEnd
     if through is not None or not lab.speakers:
         return through
     service = lab.speakers[0]
-    own = Entrance(service.container, service.port or 0, service.expose == LAN, _key_variable(service), {})
+    own = _entrance(lab, service, {})
     speech = knowledge_of(service.role).speech(service)
     return SpeechEndpoint(own, speech.model.removeprefix(f"{PROTOCOL}/"), speech.voice)
 

@@ -62,6 +62,8 @@ class ResolvedService:
     """The models of the file."""
     headers: Mapping[str, Header] = field(default_factory=dict)
     """What models' files say of themselves, as far as that is known."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What is in the files that its options name, by the options, as far as that is known."""
     needed_by: tuple[Address, ...] = ()
     """The services of other hosts that reach it over the LAN."""
 

@@ -26,4 +26,10 @@ def hidden_forms(secrets: Iterable[Secret]) -> tuple[str, ...]:
         value = secret.reveal() if secret.is_known else ""
         if len(value) >= SHORTEST_SECRET:
             forms |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+            forms |= {line for line in value.splitlines() if _tells_something(line)}
     return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _tells_something(line: str) -> bool:
+    """Whether a line of a key is to be hidden where it stands alone; the frame of a PEM text is known to all."""
+    return len(line) >= SHORTEST_SECRET and not line.startswith("-----")

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
-from provisioner.labfile.hosts import IncusHost
-from provisioner.labfile.spec import fixed_address
+from provisioner.labfile.hosts import IncusHost, is_elsewhere
+from provisioner.labfile.spec import LOCAL_HOST, fixed_address
 from provisioner.plan import Plan
 from provisioner.providers.base import Provider
 from provisioner.values.address import Address
@@ -171,6 +171,22 @@ def _of_api(url: str, host: str) -> str:
         f"Unable to find the address of host {host} in the LAN: {found}, where its API is, {why}",
         resolution=f"Write `address:` on the host's page: {host}: {{ incus: {url}, address: 192.168.1.5, … }}",
     )
+
+
+def lan_address(lab: Lab, name: str) -> str | None:
+    """The address at which the container's host shows it to the LAN; None where it has one there itself, or none."""
+    container = lab.resolved.containers[name]
+    host, page = container.host, container.page
+    if page is not None and not isinstance(page, IncusHost):
+        return None
+    if page is not None and page.address:
+        return page.address
+    if page is not None and is_elsewhere(page):
+        return urlsplit(page.incus).hostname
+    try:
+        return own_address(ANYWHERE, host or LOCAL_HOST)
+    except PreflightError:  # a machine without a network: what runs here is reached on the bridge
+        return None
 
 
 def _is_loopback(name: str) -> bool:

@@ -44,10 +44,15 @@ class _Seen:
 
 
 def examine(lab: Lab, providers: Mapping[str, Provider]) -> tuple[Diagnosis, ...]:
-    """What was seen of each host, its cards and the containers that have one, and what is wrong with it."""
+    """What was seen of each host, its cards, the containers that have one and doors, and what is wrong with it."""
     with ThreadPoolExecutor(max(1, len(providers))) as pool:
         seen = list(pool.map(lambda name: _look(lab, providers[name]), sorted(providers)))
-    return tuple(diagnosis for one in seen for diagnosis in _judged(lab, one))
+    found = tuple(diagnosis for one in seen for diagnosis in _judged(lab, one))
+    if not any(service.sites for service in lab.resolved.services.values()):
+        return found
+    from provisioner.workflow.site_names import site_diagnoses  # nothing that a lab without a door needs
+
+    return (*found, *site_diagnoses(lab, providers))
 
 
 def mend(found: Iterable[Diagnosis], providers: Mapping[str, Provider]) -> tuple[str, ...]:

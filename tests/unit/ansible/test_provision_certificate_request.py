@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.ansible.modules import provision_certificate_request as module
 from provisioner.authority import Authority
+from tests.signed_pairs import NOW, Signed, signed
 
 AUTHORITY = Authority("an-authority-of-a-lab")
 OTHER = Authority("another-one-of-a-lab!")
@@ -128,3 +129,53 @@ def test_what_was_signed_for_another_key_takes_no_place(folder: Path) -> None:
 def test_in_check_mode_nothing_is_made(tmp_path: Path) -> None:
     answer = module.judged(asked(tmp_path), str(tmp_path), check_mode=True)
     assert (answer["changed"], answer["request"], list(tmp_path.iterdir())) == (True, "", [])
+
+
+PAIR = signed("own", None, *NAMES)
+WILD = signed("wild", None, "*.home.example")
+
+
+def given(folder: Path, pair: Signed, *, key: str = "", check_mode: bool = False) -> dict[str, Any]:
+    """What the module says of a pair that somebody gives."""
+    words = asked(folder, certificate=pair.own, key=key or pair.key, root="")
+    return module.given(words, str(folder), check_mode=check_mode)
+
+
+@pytest.mark.parametrize("pair", [PAIR, WILD])
+def test_a_given_pair_is_put_in_place_once(tmp_path: Path, pair: Signed) -> None:
+    assert given(tmp_path, pair, check_mode=True)["changed"]
+    assert list(tmp_path.iterdir()) == []
+    assert given(tmp_path, pair)["paths"] == [str(tmp_path / "site.pem")]
+    assert [file.name for file in tmp_path.iterdir()] == ["site.pem"]
+    assert (tmp_path / "site.pem").read_text() == pair.own + pair.key
+    assert (tmp_path / "site.pem").stat().st_mode & 0o777 == 0o640
+    assert not given(tmp_path, pair)["changed"]
+    assert not given(tmp_path, pair, check_mode=True)["changed"]
+
+
+def test_another_pair_and_another_mode_are_put_right(tmp_path: Path) -> None:
+    given(tmp_path, PAIR)
+    (tmp_path / "site.pem").chmod(0o644)
+    assert given(tmp_path, PAIR)["changed"]
+    assert given(tmp_path, WILD)["changed"]
+    assert (tmp_path / "site.pem").read_text() == WILD.own + WILD.key
+
+
+@pytest.mark.parametrize(
+    ("pair", "key", "why"),
+    [
+        (signed("one", None, NAMES[0]), "", "it is not for api.home.example, but for chat.home.example"),
+        (signed("none"), "", "it is not for chat.home.example, api.home.example, but for no name"),
+        (signed("old", None, *NAMES, ends=NOW - timedelta(hours=1)), "", "it expired on "),
+        (signed("early", None, *NAMES, begins=NOW + timedelta(hours=1)), "", "it is not valid before "),
+        (PAIR, WILD.key, "do not belong together"),
+        (PAIR, PAIR.locked("canary"), "the key is encrypted"),
+    ],
+)
+def test_a_given_pair_that_cannot_be_shown_takes_no_place(tmp_path: Path, pair: Signed, key: str, why: str) -> None:
+    given(tmp_path, WILD)
+    with pytest.raises(module.UnusableError, match=why) as caught:
+        given(tmp_path, pair, key=key)
+    assert "canary" not in str(caught.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["site.pem"]
+    assert (tmp_path / "site.pem").read_text() == WILD.own + WILD.key

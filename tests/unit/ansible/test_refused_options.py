@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.plays import refusals
+from tests.signed_pairs import signed
 
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {"api_key": "0123456789abcdef", "admin_key": "fedcba9876543210"}
@@ -61,7 +62,28 @@ DOOR: dict[str, tuple[dict[str, Any], str]] = {
     "a service with a configuration": ({"sites": {"a": "http://a:1/ check"}}, "Write addresses such as"),
     "one port for both": ({"port": 80}, "`port` and `plain_port` are both 80"),
     "a short secret": ({"authority": "short-canary"}, "at least 20 printable ASCII characters"),
+    "by ACME": ({"authority": "", "acme_email": "penny@home.example", "acme_agree": True}, ""),
+    "terms that nobody agreed to": ({"authority": "", "acme_email": "penny@home.example"}, "set `acme_agree`"),
+    "ACME and an authority": ({"acme_email": "penny@home.example", "acme_agree": True}, "set either `authority` or"),
     "a secret of two lines": ({"authority": "canary-that-is-long-enough\n"}, "at least 20 printable ASCII characters"),
+}
+PAIR, WILD = signed("own", None, *SITE), signed("wild", None, "*.home.example")
+CERTIFIED: dict[str, tuple[dict[str, Any], str]] = {
+    "a pair": ({}, ""),
+    "remarks around it": ({"certificate": f"subject=\u00e4\n{PAIR.own}\nend"}, ""),
+    "a wildcard": ({"certificate": WILD.own, "certificate_key": WILD.key}, ""),
+    "another key": ({"certificate_key": WILD.key}, "Unable to use the certificate that is given"),
+    "another name": ({"sites": {"a.example": "http://a:1/"}}, "it is not for a.example, but for chat.home.example"),
+    "no certificate": ({"certificate": "canary"}, "Unable to use the certificate that is given"),
+    "an authority as well": (
+        {"authority": "an-authority-of-its-own"},
+        "set either `authority` or `certificate` or `acme_email`",
+    ),
+    "no key": ({"certificate_key": None}, "`certificate` and `certificate_key` belong together"),
+    "neither": (
+        {"certificate": None, "certificate_key": None},
+        "set either `authority` or `certificate` or `acme_email`",
+    ),
 }
 WHEEL = {
     "name": "numpy",
@@ -136,6 +158,26 @@ def told_by_door(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     usual = {"sites": SITE, "authority": "an-authority-of-its-own"}
     cases = {name: {**usual, **options} for name, (options, _) in DOOR.items()}
     return refusals(ROOT, tmp_path_factory.mktemp("door"), "door", "preflight_options", cases)
+
+
+@pytest.fixture(scope="module")
+def told_by_certified_door(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The same of a door with a certificate that is given; what is None in a case is not set."""
+    usual = {"sites": SITE, "certificate": PAIR.own, "certificate_key": PAIR.key}
+    cases = {}
+    for name, (options, _) in CERTIFIED.items():
+        cases[name] = {option: value for option, value in {**usual, **options}.items() if value is not None}
+    return refusals(ROOT, tmp_path_factory.mktemp("certified"), "door", "preflight_options", cases)
+
+
+@pytest.mark.parametrize("name", CERTIFIED)
+def test_door_refuses_a_certificate_that_it_cannot_show(told_by_certified_door: dict[str, str], name: str) -> None:
+    words = CERTIFIED[name][1]
+    said = told_by_certified_door.get(name, "")
+    assert words in said
+    assert (name in told_by_certified_door) == bool(words), said
+    assert "canary" not in said
+    assert PAIR.key.splitlines()[1] not in said
 
 
 @pytest.mark.parametrize("name", DOOR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Collection
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from provisioner.values.host_facts import HostAnswers, HostFact, StorageRoom
 from tests.lab.pve import Double
 from tests.lab.pve.fixture import pve
 from tests.lab.pve.world import PASSWORD
-from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
+from tests.unit.cli.conftest import ENGINE_KEY, FILE, GATEWAY_KEY, World
 
 __all__ = ["pve"]
 
@@ -64,6 +65,75 @@ def test_the_stream(world: World) -> None:
     assert [(one["name"], one["ok"]) for one in answer.of("check")] == [("answers", True), ("storage", False)]
     assert answer.of("diagnostic")[0]["resolution"]
     assert answer.of("summary")[0] == {**answer.of("summary")[0], "verb": "doctor", "exit_code": 3}
+
+
+DOOR = """\
+  door:
+    services:
+      door: { EXPOSE, authority: !secret authority, sites: { api.home.example: gateway/litellm } }
+"""
+NAMES: dict[str, list[str]] = {}
+NOWHERE = "Name or service not known"
+
+
+@pytest.fixture
+def door(world: World, lab: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A healthy host at 192.168.1.5 with the usual lab and a door, and names that lead to what ``NAMES`` says."""
+
+    def look_up(name: str, *_words: object, **_further: object) -> list[tuple[object, ...]]:
+        if name not in NAMES:
+            raise socket.gaierror(socket.EAI_NONAME, NOWHERE)
+        return [(0, 0, 0, "", (address, 0)) for address in NAMES[name]]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setenv("PROVISION_SECRET_AUTHORITY", "an-authority-of-the-lab")
+    NAMES.clear()
+    world.host = Looked(WELL)
+    text = FILE.replace("incus: local", "incus: local, address: 192.168.1.5")
+    lab.write_text(text + DOOR.replace("EXPOSE", "expose: lan"))
+    return world
+
+
+@pytest.mark.parametrize("addresses", [["192.168.1.5"], ["127.0.0.1"], ["192.168.1.5", "127.0.0.1"]])
+def test_a_site_that_leads_to_its_door_is_well(door: World, addresses: list[str]) -> None:
+    NAMES["api.home.example"] = addresses
+    answer = door.command("doctor")
+    assert answer.code == 0
+    assert f"ok   door/door: site: api.home.example leads to {', '.join(addresses)}" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("addresses", "words"),
+    [
+        (None, "api.home.example leads nowhere"),
+        (["203.0.113.9"], "api.home.example leads to 203.0.113.9, and the door is at 192.168.1.5"),
+        (["192.168.1.5", "::1"], "api.home.example leads to 192.168.1.5, ::1, and the door is at 192.168.1.5"),
+    ],
+)
+def test_a_site_that_leads_elsewhere_is_told_with_the_line_that_is_missing(
+    door: World, addresses: list[str] | None, words: str
+) -> None:
+    if addresses:
+        NAMES["api.home.example"] = addresses
+    answer = door.command("doctor")
+    assert answer.code == 3
+    assert f"FAIL door/door: site: {words}" in answer.out
+    assert "(dnsmasq: address=/api.home.example/192.168.1.5), " in answer.out
+    assert "hosts file of each device: 192.168.1.5 api.home.example" in answer.out
+    assert (NOWHERE in answer.out) == (addresses is None)
+
+
+def test_a_door_that_its_host_alone_reaches_is_at_its_own_address(door: World, lab: Path) -> None:
+    lab.write_text(FILE + DOOR.replace("EXPOSE", "expose: host"))
+    NAMES["api.home.example"] = ["127.0.0.1"]
+    answer = door.command("doctor")
+    assert answer.code == 0
+    assert "nobody knows the address of the door, which does not run" in answer.out
+    door.command("up", "--yes")  # this host proves nothing, and its containers run
+    address = door.host.containers["door"].instance.address
+    assert f"leads to 127.0.0.1, and the door is at {address}" in door.command("doctor").out
+    NAMES["api.home.example"] = [str(address)]
+    assert door.command("doctor").code == 0
 
 
 def test_it_takes_a_file_and_no_containers(world: World) -> None:

@@ -8,7 +8,8 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,16 @@ description:
     its key or ends within I(spare_days), it makes a new key beside it and gives a request for a certificate.
   - With I(certificate) it puts this and the new key in the place of the file, in one step.
   - The key is made here and never leaves this machine. The programs that are called get no secret as an argument.
+  - With I(certificate) and I(key) it puts a pair there that somebody gives, once it has judged that both belong
+    together and are for I(names) today.
 options:
   path: {type: path, required: true, description: [Where certificate and key lie, in one file.]}
   names: {type: list, elements: str, required: true, description: [The host names that the certificate is for.]}
-  root: {type: str, required: true, description: [The certificate of the authority, as PEM.]}
+  root: {type: str, default: "", description: [The certificate of the authority, as PEM; without a given I(key).]}
   spare_days: {type: int, default: 30, description: [So many days a certificate has to be valid that is kept.]}
   group: {type: str, required: true, description: [The group that reads the file.]}
-  certificate: {type: str, default: "", description: [What the authority has signed, as PEM.]}
+  certificate: {type: str, default: "", description: [What the authority has signed, or is given, as PEM.]}
+  key: {type: str, default: "", description: [The key that is given, as PEM without a password.]}
 author: [provisioner]
 """
 EXAMPLES = r"""
@@ -62,21 +66,25 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "names": {"type": "list", "elements": "str", "required": True},
-            "root": {"type": "str", "required": True},
+            "root": {"type": "str", "default": ""},
             "spare_days": {"type": "int", "default": 30},
             "group": {"type": "str", "required": True},
             "certificate": {"type": "str", "default": ""},
+            "key": {"type": "str", "default": "", "no_log": True},
         },
         supports_check_mode=True,
     )
     asked = module.params
     try:
-        if asked["certificate"]:
+        if asked["key"]:
+            answer = given(asked, module.tmpdir, check_mode=module.check_mode)
+        elif asked["certificate"]:
             answer = placed(asked, module.tmpdir, check_mode=module.check_mode)
         else:
             answer = judged(asked, module.tmpdir, check_mode=module.check_mode)
     except UnusableError as error:
-        module.fail_json(msg=f"Unable to use the certificate that was signed: {error}")
+        whose = "is given" if asked["key"] else "was signed"
+        module.fail_json(msg=f"Unable to use the certificate that {whose}: {error}")
     except subprocess.SubprocessError as error:
         said = getattr(error, "stderr", "") or ""
         module.fail_json(msg=f"Unable to ask for a certificate: {error} {said.strip()}")
@@ -104,17 +112,54 @@ def placed(asked: dict[str, Any], folder: str, *, check_mode: bool) -> dict[str,
     file = Path(asked["path"])
     if not check_mode:
         key = pending(file)
-        number, partial = tempfile.mkstemp(dir=file.parent)
-        try:
-            with os.fdopen(number, "w", encoding="ascii") as stream:
-                stream.write(asked["certificate"].strip() + "\n" + key.read_text(encoding="ascii"))
-            check(Path(partial), asked, folder)
-            give_to(Path(partial), asked["group"])
-            Path(partial).replace(file)
-        finally:
-            Path(partial).unlink(missing_ok=True)
+        pair = asked["certificate"].strip() + "\n" + key.read_text(encoding="ascii")
+        with private_file(pair, file.parent) as partial:
+            check(partial, asked, folder)
+            give_to(partial, asked["group"])
+            partial.replace(file)
         key.unlink()
     return {"changed": True, "request": "", "why": "", "paths": [str(file)]}
+
+
+def given(asked: dict[str, Any], folder: str, *, check_mode: bool) -> dict[str, Any]:
+    """What the module returns where certificate and key are given; both are judged before anything is written."""
+    file = Path(asked["path"])
+    pair = f"{asked['certificate'].strip()}\n{asked['key'].strip()}\n"
+    with private_file(pair, folder) as trial:
+        check_given(trial, asked)
+    is_there = file.is_file() and not file.is_symlink()
+    changed = not is_there or file.read_text(encoding="ascii") != pair or has_other_owner(file, asked["group"])
+    if changed and not check_mode:
+        with private_file(pair, file.parent) as partial:
+            give_to(partial, asked["group"])
+            partial.replace(file)
+    return {"changed": changed, "request": "", "why": "", "paths": [str(file)] if changed else []}
+
+
+@contextmanager
+def private_file(text: str, folder: str | Path) -> Iterator[Path]:
+    """A file with that text, which only its owner can read; it is gone afterwards unless it was renamed."""
+    number, name = tempfile.mkstemp(dir=folder)
+    try:
+        with os.fdopen(number, "w", encoding="ascii") as stream:
+            stream.write(text)
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def check_given(file: Path, asked: dict[str, Any]) -> None:
+    """Raise ``UnusableError`` where a pair that is given cannot be shown for the names today."""
+    decoded = decoded_pair(file)
+    covered = {value.lower() for kind, value in decoded.get("subjectAltName", ()) if kind == "DNS"}
+    missing = [name for name in asked["names"] if not covered & {name, f"*.{name.partition('.')[2]}"}]
+    if missing:
+        raise UnusableError(f"it is not for {', '.join(missing)}, but for {', '.join(sorted(covered)) or 'no name'}")
+    begins, ends = (ssl.cert_time_to_seconds(decoded[word]) for word in ("notBefore", "notAfter"))
+    if ends < time.time():
+        raise UnusableError(f"it expired on {decoded['notAfter']}")
+    if begins > time.time():
+        raise UnusableError(f"it is not valid before {decoded['notBefore']}")
 
 
 def pending(file: Path) -> Path:

@@ -11,6 +11,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.opening.model_files import Found, find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
+from provisioner.lab.opening.texts import read_texts
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
@@ -230,11 +231,12 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
         headers, broken = read_headers(spec.models)
         if needs == "all":
             headers |= _cached(path, spec.models)
-        resolved = resolve(spec, catalog, Known(headers=headers))
+        texts, unreadable = read_texts(path, spec, catalog)
+        resolved = resolve(spec, catalog, Known(headers=headers, texts=texts))
         opened.append(resolved)
         stacks = _stack_problems(resolved, path)
         options = model_option_problems(resolved)
-        return [*problems(resolved), *stacks, *missing_files(spec.models), *broken, *options]
+        return [*problems(resolved), *stacks, *missing_files(spec.models), *broken, *unreadable, *options]
 
     loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules)
     resolved = opened[-1]  # with the secrets that only a command gives, where there are such
