@@ -1,9 +1,10 @@
 """Takes slots of a switch out of service and into it, and says how it stands.
 
-``control.py --socket PATH VERB``: ``state`` prints JSON; ``ready SLOT`` has the slot get requests as soon as its engine
-answers its health page; ``drain SLOT`` gives it no more requests, and ``--within SECONDS`` waits until the running ones
-are finished, and says on standard error what is not; ``gone SLOT --unit NAME`` has nobody wait for an engine any more
-that does not come by itself; ``save FILE`` writes what the next process of the switch has to know.
+``control.py --socket PATH VERB``: ``state`` prints JSON; ``ready SLOT`` has the slot get requests as soon as its
+engine, which is being started, answers its health page; ``begin SLOT`` does the same for a switch that was started
+itself; ``drain SLOT`` gives it no more requests, and ``--within SECONDS`` waits until the running ones are finished,
+and says on standard error what is not; ``gone SLOT --unit NAME`` has nobody wait for an engine any more that does not
+come by itself; ``save FILE`` writes what the next process of the switch has to know.
 Where no switch runs, nobody is served by it: ``drain`` then has nothing to wait for, the others fail with 1.
 """
 
@@ -24,10 +25,13 @@ BACKEND = "answers"
 HOLD = "hold"
 """Where requests wait that no slot can take; while it is in maintenance they do not wait."""
 MAINTENANCE = "MAINT"
+ASLEEP = "asleep"
+"""The backend, and the server of it, that by being in service says that the engine was ended as nobody asked it."""
 ANSWER_S = 10.0
 LARGEST_ANSWER = 2**20
 POLL_S = 0.1
 ENDED = ("inactive", "failed")
+SYSTEMCTL = "/usr/bin/systemctl"
 AWAY = (FileNotFoundError, ConnectionRefusedError)
 """What the system says of the socket of a switch that does not run."""
 
@@ -66,15 +70,15 @@ class Switch:
         rows = csv.DictReader(self.said("show stat -1 4 -1").lstrip("# ").splitlines())
         return {row["svname"]: row for row in rows if row["pxname"] == BACKEND}
 
+    def rows(self) -> dict[tuple[str, str], dict[str, str]]:
+        """The lines of its statistics of backends and servers, by the names of both."""
+        rows = csv.DictReader(self.said("show stat -1 6 -1").lstrip("# ").splitlines())
+        return {(row["pxname"], row["svname"]): row for row in rows}
+
     def identity(self) -> str:
         """What its configuration calls itself."""
         lines = [line.partition(": ") for line in self.said("show info").splitlines()]
         return next((value for name, _, value in lines if name == "description"), "")
-
-    def requests(self) -> int:
-        """How many requests for answers it has at all, those that wait included."""
-        rows = csv.DictReader(self.said("show stat -1 2 -1").lstrip("# ").splitlines())
-        return sum(int(row["scur"]) for row in rows if row["pxname"] == BACKEND)
 
     def running(self, slot: str) -> int:
         """How many requests the slot has and has not finished."""
@@ -84,16 +88,30 @@ class Switch:
         return int(found["scur"])
 
 
+def folder_of(socket_path: Path) -> Path:
+    """What the keeper of this switch notes; in memory, so that it is gone with the container's next start."""
+    return Path(f"{socket_path.parent}-keeper")
+
+
+def marker_of(socket_path: Path) -> Path:
+    """The file that is there from before an idle engine is stopped until it is started again."""
+    return folder_of(socket_path) / "asleep"
+
+
 def state(switch: Switch) -> dict[str, Any]:
-    """How it stands: its configuration, each slot, whether requests may wait, and how many do."""
-    rows = switch.servers()
+    """How it stands: its configuration, each slot, whether requests may wait, how many do, and whether it is asleep."""
+    every = switch.rows()
+    rows = {name: row for (place, name), row in every.items() if place == BACKEND and name != "BACKEND"}
     queue = rows.pop(HOLD, None)
+    asleep = every.get((ASLEEP, ASLEEP))
+    is_asleep = asleep is not None and not asleep["status"].startswith(MAINTENANCE)
     may_wait = queue is not None and not queue["status"].startswith(MAINTENANCE)
     running = {name: int(row["scur"]) for name, row in rows.items()}
     # One that waits for a slot to be in service belongs to none: between two attempts not even to "hold".
-    waiting = max(switch.requests() - sum(running.values()), 0)
+    waiting = max(int(every[BACKEND, "BACKEND"]["scur"]) - sum(running.values()), 0)
     slots = {name: {"status": row["status"], "running": running[name]} for name, row in rows.items()}
-    return {"identity": switch.identity(), "slots": slots, "may_wait": may_wait, "waiting": waiting}
+    stands = {"slots": slots, "may_wait": may_wait, "waiting": waiting, "asleep": is_asleep}
+    return {"identity": switch.identity(), **stands}
 
 
 def ready(switch: Switch, slot: str) -> None:
@@ -105,20 +123,31 @@ def ready(switch: Switch, slot: str) -> None:
     switch.tell(f"set server {BACKEND}/{slot} state ready")
 
 
-def gone(switch: Switch, slot: str, unit: str) -> None:
-    """Have nobody wait for the slot, unless its engine is started again at this moment: then ``ready`` has been said.
+def told_awake(switch: Switch) -> None:
+    """Have looks reach the engine again."""
+    switch.tell(f"set server {ASLEEP}/{ASLEEP} state maint")
 
-    A unit that is restarted has a job for that from before it has ended until it has begun.
+
+def unit_state(unit: str) -> tuple[str, bool]:
+    """The word of systemd for a unit, and whether it has a job for it.
+
+    A unit that is restarted has one from before it has ended until it has begun.
     """
     shown = subprocess.run(
-        ["/usr/bin/systemctl", "show", "--property=ActiveState,Job", "--", unit],
+        [SYSTEMCTL, "show", "--property=ActiveState,Job", "--", unit],
         check=True,
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
     )
     said = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
-    if said.get("Job", "0") in ("", "0") and said.get("ActiveState") in ENDED:
+    return said.get("ActiveState", ""), said.get("Job", "0") not in ("", "0")
+
+
+def gone(switch: Switch, slot: str, unit: str) -> None:
+    """Have nobody wait for the slot, unless its engine is being started again: then ``ready`` has been said."""
+    word, has_job = unit_state(unit)
+    if word in ENDED and not has_job:
         switch.tell(f"set server {BACKEND}/{slot} state maint")
         switch.tell(f"set server {BACKEND}/{HOLD} state maint")
 
@@ -147,6 +176,7 @@ def main(words: Sequence[str]) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("state")
     verbs.add_parser("ready").add_argument("slot")
+    verbs.add_parser("begin").add_argument("slot")
     verbs.add_parser("save").add_argument("file", type=Path)
     drain = verbs.add_parser("drain")
     drain.add_argument("slot")
@@ -168,9 +198,14 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
     if asked.verb == "state":
         json.dump(state(switch), sys.stdout)
     elif asked.verb == "ready":
+        marker_of(asked.socket).unlink(missing_ok=True)
+        ready(switch, asked.slot)
+        told_awake(switch)
+    elif asked.verb == "begin":
         ready(switch, asked.slot)
     elif asked.verb == "gone":
-        gone(switch, asked.slot, asked.unit)
+        if not marker_of(asked.socket).exists():
+            gone(switch, asked.slot, asked.unit)
     elif asked.verb == "save":
         asked.file.write_text(switch.said("show servers state"), encoding="utf-8")
     else:
