@@ -15,6 +15,8 @@ UP_TO_A_DAY = (
     r"|([1-9][0-9]{0,2}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|([1-9]|1[0-9]|2[0-4])h"
 )
 """The form of a duration after which something happens that nobody waits for."""
+NO_TIME = "0s"
+"""The only way to write in these forms that nothing is waited for, or that something never happens."""
 _DURATION = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
 _SIZE = re.compile(PATTERN, re.ASCII)
 _ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)
