@@ -27,6 +27,11 @@ FOLDER = "/var/lib/provisioner/stamps"
 PROOFS = "/var/lib/provisioner/proofs"
 """Where a role's proof notes what computes, with the unit's start and the driver that it speaks of."""
 NVIDIA_VERSION = "/proc/driver/nvidia/version"
+KEEPER_RUN, KEEPER_STATE = "/run/switch-{}-keeper", "/var/lib/switch-{}-keeper"
+"""Where the keeper of an idle service notes, by its unit's name, that it is asleep and how long starts took."""
+ASLEEP = "asleep"
+"""The state of a unit that has ended because nobody asked its service; the next request starts it."""
+ENDED = ("inactive", "failed")
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5.0
@@ -90,13 +95,52 @@ class System:
         shown = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in blocks]
         if len(shown) != len(self._units):
             return {}  # systemd itself has not started yet, and says nothing of any
-        pairs = zip(self._units, shown, strict=True)
-        return {name: one for name, one in pairs if one.get("LoadState") not in (None, "not-found")}
+        found = {}
+        for name, one in zip(self._units, shown, strict=True):
+            if one.get("ActiveState") in ENDED and _since(name):
+                one["ActiveState"] = ASLEEP
+            if one.get("LoadState") not in (None, "not-found"):
+                found[name] = one
+        return found
 
     def packages(self) -> dict[str, str]:
         """The version of each package that is installed."""
         lines = (line.split("\t") for line in _output(self._listed).splitlines())
         return {name: version for name, version, status in lines if status == "installed"}
+
+
+def _since(unit: str) -> int:
+    """Since when it is asleep, in seconds of the epoch; 0 where it is not."""
+    try:
+        with open(os.path.join(KEEPER_RUN.format(unit.removesuffix(".service")), "asleep"), "rb") as file:
+            return int(json.loads(file.read(LINE_BYTES))["since"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
+
+
+def _longest_start_s(unit: str) -> float:
+    """How long the slowest of its last starts took; 0 where none was measured."""
+    try:
+        with open(os.path.join(KEEPER_STATE.format(unit.removesuffix(".service")), "starts"), "rb") as file:
+            return max(0.0, *(float(word) for word in file.read(LINE_BYTES).split()))
+    except (OSError, ValueError, TypeError):
+        return 0.0
+
+
+def _proved_at(role: str) -> int:
+    """When its stamp was written, in seconds of the epoch; 0 where there is none."""
+    with suppress(OSError):
+        return int(os.lstat(_file_of(role)).st_mtime)
+    return 0
+
+
+def rest_of(role: str, unit: str, state: str) -> dict[str, Any] | None:
+    """Of a service that ends when it is idle: since when it is asleep (0: it is not), when it was proved, its start."""
+    since = _since(unit) if state == ASLEEP else 0
+    start_s = _longest_start_s(unit)
+    if not since and not start_s:
+        return None
+    return {"since": since, "proved": _proved_at(role), "start_s": start_s}
 
 
 def _started(command: list[str], names: list[str]) -> subprocess.Popen[bytes] | None:
@@ -217,8 +261,11 @@ def _unit(seen: dict[str, str] | None, written: float) -> list[str] | None:
     if seen.get("MainPID", "0") != "0":
         age = time.monotonic() - int(seen["ExecMainStartTimestampMonotonic"]) / 1e6
         files = OLDER if written > time.time() - age else READ
-    names = ("ActiveState", "UnitFileState", "FragmentPath", "DropInPaths")
-    return [*(seen.get(name, "") for name in names), files]
+    state = seen.get("ActiveState", "")
+    if state == ASLEEP:  # as it is when somebody asks: it reads its files then
+        state, files = "active", READ
+    names = ("UnitFileState", "FragmentPath", "DropInPaths")
+    return [state, *(seen.get(name, "") for name in names), files]
 
 
 def _health(port: int, page: str, timeout_s: float = HEALTH_TIMEOUT_S) -> int | str:
@@ -368,12 +415,15 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         address: verdict_of(address.partition("/")[2], units.get(unit, {}).get("InvocationID", ""))
         for address, unit in asked.items()
     }
+    states = {address: units.get(unit, {}).get("ActiveState", "not there") for address, unit in asked.items()}
+    rests = {address: rest_of(address.partition("/")[2], unit, states[address]) for address, unit in asked.items()}
     there = [name[:-5] for name in os.listdir(FOLDER) if name.endswith(".json")] if os.path.isdir(FOLDER) else []
     return {
         "stamps": stamps,
         "leftovers": sorted(set(there) - set(stamps)),
         "verdict": {address: verdict for address, verdict in verdicts.items() if verdict},
-        "unit": {address: units.get(unit, {}).get("ActiveState", "not there") for address, unit in asked.items()},
+        "unit": states,
+        "rest": {address: rest for address, rest in rests.items() if rest},
         "health": health,
         "damaged": [path for path in request["manifests"] if not _is_intact(path)],
     }

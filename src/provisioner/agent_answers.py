@@ -22,6 +22,12 @@ KINDS = tuple(field.name for field in fields(Managed))
 LOWEST_STATUS, HIGHEST_STATUS = 100, 999
 
 
+LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "damaged")
+LATEST_S = 2**35
+"""Seconds of the epoch; long after every container, and a year that can be written."""
+LONGEST_START_S = 2**20
+
+
 class DamagedAnswerError(ValueError):
     """An answer is not one that the agent would give; the text says where and why."""
 
@@ -31,11 +37,12 @@ def look_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     services = asked["services"]
     units = {one["address"] for one in services if one["unit"]}
     pages = {one["address"] for one in services if one["health"]}
-    found: dict[str, Any] = _object(answer, "it", ("stamps", "leftovers", "verdict", "unit", "health", "damaged"))
+    found: dict[str, Any] = _object(answer, "it", LOOKED)
     _exactly(found["stamps"], "stamps", asked["roles"], _stamp)
     _exactly(found["unit"], "unit", units, _text)
     _exactly(found["health"], "health", pages, _status)
     _some(found["verdict"], "verdict", units, _verdict)
+    _some(found["rest"], "rest", units, _rest)
     _list(found["leftovers"], "leftovers", _name)
     _list(found["damaged"], "damaged", _text)
     foreign = set(found["damaged"]) - set(asked["manifests"])
@@ -83,6 +90,14 @@ def _change(value: Any, where: str) -> None:
 
 def _verdict(value: Any, where: str) -> None:
     _texts(_object(value, where, ("verdict", "why", "stale")), where)
+
+
+def _rest(value: Any, where: str) -> None:
+    rest = _object(value, where, ("since", "proved", "start_s"))
+    for name, most in (("since", LATEST_S), ("proved", LATEST_S), ("start_s", LONGEST_START_S)):
+        number = rest[name]
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= most:
+            raise DamagedAnswerError(f"{where}: {name} is no number of seconds")
 
 
 def _status(value: Any, where: str) -> None:

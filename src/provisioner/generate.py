@@ -1,4 +1,6 @@
-"""What follows from the roles' own pages, written by ``make generate``: defaults, README tables and the two playbooks.
+"""What follows from the roles' own pages, written by ``make generate``.
+
+Defaults, README tables, the two playbooks, and the options that a role passes on to the services that it stands before.
 
 ``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
 pages always give the same bytes.
@@ -16,12 +18,17 @@ from typing import Any
 
 import yaml
 
-from provisioner.catalog import STAGES, ServiceType, load_catalog
+from provisioner.catalog import STAGES, ServiceType, load_catalog, passed_on
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
 END = "<!-- /options -->"
+PASSED_ON_END = "# End of what role {role} passes on."
+PASSED_ON_BEGIN = "# Passed on by role {role}, written by `make generate`."
+OPTIONS_INDENT = " " * 6
+"""Of an option of an entry point."""
+PAGE_WIDTH = 140
 DEFAULTS_HEADER = '---\n# Generated from meta/argument_specs.yml by "make generate"; do not edit.\n'
 PLAYBOOK_HEADER = '---\n# Generated from the roles\' pages by "make generate"; do not edit.\n'
 
@@ -38,7 +45,11 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
     files: dict[Path, str] = {}
     for page in sorted((root / "roles").glob("*/meta/argument_specs.yml")):
         role = page.parents[1]
-        options, service = _options(page), _service_page(role)
+        service = _service_page(role)
+        text = page.read_text(encoding="utf-8")
+        if "behind" in service:
+            text = files[page] = specs_text(page, text, service)
+        options = _options(page, text)
         table = options_table(role.name, options, frozenset(service.get("internal", ())), service.get("limits", {}))
         files[role / "defaults/main.yml"] = defaults_text(options)
         files[role / "README.md"] = readme_text(role / "README.md", table)
@@ -52,6 +63,26 @@ def defaults_text(options: Mapping[str, Any]) -> str:
     """``defaults/main.yml``: each option that has a default, in the order of the specs."""
     values = {name: option["default"] for name, option in options.items() if "default" in option}
     return DEFAULTS_HEADER + (_yaml(values) if values else "{}\n")
+
+
+def specs_text(page: Path, text: str, service: Mapping[str, Any]) -> str:
+    """``argument_specs.yml`` of a service with what the role before it passes on, in both of its entry points."""
+    role, before = page.parents[1], page.parents[2] / service["behind"]
+    begin, end = (OPTIONS_INDENT + words.format(role=before.name) for words in (PASSED_ON_BEGIN, PASSED_ON_END))
+    specs = _options(before / "meta/argument_specs.yml")
+    options = {}
+    for name in passed_on(before, service["stage"]):
+        options[f"{role.name}_{name}"] = specs[f"{before.name}_{name}"]
+    lines = _yaml(options, PAGE_WIDTH).splitlines(keepends=True) if options else []
+    block = "".join(OPTIONS_INDENT + line for line in lines)
+    first, *others = text.split(f"{begin}\n")
+    if len(others) != len(("main", "verify")) or not all(f"{end}\n" in other for other in others):
+        raise InputError(
+            f"Unable to generate what role {before.name} passes on in {page}",
+            details="One of its entry points, main and verify, has no place for it.",
+            resolution=f"Write these two lines among the options of each:\n{begin}\n{end}",
+        )
+    return first + "".join(f"{begin}\n{block}{end}\n{other.partition(end)[2][1:]}" for other in others)
 
 
 def options_table(
@@ -134,8 +165,9 @@ def _verify_play(service: ServiceType) -> dict[str, Any]:
     return {"name": name, "hosts": f"service_{service.role}", "gather_facts": False, "tasks": [task]}
 
 
-def _options(page: Path) -> dict[str, Any]:
-    specs = yaml.safe_load(page.read_text(encoding="utf-8"))
+def _options(page: Path, text: str = "") -> dict[str, Any]:
+    """The options of the entry point main; ``text`` is the page as it will be, where that is not yet written."""
+    specs = yaml.safe_load(text or page.read_text(encoding="utf-8"))
     try:
         return dict(specs["argument_specs"]["main"].get("options") or {})
     except (KeyError, TypeError, AttributeError) as error:
@@ -189,8 +221,8 @@ def _meaning(option: Mapping[str, Any]) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _yaml(content: Any) -> str:
-    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000))
+def _yaml(content: Any, width: int = 10_000) -> str:
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width))
 
 
 def _playbook(plays: Sequence[Mapping[str, Any]]) -> str:

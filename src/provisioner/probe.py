@@ -24,6 +24,7 @@ from provisioner.values.facts import (
     HostVolumes,
     Leftovers,
     NoAgent,
+    Rest,
     RoleStamp,
     Silent,
     UnitState,
@@ -64,7 +65,8 @@ def probe(
 ) -> tuple[ContainerFact, ...]:
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
-    Of each service ``UnitState``, ``Health`` and, where its proof noted what computes, ``Verdict``; of each role
+    Of each service ``UnitState``, ``Health`` and, where its proof noted what computes, ``Verdict``, where it ends when
+    nobody asks it, ``Rest``; of each role
     ``RoleStamp``; of a container ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent``
     where it cannot be looked into, ``Silent`` where it does not answer, or not as it should; of a host ``HostVolumes``.
     ``hosts`` are looked at even where no instance is on them. ``late``: addresses of services that let a proof wait,
@@ -147,6 +149,7 @@ def _seen(instance: Instance, answer: Answer) -> list[ContainerFact]:
         *(_stamp(Address.of(instance.name, role), stamp) for role, stamp in answer["stamps"].items()),
         *(UnitState(Address(address), state) for address, state in answer["unit"].items()),
         *(Health(Address(address), said) for address, said in answer["health"].items()),
+        *(Rest(Address(address), **noted) for address, noted in answer["rest"].items()),
         *(Verdict(Address(address), **noted) for address, noted in answer["verdict"].items()),
         Leftovers(container, tuple(answer["leftovers"])),
         DamagedArtifacts(container, tuple(answer["damaged"])),

@@ -118,7 +118,7 @@ def _stamp_reasons(service: Service, stamp: RoleStamp | None) -> Iterator[str]:
 
 
 def _running_reasons(service: Service, unit: UnitState | None, health: Health | None) -> Iterator[str]:
-    if unit is not None and not unit.is_active:
+    if unit is not None and not unit.is_well:
         yield f"unit {service.unit} is {unit.state}"
     elif health is not None and not health.is_well:
         yield f"its health page answers {health.answer}"

@@ -61,7 +61,7 @@ def explained(
 ) -> tuple[Finding, ...]:
     """The same findings, those of units that do not run with what these wrote last."""
     units = by_address(facts, UnitState)
-    down = {address for address, unit in units.items() if not unit.is_active}
+    down = {address for address, unit in units.items() if not unit.is_well}
     services = _with_hosts(instances)
     explained_findings = list[Finding]()
     for finding in findings:

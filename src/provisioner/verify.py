@@ -77,7 +77,7 @@ def _of_instance(wanted: Instance, actual: Fleet, seen: _Seen) -> list[Finding]:
 def _of_service(service: Service, seen: _Seen) -> list[Finding]:
     address, findings = service.address, []
     unit = seen.units.get(address)
-    if service.unit and not (unit and unit.is_active):
+    if service.unit and not (unit and unit.is_well):
         logs = f"journalctl -u {service.unit} in container {service.container} says why."
         state = unit.state if unit else UNSEEN
         findings.append(Finding(address, f"unit {service.unit} is {state}", resolution=logs))

@@ -223,9 +223,10 @@ def _agent_answers(chance: Random) -> bytes:
     }
     answer = {
         "stamps": {"llama_cpp": stamp},
-        "unit": {ENGINE.address: "active"},
+        "unit": {ENGINE.address: chance.choice(("active", "asleep"))},
         "health": {ENGINE.address: 200},
         "verdict": {ENGINE.address: {"verdict": "GPU", "why": "its memory is on the card", "stale": ""}},
+        "rest": {ENGINE.address: {"since": 1764064800, "proved": 1764061200, "start_s": 3.2}},
         "leftovers": ["litellm"],
         "damaged": [],
     }

@@ -16,7 +16,7 @@ import pytest
 
 from provisioner import agent
 from provisioner.agent import differences, look, read_stamp, state_of, write_stamps
-from provisioner.values.facts import BUSY
+from provisioner.values.facts import ASLEEP, BUSY
 
 OF = "lab/box"
 
@@ -407,6 +407,62 @@ def test_processor_time_grows_with_work() -> None:
 
 def test_both_sides_call_it_busy() -> None:
     assert agent.BUSY == BUSY
+    assert agent.ASLEEP == ASLEEP
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the keeper of ``engine.service`` notes that it is asleep; beside it lies the folder with its starts."""
+    monkeypatch.setattr(agent, "KEEPER_RUN", f"{tmp_path}/run-{{}}")
+    monkeypatch.setattr(agent, "KEEPER_STATE", f"{tmp_path}/state-{{}}")
+    folder = tmp_path / "run-engine"
+    folder.mkdir()
+    (tmp_path / "state-engine").mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("note", "state", "said"),
+    [
+        ('{"since": 7}', "inactive", "asleep"),
+        ('{"since": 7}', "failed", "asleep"),
+        ('{"since": 7}', "active", "active"),
+        ('{"since": 7}', "deactivating", "deactivating"),
+        ("{}", "inactive", "inactive"),
+        ("no note", "inactive", "inactive"),
+        (None, "inactive", "inactive"),
+    ],
+)
+def test_a_unit_is_asleep_that_has_ended_and_is_noted_so(
+    keeper: Path, monkeypatch: pytest.MonkeyPatch, note: str | None, state: str, said: str
+) -> None:
+    if note is not None:
+        (keeper / "asleep").write_text(note)
+    monkeypatch.setattr(agent, "_started", lambda *_: None)
+    monkeypatch.setattr(agent, "_output", lambda _: f"LoadState=loaded\nActiveState={state}\n")
+    assert agent.System([], ["engine.service"]).units()["engine.service"]["ActiveState"] == said
+
+
+def test_one_that_is_asleep_is_as_it_was_when_it_was_proved() -> None:
+    kinds = {"units": ["x.service"]}
+    before = state_of(kinds, "", {"x.service": unit(MainPID="1", ExecMainStartTimestampMonotonic="0")}, {})
+    now = state_of(kinds, "", {"x.service": unit(ActiveState="asleep")}, {})
+    assert differences(before, now) == []
+    disabled = state_of(kinds, "", {"x.service": unit(ActiveState="asleep", UnitFileState="disabled")}, {})
+    assert "enablement is disabled" in differences(before, disabled)[0][2]
+
+
+def test_of_one_that_rests_its_slowest_start_is_told(keeper: Path, folder: Path) -> None:
+    assert agent.rest_of("role", "engine.service", "active") is None
+    (keeper.parent / "state-engine/starts").write_text("3.5 12.0 4.1")
+    assert agent.rest_of("role", "engine.service", "active") == {"since": 0, "proved": 0, "start_s": 12.0}
+    (keeper / "asleep").write_text('{"since": 7}')
+    folder.mkdir(parents=True)
+    write(folder / "role.json", "{}")
+    proved = int((folder / "role.json").stat().st_mtime)
+    assert agent.rest_of("role", "engine.service", "asleep") == {"since": 7, "proved": proved, "start_s": 12.0}
+    (keeper.parent / "state-engine/starts").write_text("soon")
+    assert agent.rest_of("role", "engine.service", "asleep") == {"since": 7, "proved": proved, "start_s": 0.0}
 
 
 def test_of_a_systemd_that_does_not_answer_yet_no_unit_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

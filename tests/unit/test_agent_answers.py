@@ -19,6 +19,7 @@ from provisioner.values.facts import (
     ContainerFact,
     Health,
     Leftovers,
+    Rest,
     RoleStamp,
     Silent,
     Unstamped,
@@ -29,6 +30,7 @@ from provisioner.values.facts import (
 from provisioner.values.plain_data import answer_value
 from provisioner.values.state import Execution, Fleet, Instance, Service, Status
 from provisioner.verify import judge, processor
+from provisioner.workflow.resting import asleep_words
 
 SEED = 19
 MUTATIONS = 1500
@@ -43,6 +45,7 @@ REAL: dict[str, Any] = {
     "stamps": {"engine": STAMP, "base": {"problem": "not proved yet"}},
     "leftovers": ["door"],
     "verdict": {"mine/engine": {"verdict": "GPU", "why": "its memory is on the card", "stale": ""}},
+    "rest": {"mine/engine": {"since": 1764064800, "proved": 1764061200, "start_s": 3.2}},
     "unit": {"mine/engine": "active"},
     "health": {"mine/engine": 200},
     "damaged": [],
@@ -112,6 +115,8 @@ def require_harmless(facts: Sequence[ContainerFact], said: object) -> None:
     judge(Fleet("home", (MINE,)), Fleet("home", (MINE,)), facts)
     for verdict in of_kind(facts, Verdict):
         processor(verdict, Processor(is_device=True, why=""), runs=True, healthy=True)
+    for rest in of_kind(facts, Rest):
+        asleep_words(rest)
     json.dumps([[fact.address, str(fact)] for fact in facts])
 
 

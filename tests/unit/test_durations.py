@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.services.base import DRAIN_OPTION
+from provisioner.values import paths
 from provisioner.values.quantities import UP_TO_AN_HOUR, seconds_of
 
 ANSWERING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
@@ -50,6 +52,18 @@ def test_a_switch_stands_before_what_has_a_queue() -> None:
     limits = {services[name].options["queue"].limit for name in QUEUEING}
     assert {limit and limit.pattern for limit in limits} == {UP_TO_AN_HOUR}
     assert tuple(services[name].units[1] for name in QUEUEING) == SWITCHES
+
+
+@pytest.mark.parametrize("option", ["drain", "queue"])
+def test_what_the_switch_passes_on_has_the_limits_of_its_own_page(option: str) -> None:
+    services = load_catalog().services
+    page = yaml.safe_load((paths.roles() / "switch/meta/service.yml").read_text(encoding="utf-8"))
+    for name in QUEUEING:
+        own = yaml.safe_load((paths.roles() / name / "meta/service.yml").read_text(encoding="utf-8"))
+        assert option not in own["limits"]
+        limit = services[name].options[option].limit
+        assert limit is not None
+        assert {"pattern": limit.pattern, "says": limit.says} == page["limits"][option]
 
 
 def test_every_page_says_the_same_of_its_drain() -> None:

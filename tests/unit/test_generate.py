@@ -113,6 +113,88 @@ def test_specs_without_an_entry_point_are_refused(tmp_path: Path, text: str) -> 
         generate.generated_files(tmp_path, [])
 
 
+SWITCH = """\
+argument_specs:
+  main:
+    options:
+      gate_port: {type: int, required: true, description: Port.}
+      gate_queue: {type: str, default: 2m, description: How long a request waits.}
+      gate_idle: {type: str, default: 0s, description: When it ends.}
+"""
+BEGIN_PASSED_ON = "      # Passed on by role gate, written by `make generate`."
+END_PASSED_ON = "      # End of what role gate passes on."
+PLACE = f"""\
+    options:
+      engine_model: {{type: str, description: Model.}}
+{BEGIN_PASSED_ON}
+      engine_old: {{type: str, description: Gone since.}}
+{END_PASSED_ON}
+      engine_alias: {{type: str, description: Name.}}
+"""
+ENGINE = f"argument_specs:\n  main:\n{PLACE}  verify:\n{PLACE}"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """The folder of a role behind another one, which passes on one option to engines and another one to all."""
+    pages = {
+        "gate/meta/argument_specs.yml": SWITCH,
+        "gate/meta/service.yml": "passed_on: {queue: [engine, gateway], idle: [engine]}\n",
+        "gate/README.md": f"{BEGIN}\n{END}\n",
+        "engine/meta/argument_specs.yml": ENGINE,
+        "engine/meta/service.yml": "{stage: engine, behind: gate}\n",
+        "engine/README.md": f"{BEGIN}\n{END}\n",
+    }
+    for name, text in pages.items():
+        page = tmp_path / "roles" / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text)
+    return tmp_path / "roles/engine"
+
+
+def generated(engine: Path) -> dict[Path, str]:
+    """All that is generated of the two roles."""
+    return generate.generated_files(engine.parents[1], [])
+
+
+@pytest.mark.parametrize(("stage", "names"), [("engine", ["queue", "idle"]), ("gateway", ["queue"])])
+def test_what_a_role_passes_on_stands_in_both_entry_points_and_nothing_else_changes(
+    engine: Path, stage: str, names: list[str]
+) -> None:
+    (engine / "meta/service.yml").write_text(f"{{stage: {stage}, behind: gate}}\n")
+    files = generated(engine)
+    specs = yaml.safe_load(files[engine / "meta/argument_specs.yml"])["argument_specs"]
+    for entry in ("main", "verify"):
+        options = specs[entry]["options"]
+        assert list(options) == ["engine_model", *(f"engine_{name}" for name in names), "engine_alias"]
+        assert options["engine_queue"] == {"type": "str", "default": "2m", "description": "How long a request waits."}
+    assert "engine_queue: 2m" in files[engine / "defaults/main.yml"]
+    assert "| `queue` | str | `2m` | How long a request waits. |" in files[engine / "README.md"]
+
+
+def test_what_is_passed_on_is_written_the_same_again(engine: Path) -> None:
+    page = engine / "meta/argument_specs.yml"
+    page.write_text(generated(engine)[page])
+    assert generated(engine)[page] == page.read_text()
+    page.write_text(page.read_text().replace("default: 2m", "default: 3m"))
+    assert generated(engine)[page] != page.read_text(), "what was edited by hand is found"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENGINE.replace(BEGIN_PASSED_ON, "", 1),
+        ENGINE.replace(END_PASSED_ON, "", 1),
+        ENGINE.replace(BEGIN_PASSED_ON, "").replace(END_PASSED_ON, ""),
+    ],
+)
+def test_an_entry_point_without_a_place_for_what_is_passed_on_is_refused(engine: Path, text: str) -> None:
+    (engine / "meta/argument_specs.yml").write_text(text)
+    with pytest.raises(InputError, match="what role gate passes on") as caught:
+        generated(engine)
+    assert BEGIN_PASSED_ON in caught.value.resolution
+
+
 def test_the_site_play_prepares_containers_then_serves_in_the_order_of_stages() -> None:
     services = sorted(load_catalog().services.values(), key=lambda one: one.role, reverse=True)
     plays = yaml.safe_load(generate.generated_files(paths.share(), services)[paths.playbooks() / "site.yml"])

@@ -106,6 +106,7 @@ def test_what_changed_in_the_container_is_named() -> None:
 
 def test_a_service_that_does_not_work_has_to_be_run() -> None:
     assert why(unit="failed")["box/engine"] == ("unit engine.service is failed",)
+    assert why(unit="asleep") == {}
     assert why(health=503)["box/engine"] == ("its health page answers 503",)
 
 

@@ -52,6 +52,11 @@ def test_what_is_busy_is_not_broken() -> None:
     assert len(_findings(**GOOD | {"health": BUSY, "unit": "failed"})) == 1
 
 
+def test_what_is_asleep_is_not_broken() -> None:
+    assert _findings(**GOOD | {"unit": "asleep"}) == []
+    assert len(_findings(**GOOD | {"unit": "asleep", "health": 503})) == 1
+
+
 def test_what_was_not_looked_at_is_not_fine() -> None:
     assert len(_findings()) == 2
 

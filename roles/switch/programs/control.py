@@ -5,6 +5,7 @@
 * ``state`` prints JSON.
 * ``ready SLOT`` has the slot get requests as soon as its engine answers its health page, on another port where
   ``--port`` says one; ``--within SECONDS`` waits for that.
+* ``begin SLOT`` does the same for a switch that was started itself: an engine that is asleep stays so.
 * ``drain SLOT`` gives it no more requests; ``--within SECONDS`` waits until the running ones are finished, and says on
   standard error what is not.
 * ``leave SLOT --within SECONDS`` does so and has the slot count as gone, for looks as well.
@@ -40,6 +41,8 @@ LOOKS = "looks"
 HOLD = "hold"
 """Where requests wait that no slot can take; while it is in maintenance they do not wait."""
 MAINTENANCE = "MAINT"
+ASLEEP = "asleep"
+"""The backend, and the server of it, that by being in service says that the engine was ended as nobody asked it."""
 ANSWER_S = 10.0
 LARGEST_ANSWER = 2**20
 POLL_S = 0.1
@@ -48,6 +51,7 @@ HAND_OVER_S = 60.0
 LOCK = "lock"
 """Lies beside the socket, and belongs to the switch."""
 ENDED = ("inactive", "failed")
+SYSTEMCTL = "/usr/bin/systemctl"
 AWAY = (FileNotFoundError, ConnectionRefusedError)
 """What the system says of the socket of a switch that does not run."""
 
@@ -86,6 +90,11 @@ class Switch:
         rows = csv.DictReader(self.said("show stat -1 4 -1").lstrip("# ").splitlines())
         return {row["svname"]: row for row in rows if row["pxname"] == BACKEND}
 
+    def rows(self) -> dict[tuple[str, str], dict[str, str]]:
+        """The lines of its statistics of backends and servers, by the names of both."""
+        rows = csv.DictReader(self.said("show stat -1 6 -1").lstrip("# ").splitlines())
+        return {(row["pxname"], row["svname"]): row for row in rows}
+
     def about(self) -> dict[str, str]:
         """What it says of itself: ``description``, by which its configuration is known, and ``Pid`` among others."""
         lines = [line.partition(": ") for line in self.said("show info").splitlines()]
@@ -95,7 +104,7 @@ class Switch:
     def alone(self) -> Iterator[None]:
         """Nobody else changes how its slots stand meanwhile: what a process is told that hands over would be lost."""
         try:
-            lock = os.open(self._path.parent / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(self._path.parent / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             yield  # it does not run, or was started by a version that had no lock
             return
@@ -108,11 +117,6 @@ class Switch:
             yield
         finally:
             os.close(lock)
-
-    def requests(self) -> int:
-        """How many requests for answers it has at all, those that wait included."""
-        rows = csv.DictReader(self.said("show stat -1 2 -1").lstrip("# ").splitlines())
-        return sum(int(row["scur"]) for row in rows if row["pxname"] == BACKEND)
 
     def slot(self, name: str) -> dict[str, str]:
         """The line of a slot; ``SwitchError`` where there is no such one."""
@@ -135,16 +139,30 @@ def _is_locked(lock: int) -> bool:
     return True
 
 
+def folder_of(socket_path: Path) -> Path:
+    """What the keeper of this switch notes; in memory, so that it is gone with the container's next start."""
+    return Path(f"{socket_path.parent}-keeper")
+
+
+def marker_of(socket_path: Path) -> Path:
+    """The file that is there from before an idle engine is stopped until it is started again."""
+    return folder_of(socket_path) / "asleep"
+
+
 def state(switch: Switch) -> dict[str, Any]:
-    """How it stands: its configuration, each slot, whether requests may wait, and how many do."""
-    rows = switch.servers()
+    """How it stands: its configuration, each slot, whether requests may wait, how many do, and whether it is asleep."""
+    every = switch.rows()
+    rows = {name: row for (place, name), row in every.items() if place == BACKEND and name != "BACKEND"}
     queue = rows.pop(HOLD, None)
+    asleep = every.get((ASLEEP, ASLEEP))
+    is_asleep = asleep is not None and not asleep["status"].startswith(MAINTENANCE)
     may_wait = queue is not None and not queue["status"].startswith(MAINTENANCE)
     running = {name: int(row["scur"]) for name, row in rows.items()}
     # One that waits for a slot to be in service belongs to none: between two attempts not even to "hold".
-    waiting = max(switch.requests() - sum(running.values()), 0)
+    waiting = max(int(every[BACKEND, "BACKEND"]["scur"]) - sum(running.values()), 0)
     slots = {name: {"status": row["status"], "running": running[name]} for name, row in rows.items()}
-    return {"identity": switch.about().get("description", ""), "slots": slots, "may_wait": may_wait, "waiting": waiting}
+    stands = {"slots": slots, "may_wait": may_wait, "waiting": waiting, "asleep": is_asleep}
+    return {"identity": switch.about().get("description", ""), **stands}
 
 
 def ready(switch: Switch, slot: str, port: int | None = None) -> None:
@@ -197,20 +215,32 @@ def settled(switch: Switch, within_s: float) -> None:
         time.sleep(POLL_S)
 
 
-def gone(switch: Switch, slot: str, unit: str) -> None:
-    """Have nobody wait for the slot, unless its engine is started again at this moment: then ``ready`` has been said.
+def told_awake(switch: Switch) -> None:
+    """Have looks reach the engine again."""
+    with switch.alone():
+        switch.tell(f"set server {ASLEEP}/{ASLEEP} state maint")
 
-    A unit that is restarted has a job for that from before it has ended until it has begun.
+
+def unit_state(unit: str) -> tuple[str, bool]:
+    """The word of systemd for a unit, and whether it has a job for it.
+
+    A unit that is restarted has one from before it has ended until it has begun.
     """
     shown = subprocess.run(
-        ["/usr/bin/systemctl", "show", "--property=ActiveState,Job", "--", unit],
+        [SYSTEMCTL, "show", "--property=ActiveState,Job", "--", unit],
         check=True,
         capture_output=True,
         text=True,
         timeout=ANSWER_S,
     )
     said = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
-    if said.get("Job", "0") not in ("", "0") or said.get("ActiveState") not in ENDED:
+    return said.get("ActiveState", ""), said.get("Job", "0") not in ("", "0")
+
+
+def gone(switch: Switch, slot: str, unit: str) -> None:
+    """Have nobody wait for the slot, unless its engine is being started again: then ``ready`` has been said."""
+    word, has_job = unit_state(unit)
+    if word not in ENDED or has_job:
         return
     with switch.alone():
         switch.tell(f"set server {BACKEND}/{slot} state maint")
@@ -271,10 +301,11 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--socket", type=Path, required=True)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("state")
-    comes = verbs.add_parser("ready")
-    comes.add_argument("slot")
-    comes.add_argument("--port", type=int)
-    comes.add_argument("--within", type=float)
+    for verb in ("ready", "begin"):
+        comes = verbs.add_parser(verb)
+        comes.add_argument("slot")
+        comes.add_argument("--port", type=int)
+        comes.add_argument("--within", type=float)
     verbs.add_parser("settled").add_argument("--within", type=float, required=True)
     hands_over = verbs.add_parser("reload")
     hands_over.add_argument("--process", type=int, required=True)
@@ -296,17 +327,26 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _begin(switch: Switch, asked: argparse.Namespace) -> None:
+    ready(switch, asked.slot, asked.port)
+    if asked.within is not None:
+        _wait_until_up(switch, asked.slot, asked.within)
+
+
 def _do(switch: Switch, asked: argparse.Namespace) -> None:
     if asked.verb == "state":
         json.dump(state(switch), sys.stdout)
     elif asked.verb == "ready":
-        ready(switch, asked.slot, asked.port)
-        if asked.within is not None:
-            _wait_until_up(switch, asked.slot, asked.within)
+        marker_of(asked.socket).unlink(missing_ok=True)
+        _begin(switch, asked)
+        told_awake(switch)
+    elif asked.verb == "begin":
+        _begin(switch, asked)
     elif asked.verb == "settled":
         settled(switch, asked.within)
     elif asked.verb == "gone":
-        gone(switch, asked.slot, asked.unit)
+        if not marker_of(asked.socket).exists():
+            gone(switch, asked.slot, asked.unit)
     elif asked.verb == "reload":
         reload(switch, asked.process, asked.states)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,33 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
         options = specs["argument_specs"]["main"].get("options") or {}
     except (KeyError, TypeError, AttributeError) as error:
         raise page_error(role.name, "argument_specs.yml has no entry point main") from error
+    if "behind" in service:
+        service["limits"] = _limits_passed_on(role, service, options) | (service.get("limits") or {})
     pages = {"service": service, "options": options, "upkeep": _read_whole_upkeep(role, service, plugins)}
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")
         pages |= _artifact_digests(role, service["artifact"])
     return pages
+
+
+def passed_on(role: Path, stage: str) -> list[str]:
+    """The options that a role which stands before others passes on to services of that stage."""
+    pages = _read_yaml(role / "meta" / "service.yml").get("passed_on") or {}
+    return [option for option, stages in pages.items() if stage in stages]
+
+
+def _limits_passed_on(role: Path, service: Mapping[str, Any], options: Collection[str]) -> dict[str, Any]:
+    """The limits of those that the service has; one that was not yet written into its page is for ``make generate``."""
+    before = role.parent / service["behind"]
+    if not before.is_dir():
+        return {}
+    limits = _read_yaml(before / "meta" / "service.yml").get("limits") or {}
+    given = {}
+    for option in passed_on(before, service["stage"]):
+        if option in limits and f"{role.name}_{option}" in options:
+            given[option] = limits[option]
+    return given
 
 
 def _artifact_digests(role: Path, artifact: dict[str, Any]) -> dict[str, Any]:

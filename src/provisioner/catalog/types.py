@@ -151,10 +151,14 @@ class ServiceType:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Its unit, and that of what stands before it."""
+        """Its unit, that of what stands before it, and that of what ends it when it is idle."""
         if self.unit is None:
             return ()
-        return (self.unit, f"{self.behind}-{self.unit}") if self.behind else (self.unit,)
+        if not self.behind:
+            return (self.unit,)
+        before = f"{self.behind}-{self.unit}"
+        keeper = (f"{before.removesuffix('.service')}-keeper.service",) if "idle" in self.options else ()
+        return (self.unit, before, *keeper)
 
 
 @dataclass(frozen=True, slots=True)

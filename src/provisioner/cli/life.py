@@ -121,8 +121,9 @@ def _write_page(file: Path, name: str, containers: Sequence[ContainerStatus]) ->
 @verb
 @lab_words(names=True)
 @option("--after-reboot", is_flag=True, help="Stop and start the containers before: prove what a reboot leaves.")
+@option("--wake", is_flag=True, help="Also prove what is asleep, which starts it.")
 @option("--detailed-exitcode", is_flag=True, help=PENDING)
-def verify(session: Session, words: Words, *, after_reboot: bool, detailed_exitcode: bool) -> int:
+def verify(session: Session, words: Words, *, after_reboot: bool, wake: bool, detailed_exitcode: bool) -> int:
     """Prove that everything works; without --after-reboot change and stop nothing."""
     from provisioner.plan import Wishes
     from provisioner.report.messages import finding_diagnostic, findings_text
@@ -134,7 +135,7 @@ def verify(session: Session, words: Words, *, after_reboot: bool, detailed_exitc
     effects = session.effects(lab)
     if after_reboot:
         verifying.restart(lab, effects, words.names)
-    verified = verifying.verify(lab, effects, words.names)
+    verified = verifying.verify(lab, effects, words.names, wake=wake)
     findings = verified.findings
     console.stop_progress()
     console.say(findings_text(findings, console.style, verified.not_asked))

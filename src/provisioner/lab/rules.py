@@ -14,7 +14,8 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
-from provisioner.services.base import LAN, Path, ResolvedService
+from provisioner.services.base import IDLE_OPTION, LAN, QUEUE_OPTION, Path, ResolvedService
+from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 
@@ -164,6 +165,15 @@ def either_option(lab: ResolvedLab) -> Iterator[Problem]:
             seen.add(use.name)
 
 
+def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
+    """Who asks a service that has ended waits for it: without a queue nobody could start it again."""
+    for service in lab.services.values():
+        ends = service.option(IDLE_OPTION) not in (None, NO_TIME)
+        if ends and service.option(QUEUE_OPTION) == NO_TIME:
+            message = f"{IDLE_OPTION} needs a {QUEUE_OPTION}: the request that starts it waits for it"
+            yield service.problem(IDLE_OPTION, message, f"Leave one of both out, or write a longer {QUEUE_OPTION}.")
+
+
 def service_options(lab: ResolvedLab) -> Iterator[Problem]:
     """What no server of its kind could run with."""
     for service in lab.services.values():
@@ -289,6 +299,7 @@ RULES: tuple[Rule, ...] = (
     alias_names,
     option_limits,
     service_options,
+    queues_of_idle_services,
     ports,
     own_ports,
     lan_needs_key,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 
 from provisioner.catalog import Option, Reference, ServiceType
 from provisioner.labfile.fields import AliasName, Duration, FreeValue, HostName, Part, VariableName
-from provisioner.values.quantities import UP_TO_AN_HOUR
+from provisioner.values.quantities import UP_TO_A_DAY, UP_TO_AN_HOUR
 from provisioner.values.state import Secret
 
 Names = Annotated[list[str], Field(min_length=1)]
@@ -95,6 +95,6 @@ def _single(option: Option, kind: str) -> Any:
         return list[FreeValue]
     if option.secret:
         return Secret
-    if option.limit and option.limit.pattern == UP_TO_AN_HOUR:
+    if option.limit and option.limit.pattern in (UP_TO_AN_HOUR, UP_TO_A_DAY):
         return Duration
     return Literal[option.choices] if option.choices else _SCALARS[kind]

@@ -79,6 +79,8 @@ def check_text(check: Check, style: Style = PLAIN) -> str:
 
 
 def _check_mark(check: Check, style: Style) -> str:
+    if check.asleep:
+        return style.paint("idle", "yellow")
     if check.not_asked:
         return style.paint("busy", "yellow")
     if check.ok:

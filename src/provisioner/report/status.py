@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from provisioner.report.style import PLAIN, Style, safe_line, table
-from provisioner.values.facts import BUSY
+from provisioner.values.facts import ASLEEP, BUSY
 from provisioner.values.state import ContainerStatus, ServiceStatus
 
 HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
@@ -35,11 +35,13 @@ def status_rows(containers: Sequence[ContainerStatus]) -> list[tuple[str, ...]]:
 def listed_below(containers: Sequence[ContainerStatus]) -> dict[str, list[str]]:
     """What does not fit into the table: lines by their titles."""
     devices: list[str] = []
+    asleep: list[str] = []
     drift = []
     for container in containers:
         devices += _device_lines(container)
+        asleep += [f"{container.name}/{one.role}: {one.asleep}" for one in container.services if one.asleep]
         drift += [f"{container.name}: {difference}" for difference in container.drift]
-    return {"Devices": devices, "Drift": drift}
+    return {"Devices": devices, "Asleep": asleep, "Drift": drift}
 
 
 def _device_lines(container: ContainerStatus) -> Iterator[str]:
@@ -80,6 +82,6 @@ def _health(service: ServiceStatus) -> str:
     """What its proof said; the state of its unit where that does not run and nothing was asked."""
     if service.healthy is None and service.unit not in ("unknown", "active"):
         return service.unit
-    if service.health == BUSY:
-        return BUSY
+    if service.health in (BUSY, ASLEEP):
+        return service.health
     return {True: "healthy", False: "unhealthy", None: _NONE}[service.healthy]

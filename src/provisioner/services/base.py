@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LAN = "lan"
 DRAIN_OPTION = "drain"
+IDLE_OPTION, QUEUE_OPTION = "idle", "queue"
+"""How long nobody asks until it is ended, and how long requests wait for it."""
 SITES = "sites"
 """The kind of a reference by which a door names the services behind it."""
 COMPUTING_STAGES = ("engine", "app")
@@ -80,10 +82,23 @@ class ResolvedService:
     @property
     def drain_s(self) -> float:
         """How long its running answers may take to be finished before it is stopped; 0 where its page has no drain."""
-        option = self.page.options.get(DRAIN_OPTION)
+        return self._duration(DRAIN_OPTION)
+
+    @property
+    def idle_s(self) -> float:
+        """How long nobody asks it until it is ended; 0 where it never is."""
+        return self._duration(IDLE_OPTION)
+
+    @property
+    def queue_s(self) -> float:
+        """How long requests wait for it; 0 where none does."""
+        return self._duration(QUEUE_OPTION)
+
+    def _duration(self, name: str) -> float:
+        option = self.page.options.get(name)
         if option is None:
             return 0.0
-        return seconds_of(str(self.written.get(DRAIN_OPTION, option.default)))
+        return seconds_of(str(self.written.get(name, option.default)))
 
     @property
     def said(self) -> Mapping[str, Any]:

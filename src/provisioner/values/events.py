@@ -78,7 +78,7 @@ class ApplyErrored:
 class Check:
     """One proof: ``ok`` or not, with what was seen.
 
-    ``not_asked``: no proof could be had now, of a service that is busy; then ``ok`` is None.
+    ``not_asked``: no proof could be had now, of a service that is busy or ``asleep``; then ``ok`` is None.
     """
 
     target: str
@@ -86,6 +86,7 @@ class Check:
     ok: bool | None
     message: str = ""
     not_asked: bool = False
+    asleep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

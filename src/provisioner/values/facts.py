@@ -14,6 +14,8 @@ from provisioner.values.errors import ProviderError
 
 ACTIVE = "active"
 """The state of a unit when all is well."""
+ASLEEP = "asleep"
+"""The same of one that has ended because nobody asked its service, and that the next request starts."""
 HTTP_OK = 200
 """What a health page answers when all is well."""
 BUSY = "busy"
@@ -31,6 +33,16 @@ class UnitState:
     def is_active(self) -> bool:
         """Whether the unit runs."""
         return self.state == ACTIVE
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it has ended because nobody asked its service: the next request starts it."""
+        return self.state == ASLEEP
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it is as it should be."""
+        return self.is_active or self.is_asleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,19 @@ class Verdict:
     verdict: str
     why: str
     stale: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What is known of a service that ends when nobody asks it; times are seconds of the epoch, 0 for none.
+
+    ``since`` when it is asleep, when it was ``proved``, and how long the slowest of its last starts took.
+    """
+
+    address: Address
+    since: int
+    proved: int
+    start_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +178,7 @@ ContainerFact = (
     UnitState
     | Health
     | Verdict
+    | Rest
     | RoleStamp
     | Leftovers
     | DamagedArtifacts

@@ -10,6 +10,13 @@ LARGEST = 2**63 - 1
 SECONDS = {"s": 1, "m": 60, "h": 3600}
 UP_TO_AN_HOUR = r"(0|[1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s|([1-9]|[1-5][0-9]|60)m|1h"
 """The form of a duration that people wait for; roles' pages have it as the pattern of such options."""
+UP_TO_A_DAY = (
+    r"(0|[1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)s"
+    r"|([1-9][0-9]{0,2}|1[0-3][0-9]{2}|14[0-3][0-9]|1440)m|([1-9]|1[0-9]|2[0-4])h"
+)
+"""The form of a duration after which something happens that nobody waits for."""
+NO_TIME = "0s"
+"""The only way to write in these forms that nothing is waited for, or that something never happens."""
 _DURATION = re.compile(r"([0-9]{1,6})([smh])", re.ASCII)
 _SIZE = re.compile(PATTERN, re.ASCII)
 _ALMOST = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt])i?b?\s*$", re.ASCII | re.IGNORECASE)

@@ -342,7 +342,8 @@ class Screen:
 class ServiceStatus:
     """How one service does: systemd's word for its unit, its health page's answer (None: not asked), what computes.
 
-    ``health``: "healthy", "busy" (which is healthy), "unhealthy", or "unknown" where nobody can be asked.
+    ``health``: "healthy", "busy" or "asleep" (which are healthy), "unhealthy", or "unknown" where nobody can be asked;
+    ``asleep`` says since when.
 
     ``processor``: "CPU", "GPU" (proved), "device named, unproven", or nothing where it is not known; ``why`` says what
     speaks for it, with figures.
@@ -356,6 +357,7 @@ class ServiceStatus:
     why: str = ""
     screens: tuple[Screen, ...] = ()
     health: str = "unknown"
+    asleep: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def proved_as_it_is(name: str, facts: Sequence[ContainerFact]) -> bool:
     mine = [fact for fact in facts if fact.address.container == name]
     stamps = of_kind(mine, RoleStamp)
     holds = bool(stamps) and not any(stamp.problem or stamp.changed for stamp in stamps)
-    runs = all(unit.is_active for unit in of_kind(mine, UnitState))
+    runs = all(unit.is_well for unit in of_kind(mine, UnitState))
     return holds and runs and all(health.is_well for health in of_kind(mine, Health))
 
 

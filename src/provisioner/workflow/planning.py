@@ -8,14 +8,14 @@ from provisioner.lab.opening import Lab
 from provisioner.plan import AS_WRITTEN, Plan, Wishes
 from provisioner.values.events import Diagnostic
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.surveying import survey, warn_of_kept_images
+from provisioner.workflow.surveying import check_seen, survey
 
 
 def plan(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, *, full: bool = False) -> Plan:
     """What ``up`` would do, with what is known about it before; nothing is touched."""
     lab.check_targets([*wishes.targets, *wishes.replace])
     seen = survey(lab, effects, wishes.targets, full=full, anew=wishes.replace)
-    warn_of_kept_images(lab, seen, effects)
+    check_seen(lab, seen, effects)
     for said in lab.look_at_models():
         effects.emit(said)
     if seen.cards:

@@ -11,9 +11,20 @@ from provisioner.configure import prove
 from provisioner.probe import probe, require_answers
 from provisioner.values.address import Address
 from provisioner.values.events import Diagnostic
-from provisioner.values.facts import BUSY, ContainerFact, Health, Proof, of_kind
+from provisioner.values.facts import (
+    ASLEEP,
+    BUSY,
+    ContainerFact,
+    Health,
+    Proof,
+    Rest,
+    UnitState,
+    by_address,
+    of_kind,
+)
 from provisioner.values.state import Instance
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.resting import asleep_words
 
 PATIENCE_S = 120.0
 POLL_S = 2.0
@@ -23,27 +34,34 @@ WAITED = re.compile(r"timed out|did not answer 200 within|HTTP -1\b|\bnot asked\
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """Facts of the proofs, the newest of the containers, and the services that were not asked, with the reason."""
+    """Facts of the proofs, the newest of the containers, and the services that were not asked, with the reason.
+
+    ``asleep`` are those of them that would have had to be woken, or whoever they ask.
+    """
 
     proofs: tuple[ContainerFact, ...]
     facts: tuple[ContainerFact, ...]
     not_asked: Mapping[Address, str]
+    asleep: frozenset[Address] = frozenset()
 
 
-def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effects: Effects) -> Proofs:
+def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effects: Effects, *, wake: bool) -> Proofs:
     """Have each service of running containers prove itself, but for those that stay busy for ``PATIENCE_S``.
 
-    ``facts`` are those that were seen of the containers. Who asks a busy one is not asked either.
+    ``facts`` are those that were seen of the containers. Who asks a busy one is not asked either; the same of those
+    that are asleep, unless they are to be woken (``wake``).
     """
     newest = _waited(running, tuple(facts), effects)
-    not_asked = _left_out(running, _busy(newest))
+    sleeping = {} if wake else _asleep(newest)
+    asleep = _with_askers(running, sleeping, ASLEEP)
+    not_asked = {**asleep, **_left_out(running, _busy(newest))}
     while True:
         left = [_without(one, not_asked) for one in running]
         asked = [one for one in left if one.services]
         proofs = prove(asked, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
         late = _became_busy(asked, proofs, effects)
         if not late:
-            return Proofs(proofs, newest, not_asked)
+            return Proofs(proofs, newest, not_asked, frozenset(asleep))
         not_asked = {**not_asked, **_left_out(running, late)}
         newest = (*newest, *(Health(address, BUSY) for address in sorted(late)))
 
@@ -73,13 +91,27 @@ def _busy(facts: Iterable[ContainerFact]) -> frozenset[Address]:
 
 def _left_out(running: Iterable[Instance], busy: frozenset[Address]) -> dict[Address, str]:
     """Why services are not asked: they are busy, or would ask one that is."""
-    reasons = dict.fromkeys(busy, "it is busy: it computes for somebody, and answers nobody else")
+    why = "it is busy: it computes for somebody, and answers nobody else"
+    return _with_askers(running, dict.fromkeys(busy, why), BUSY)
+
+
+def _asleep(facts: Iterable[ContainerFact]) -> dict[Address, str]:
+    """Since when services are asleep, in words."""
+    facts = tuple(facts)
+    sleeping = {unit.address for unit in of_kind(facts, UnitState) if unit.is_asleep}
+    rests = by_address(facts, Rest)
+    return {address: asleep_words(rests[address]) for address in sleeping if address in rests}
+
+
+def _with_askers(running: Iterable[Instance], reasons: Mapping[Address, str], are: str) -> dict[Address, str]:
+    """The same reasons, and that of every service which asks one of those: they are busy, or asleep."""
+    found = dict(reasons)
     for instance in running:
         for service in instance.services:
-            asks = sorted(busy.intersection(service.needs))
-            if asks and service.address not in reasons:
-                reasons[service.address] = f"it asks {', '.join(asks)}, which is busy"
-    return reasons
+            asks = sorted(set(reasons).intersection(service.needs))
+            if asks and service.address not in found:
+                found[service.address] = f"it asks {', '.join(asks)}, which is {are}"
+    return found
 
 
 def _without(instance: Instance, left_out: Mapping[Address, str]) -> Instance:

@@ -17,12 +17,14 @@ from provisioner.values.address import Address
 from provisioner.values.errors import VerificationError
 from provisioner.values.events import Diagnostic
 from provisioner.values.facts import (
+    ASLEEP,
     BUSY,
     ContainerFact,
     DamagedArtifacts,
     Health,
     HostVolumes,
     Leftovers,
+    Rest,
     Silent,
     UnitState,
     Verdict,
@@ -216,6 +218,15 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
                 effects.emit(Diagnostic("warning", f"{what}: it is left alone. {host.moved_hints[name]}"))
 
 
+def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
+    """Warn of kept images; raise ``InputError`` where requests would wait for less than a service takes to start."""
+    if of_kind(seen.facts, Rest):
+        from provisioner.workflow.resting import require_queues  # nothing that a lab needs whose services never end
+
+        require_queues(lab, seen.facts)
+    warn_of_kept_images(lab, seen, effects)
+
+
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
     from provisioner.screens import gather
@@ -273,7 +284,7 @@ def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_car
     own = [fact for fact in facts if fact.address == service.address]
     unit, health = by_address(own, UnitState).get(service.address), by_address(own, Health).get(service.address)
     verdict = by_address(own, Verdict).get(service.address)
-    healthy = None if health is None else health.is_well and (unit is None or unit.is_active)
+    healthy = None if health is None else health.is_well and (unit is None or unit.is_well)
     runs = unit is not None and unit.is_active
     asked = knowledge_of(service.role).processor(_options(service), has_card=has_card)
     computes, why = processor(verdict, asked, runs=runs, healthy=healthy)
@@ -281,8 +292,14 @@ def _service_status(service: Service, facts: Iterable[ContainerFact], *, has_car
     said = {None: "unknown", True: "healthy", False: "unhealthy"}[healthy]
     if healthy and health is not None and health.is_busy:
         said = BUSY
+    rest = by_address(own, Rest).get(service.address)
+    asleep = ""
+    if healthy and unit is not None and unit.is_asleep and rest is not None:
+        from provisioner.workflow.resting import asleep_words  # nothing that a lab whose services are awake needs
+
+        said, asleep = ASLEEP, asleep_words(rest)
     return ServiceStatus(
-        service.role, word, healthy=healthy, port=service.port, processor=computes, why=why, health=said
+        service.role, word, healthy=healthy, port=service.port, processor=computes, why=why, health=said, asleep=asleep
     )
 
 

@@ -12,7 +12,7 @@ from provisioner.values.events import Diagnostic
 from provisioner.values.state import Fleet
 from provisioner.verify import judge
 from provisioner.workflow.effects import Effects, Outcome
-from provisioner.workflow.surveying import survey, warn_of_kept_images
+from provisioner.workflow.surveying import check_seen, survey
 from provisioner.workflow.verifying import announce_checks
 
 
@@ -36,7 +36,7 @@ def up(lab: Lab, effects: Effects, wishes: Wishes = AS_WRITTEN, how: How = USUAL
             effects.emit(Diagnostic("warning", f"The {before}; this run goes on from what is there."))
         # What is pruned goes with the volumes that only its snapshots need.
         seen = survey(lab, effects, wishes.targets, full=how.full, detailed=wishes.prune, anew=wishes.replace)
-        warn_of_kept_images(lab, seen, effects)
+        check_seen(lab, seen, effects)
         for said in lab.look_at_models():
             effects.emit(said)
         if seen.cards:

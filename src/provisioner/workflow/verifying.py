@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from provisioner.lab.opening import Lab
 from provisioner.plan import Change
@@ -17,6 +18,9 @@ from provisioner.verify import judge
 from provisioner.workflow import unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.surveying import is_running, survey
+
+if TYPE_CHECKING:
+    from provisioner.workflow.proving import Proofs
 
 AFTER_REBOOT = "it is to prove itself after a start"
 RESTART = "restart"
@@ -32,10 +36,10 @@ class Verified:
     not_asked: Mapping[Address, str]
 
 
-def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
+def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: bool = False) -> Verified:
     """Prove every service again by its role's own verification; changes and stops nothing.
 
-    One that is busy is waited for, and is no finding where it stays so.
+    One that is busy is waited for, and is no finding where it stays so; one that is asleep is left so, unless ``wake``.
     """
     from provisioner.workflow.fitting import remember_use
     from provisioner.workflow.proving import proofs_of
@@ -43,7 +47,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
     seen = survey(lab, effects, targets, needs_cards=False)
     provable = tuple(one for one in seen.wanted if one.name not in seen.cardless)
     running = tuple(one for one in provable if is_running(one, seen.actual))
-    asked = proofs_of(running, seen.facts, effects)
+    asked = proofs_of(running, seen.facts, effects, wake=wake)
     remember_use(lab, seen.cards, asked.proofs, effects.emit)
     gather(running, effects.providers, lab.folder, effects.emit)
     cardless = (
@@ -53,7 +57,7 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Verified:
     )
     judged = judge(Fleet(lab.name, provable), seen.actual, (*asked.facts, *asked.proofs))
     findings = (*explained(judged, running, effects.providers, asked.facts), *cardless)
-    announce_checks(seen.wanted, findings, effects, asked.not_asked)
+    announce_checks(seen.wanted, findings, effects, asked)
     return Verified(findings, asked.not_asked)
 
 
@@ -116,16 +120,18 @@ def announce_checks(
     wanted: Sequence[Instance],
     findings: Sequence[Finding],
     effects: Effects,
-    not_asked: Mapping[Address, str] = NOTHING,
+    asked: Proofs | None = None,
 ) -> None:
     """Say of each service whether it works, or why it was not asked."""
+    not_asked = asked.not_asked if asked else NOTHING
     failed = {finding.subject: finding for finding in findings}
     for one in wanted:
         for service in one.services:
             finding = failed.get(service.address) or failed.get(Address.of(one.name))
             if finding is None and service.address in not_asked:
                 why = f"not asked: {not_asked[service.address]}"
-                effects.emit(Check(service.address, service.role, None, why, not_asked=True))
+                is_asleep = asked is not None and service.address in asked.asleep
+                effects.emit(Check(service.address, service.role, None, why, not_asked=True, asleep=is_asleep))
                 continue
             message = finding.message if finding else "works"
             effects.emit(Check(service.address, service.role, finding is None, message))

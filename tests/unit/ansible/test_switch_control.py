@@ -43,6 +43,7 @@ class HaProxy:
         self.all = 0
         self.hold: str | None = "no check"
         """What it says of the place where requests wait; None where it has none."""
+        self.asleep = "MAINT"
         self.refusals: dict[str, str] = {}
         self.slots = {"a": "DRAIN"}
         self.port = 1
@@ -79,14 +80,15 @@ class HaProxy:
             return self._moved(command)
         if command == "show info":
             return f"Name: HAProxy\nPid: {self.pid}\ndescription: 0123abcd\n\n"
-        if command == "show stat -1 2 -1":
-            return f"{HEAD}\nlooks,BACKEND,0,0,7,9,UP,\nanswers,BACKEND,2,5,{self.all},9,UP,\n\n"
-        if command == "show stat -1 4 -1":
+        if command in ("show stat -1 4 -1", "show stat -1 6 -1"):
             running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
             rows = [f"answers,{name},0,0,{running},3,{status}," for name, status in self.slots.items()]
             rows.append("looks-a,a,0,0,9,9,no check,")
+            rows.append(f"asleep,asleep,0,0,0,0,{self.asleep},")
             if self.hold is not None:
                 rows.append(f"answers,hold,0,0,0,0,{self.hold},")
+            if command == "show stat -1 6 -1":
+                rows += ["looks,BACKEND,0,0,7,9,UP,", f"answers,BACKEND,2,5,{self.all},9,UP,"]
             return "\n".join([HEAD, *rows, "", ""])
         return self.refusals.get(command, "\n")
 
@@ -119,9 +121,29 @@ def run(path: Path, *words: str) -> int:
 
 def test_a_slot_leaves_maintenance_before_it_is_called_down_and_ready(haproxy: HaProxy, path: Path) -> None:
     """Seen with the real one: it counts as well as soon as it leaves maintenance, whatever was said before."""
-    assert run(path, "ready", "a") == 0
+    assert run(path, "begin", "a") == 0
     states = ["hold state ready", "a state drain", "a health down", "a state ready"]
     assert haproxy.commands == [f"set server answers/{state}" for state in states]
+
+
+@pytest.mark.parametrize(("verb", "stays"), [("ready", False), ("begin", True)])
+def test_an_engine_that_starts_is_asleep_no_more_and_a_switch_that_starts_changes_nothing(
+    haproxy: HaProxy, path: Path, verb: str, stays: bool
+) -> None:
+    marker = control.marker_of(path)
+    marker.parent.mkdir()
+    marker.touch()
+    assert run(path, verb, "a") == 0
+    assert marker.exists() == stays
+    assert ("set server asleep/asleep state maint" in haproxy.commands) != stays
+
+
+def test_who_asks_waits_for_an_engine_that_is_asleep(haproxy: HaProxy, path: Path) -> None:
+    marker = control.marker_of(path)
+    marker.parent.mkdir()
+    marker.touch()
+    assert run(path, "gone", "a", "--unit", "x.service") == 0
+    assert haproxy.commands == []
 
 
 def test_running_requests_of_the_slot_are_waited_for(
@@ -191,7 +213,16 @@ def test_what_waits_is_all_that_no_slot_has(haproxy: HaProxy, path: Path, capsys
     assert run(path, "state") == 0
     told = json.loads(capsys.readouterr().out)
     slots = {"a": {"status": "DRAIN", "running": 3}}
-    assert told == {"identity": "0123abcd", "slots": slots, "may_wait": True, "waiting": 5}
+    assert told == {"identity": "0123abcd", "slots": slots, "may_wait": True, "waiting": 5, "asleep": False}
+
+
+@pytest.mark.parametrize(("said", "asleep"), [("no check", True), ("UP", True), ("MAINT", False)])
+def test_it_says_whether_its_engine_is_asleep(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str], said: str, asleep: bool
+) -> None:
+    haproxy.asleep = said
+    assert run(path, "state") == 0
+    assert json.loads(capsys.readouterr().out)["asleep"] is asleep
 
 
 @pytest.mark.parametrize("hold", [None, "MAINT", "MAINT (via x/y)"])

@@ -81,6 +81,8 @@ class World:
     raises: BaseException | None = None
     health: int | str = 200
     healths: dict[str, int | str] = field(default_factory=dict)
+    rests: dict[str, dict[str, float]] = field(default_factory=dict)
+    """What is known of services that end when nobody asks them."""
     taken: set[str] = field(default_factory=set)
     """The addresses of services whose health pages answer while all of their slots are taken by clients."""
     """By address what a health page answers that answers something else."""
@@ -194,6 +196,9 @@ class World:
                 one["address"]: self.verdicts[one["address"]]
                 for one in asked["services"]
                 if one["address"] in self.verdicts
+            },
+            "rest": {
+                one["address"]: self.rests[one["address"]] for one in asked["services"] if one["address"] in self.rests
             },
             "damaged": [],
         }

@@ -19,6 +19,8 @@ from tests.unit.cli.conftest import ENGINE_KEY, World
 
 JOURNAL = "2026-11-20T12:00:00+0000 box unit[7]: "
 
+OF_THE_SWITCH = ("switch-llama-server.service", "switch-llama-server-keeper.service")
+
 
 class Programs:
     """What was run in the containers, and what ``journalctl`` gives there."""
@@ -149,7 +151,7 @@ def test_logs_prefix_every_line_and_mask_secrets(world: World, programs: Program
     units = [[word for word in one[1] if word.startswith("--unit=")] for one in sorted(programs.ran)]
     assert units == [
         ["--unit=litellm.service", "--unit=switch-litellm.service"],
-        ["--unit=llama-server.service", "--unit=switch-llama-server.service"],
+        [f"--unit={unit}" for unit in ("llama-server.service", *OF_THE_SWITCH)],
     ]
 
 
@@ -196,7 +198,7 @@ def test_logs_ask_for_what_was_chosen(
 ) -> None:
     start(world, "llama")
     assert world.command("logs", "llama", *arguments).code == 0
-    assert programs.ran[0][1][4:-2] == choice
+    assert programs.ran[0][1][4:-3] == choice
 
 
 def test_an_orphan_has_its_whole_journal(world: World, programs: Programs) -> None:

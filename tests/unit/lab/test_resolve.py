@@ -137,7 +137,8 @@ def test_lan_publishes_the_port_on_the_host() -> None:
 def test_what_stands_before_a_service_is_managed_with_it_and_starts_it_not_anew() -> None:
     (one,) = _fleet(_spec(ENGINE)).instances
     managed = one.services[0].managed
-    assert (managed.units, managed.helpers) == (("llama-server.service",), ("switch-llama-server.service",))
+    helpers = ("switch-llama-server.service", "switch-llama-server-keeper.service")
+    assert (managed.units, managed.helpers) == (("llama-server.service",), helpers)
     assert managed.reloaded[:2] == ("/etc/switch-llama-server.cfg", "/etc/systemd/system/switch-llama-server.service")
     assert not set(managed.reloaded) & set(managed.paths)
     assert (one.services[0].port, one.services[0].own_port) == (8080, 18080)

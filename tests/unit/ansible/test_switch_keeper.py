@@ -1,0 +1,254 @@
+"""When an engine is put to sleep and woken, by a switch and a systemd of ours; its scenario has the real ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+UNIT = "engine.service"
+IDLE_S = 60.0
+
+
+def load() -> Any:
+    """The program as a module, which finds the one beside it."""
+    sys.path.insert(0, str(PROGRAMS))
+    try:
+        return importlib.import_module("keeper")
+    finally:
+        sys.path.remove(str(PROGRAMS))
+
+
+keeper = load()
+
+
+class World:
+    """A switch with an engine behind it, systemd, and a clock that runs only while the keeper waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asked, self.waiting = 7, 0
+        self.slot, self.asleep = "UP", "MAINT"
+        self.unit, self.job = "active", False
+        self.did: list[str] = []
+        """What the switch and systemd were told, in its order."""
+        self.on: dict[str, Callable[[], None]] = {}
+        """What happens as soon as they were told something."""
+
+    def rows(self) -> dict[tuple[str, str], dict[str, str]]:
+        """What the switch says."""
+        return {
+            ("answers", "BACKEND"): {"stot": str(self.asked), "scur": str(self.waiting), "status": "UP"},
+            ("answers", "a"): {"status": self.slot},
+            ("answers", "hold"): {"status": "no check"},
+            ("asleep", "asleep"): {"status": self.asleep},
+        }
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else is there."""
+        return nullcontext()
+
+    def servers(self) -> dict[str, dict[str, str]]:
+        """The lines of what has the engine compute."""
+        return {name: row for (place, name), row in self.rows().items() if place == "answers" and name != "BACKEND"}
+
+    def tell(self, command: str) -> None:
+        """Take a command."""
+        words = command.removeprefix("set server ")
+        self.did.append(words)
+        if words.startswith("asleep/asleep state "):
+            self.asleep = {"ready": "no check", "maint": "MAINT"}[words.split()[-1]]
+        if words == "answers/a state drain":
+            self.slot = "DRAIN"
+        if words == "answers/a state ready":
+            self.slot = "UP"
+        self.on.get(words, lambda: None)()
+
+    def begin_to(self, verb: str, unit: str) -> None:
+        """What systemd does."""
+        assert unit == UNIT
+        self.did.append(verb)
+        self.unit = {"stop": "inactive", "start": "active"}[verb]
+        self.slot = {"stop": "DOWN", "start": "UP"}[verb]
+        self.on.get(verb, lambda: None)()
+
+    def monotonic(self) -> float:
+        """The clock."""
+        return self.now
+
+    def time(self) -> float:
+        """The clock of people."""
+        return 1_800_000_000 + self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """One whose engine is there and at rest."""
+    made = World()
+    monkeypatch.setattr(keeper, "time", made)
+    monkeypatch.setattr(keeper, "begin_to", made.begin_to)
+    monkeypatch.setattr(keeper, "forget_starts", lambda unit: made.did.append(f"forget {unit}"))
+    monkeypatch.setattr(keeper, "unit_state", lambda _unit: (made.unit, made.job))
+    monkeypatch.setattr(keeper, "Switch", lambda _path: made)
+    return made
+
+
+@pytest.fixture
+def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the switch's socket would be; the keeper's folders are beside it."""
+    (tmp_path / "switch-keeper").mkdir()
+    monkeypatch.setattr(keeper, "starts_of", lambda _socket: tmp_path / "starts")
+    return tmp_path / "switch" / "control.sock"
+
+
+@pytest.fixture
+def keeping(world: World, socket: Path) -> Any:
+    """The keeper of that engine; each test asks for the same world."""
+    assert world.did == []
+    return keeper.Keeper(socket, UNIT, IDLE_S, world.now)
+
+
+def marker(socket: Path) -> Path:
+    """The file that says that it is asleep."""
+    return Path(keeper.marker_of(socket))
+
+
+def passes(keeping: Any, world: World, seconds: float) -> None:
+    """Have the keeper do what is due for so long."""
+    until = world.now + seconds
+    while world.now < until:
+        world.sleep(max(float(keeping.step()), 0.01))
+
+
+def test_it_ends_once_nobody_has_asked_it_for_as_long_as_was_said(keeping: Any, world: World, socket: Path) -> None:
+    passes(keeping, world, IDLE_S - 1)
+    assert world.did == []
+    there: list[bool] = []
+    world.on["stop"] = lambda: there.append(marker(socket).exists())
+    passes(keeping, world, 8)
+    told = ["answers/hold state ready", "answers/a state drain", "asleep/asleep state ready", "stop"]
+    assert world.did[: len(told)] == told
+    assert there == [True]
+    assert json.loads(marker(socket).read_text())["since"] == pytest.approx(1_800_001_060, abs=10)
+
+
+@pytest.mark.parametrize("word", ["asked", "waiting", "slot", "stay"])
+def test_it_stays_while_it_is_used(keeping: Any, world: World, socket: Path, word: str) -> None:
+    for _ in range(5):
+        passes(keeping, world, IDLE_S - 10)
+        if word == "asked":
+            world.asked += 1
+        elif word == "waiting":
+            world.waiting = 1
+        elif word == "slot":
+            world.slot = "DOWN"
+        else:
+            keeper.stay_of(socket).write_text(str(world.now + 1000))
+    assert world.did == []
+    assert not marker(socket).exists()
+
+
+@pytest.mark.parametrize("came", ["asked", "waiting", "stay"])
+def test_a_request_of_the_last_moment_keeps_it(keeping: Any, world: World, socket: Path, came: str) -> None:
+    def comes() -> None:
+        del world.on["answers/a state drain"]  # once
+        if came == "stay":
+            keeper.stay_of(socket).write_text(str(world.now + 1000))
+        else:
+            setattr(world, came, getattr(world, came) + 1)
+
+    world.on["answers/a state drain"] = comes
+    passes(keeping, world, IDLE_S + 6)
+    assert "stop" not in world.did
+    assert world.slot == "UP"
+    assert not marker(socket).exists()
+
+
+@pytest.mark.parametrize(("word", "job"), [("active", True), ("deactivating", False), ("inactive", False)])
+def test_what_somebody_else_does_to_it_is_left_alone(
+    keeping: Any, world: World, socket: Path, word: str, job: bool
+) -> None:
+    world.unit, world.job = word, job
+    passes(keeping, world, IDLE_S + 10)
+    assert world.did == []
+    assert not marker(socket).exists()
+
+
+def test_who_asks_wakes_it_and_what_that_took_is_noted(
+    keeping: Any, world: World, socket: Path, tmp_path: Path
+) -> None:
+    for number in range(7):
+        passes(keeping, world, IDLE_S + 10)
+        assert world.unit == "inactive"
+        world.waiting = 1
+        world.on["start"] = marker(socket).unlink
+        keeping.step()
+        assert world.did[-2:] == [f"forget {UNIT}", "start"]
+        assert world.unit == "active"
+        world.waiting, world.asked = 0, world.asked + 1
+        assert len((tmp_path / "starts").read_text().split()) == min(number + 1, keeper.KEPT_STARTS)
+    assert {float(word) for word in (tmp_path / "starts").read_text().split()} == {keeper.ASLEEP_POLL_S}
+
+
+def test_one_that_was_stopped_by_somebody_is_not_started(keeping: Any, world: World) -> None:
+    world.unit, world.slot, world.waiting = "inactive", "DOWN", 3
+    passes(keeping, world, 100)
+    assert world.did == []
+
+
+def test_nobody_waits_for_one_that_cannot_start(
+    keeping: Any, world: World, socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(keeper, "gone", lambda _switch, slot, _unit: told.append(slot))
+    passes(keeping, world, IDLE_S + 10)
+    world.waiting = 1
+
+    def fails() -> None:
+        world.unit, world.slot = "failed", "DOWN"
+
+    world.on["start"] = fails
+    keeping.step()
+    assert told == ["a"]
+    assert not marker(socket).exists()
+
+
+def test_a_switch_that_was_started_anew_is_told_that_it_is_asleep(keeping: Any, world: World) -> None:
+    passes(keeping, world, IDLE_S + 10)
+    world.asleep = "MAINT"
+    keeping.step()
+    assert world.asleep == "no check"
+    assert world.unit == "inactive"
+
+
+def test_a_note_without_a_stop_is_taken_back(keeping: Any, world: World, socket: Path) -> None:
+    """Its keeper was killed between both."""
+    marker(socket).write_text("{}")
+    world.slot = "DRAIN"
+    keeping.step()
+    assert world.slot == "UP"
+    assert not marker(socket).exists()
+
+
+@pytest.mark.parametrize("is_asleep", [True, False])
+def test_to_wake_is_to_start_what_is_asleep_and_nothing_else(
+    world: World, socket: Path, monkeypatch: pytest.MonkeyPatch, is_asleep: bool
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(keeper.subprocess, "run", lambda command, **_options: started.append(command))
+    if is_asleep:
+        marker(socket).write_text("{}")
+    keeper.wake(socket, UNIT, 30)
+    assert started == ([["/usr/bin/systemctl", "start", "--", UNIT]] if is_asleep else [])
+    assert float(keeper.stay_of(socket).read_text()) == world.now + 30
