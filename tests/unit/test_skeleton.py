@@ -59,7 +59,6 @@ UNLIMITED = {
     "litellm.routes.context_window_fallbacks.stream_timeout": "ditto",
     "litellm.routes.max_fallbacks": "filled in; counted",
     "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
-    "switch.slots.port": "limits do not nest; the role's preflight holds them",
 }
 """Numbers without a limit on their role's page, each with the reason."""
 KEYWORDS = {

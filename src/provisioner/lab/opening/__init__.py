@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provisioner.catalog import load_catalog
+from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.opening.model_files import Found, find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
-from provisioner.lab.opening.texts import read_texts
 from provisioner.lab.resolved import Known, ResolvedLab, host_name
 from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
 from provisioner.labfile.spec import Model, Spec
 from provisioner.models.header import Header
 from provisioner.values import paths
+from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError
 from provisioner.values.events import Diagnostic
 from provisioner.values.state import Fleet, Problem
@@ -231,7 +231,7 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
         headers, broken = read_headers(spec.models)
         if needs == "all":
             headers |= _cached(path, spec.models)
-        texts, unreadable = read_texts(path, spec, catalog)
+        texts, unreadable = _texts(path, spec, catalog)
         resolved = resolve(spec, catalog, Known(headers=headers, texts=texts))
         opened.append(resolved)
         stacks = _stack_problems(resolved, path)
@@ -261,3 +261,14 @@ def _stack_problems(resolved: ResolvedLab, path: Path) -> Iterable[Problem]:
     from provisioner.wheels.known import stacks_of
 
     return stack_problems(stack_uses(resolved), stacks_of(path))
+
+
+def _texts(path: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Address, dict[str, str]], list[Problem]]:
+    """What is in the files that options of services name, and what is wrong with these."""
+    roles = {role for container in spec.containers.values() for role in container.services}
+    kinds = {reference.kind for role in roles for reference in catalog.services[role].references.values()}
+    if "file" not in kinds:
+        return {}, []
+    from provisioner.lab.opening.texts import read_texts  # nothing that a lab needs whose services name no files
+
+    return read_texts(path, spec, catalog)

@@ -107,7 +107,8 @@ def _file_of(model: Model) -> ModelFile:
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
     rest = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in _parts(file)[1:])
-    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), file.stat().st_size, rest=rest)
+    size = file.stat().st_size if file.is_file() else None  # with a hash in the file it may be missing still
+    return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), size, rest=rest)
 
 
 def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:
