@@ -66,10 +66,10 @@ def begin_to(verb: str, unit: str) -> None:
 def forget_starts(unit: str) -> None:
     """Have systemd count anew how often the unit was started: to be woken often is not to fail often.
 
-    The pattern means the unit, without an error where systemd has forgotten it.
+    By a pattern it would do so only for units that have failed. The switch's own units name this one, so that systemd
+    never forgets it.
     """
-    pattern = f"{unit[:-1]}[{unit[-1]}]"
-    subprocess.run([SYSTEMCTL, "reset-failed", "--", pattern], check=True, capture_output=True, timeout=COMMAND_S)
+    subprocess.run([SYSTEMCTL, "reset-failed", "--", unit], check=True, capture_output=True, timeout=COMMAND_S)
 
 
 def say(words: str) -> None:
