@@ -18,22 +18,7 @@ UNIT = "llama-server.service"
 MARKER = "/run/switch-llama-server-keeper/asleep"
 STARTS = "/var/lib/switch-llama-server-keeper/starts"
 KEY_FILE = "/etc/llama-server.api-key"
-FIRST_TOKEN = """
-import http.client, json, pathlib, sys, time
-server = http.client.HTTPConnection("127.0.0.1", 8080, timeout=60)
-key = pathlib.Path(sys.argv[1]).read_text().strip()
-headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json"}
-asked = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "ignore_eos": True, "stream": True}
-began, first, ended = time.monotonic(), None, None
-server.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
-for line in server.getresponse():
-    if line.startswith(b"data: {"):
-        choice = json.loads(line[6:])["choices"][0]
-        if first is None and choice["delta"].get("content"):
-            first = time.monotonic() - began
-        ended = choice["finish_reason"] or ended
-print(json.dumps({"first": first, "ended": ended}))
-"""
+FIRST_TOKEN = (SCENARIO.parent / "shared" / "first_token.py").read_text(encoding="utf-8")
 SCRAPES = """
 import http.client, time
 for _ in range(30):
@@ -96,7 +81,7 @@ def test_scrapes_do_not_wake_it_and_its_first_token_comes_as_soon_as_it_has_load
     before = starts(host)
     python(host, SCRAPES)
     assert starts(host) == before
-    told = json.loads(python(host, FIRST_TOKEN, KEY_FILE))
+    told = json.loads(python(host, FIRST_TOKEN, "8080", "tiny", "<", KEY_FILE))
     start_s = noted_start_s(host)
     assert told["ended"] == "length"
     assert told["first"] <= start_s + 1, (told, start_s)
@@ -117,4 +102,4 @@ def test_the_role_starts_it_again_where_it_has_changed(host: Host) -> None:
     run_playbook("converge.yml", idle="3s", parallel=2)
     assert '"--parallel" "2"' in host.check_output(f"systemctl cat {UNIT}")
     fallen_asleep(host)
-    assert json.loads(python(host, FIRST_TOKEN, KEY_FILE))["ended"] == "length"
+    assert json.loads(python(host, FIRST_TOKEN, "8080", "tiny", "<", KEY_FILE))["ended"] == "length"

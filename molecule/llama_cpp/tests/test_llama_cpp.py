@@ -450,7 +450,8 @@ def test_exchanged_without_one_beside_requests_are_refused_where_they_may_not_wa
     assert run_playbook("converge.yml").returncode == 0
 
 
-def test_what_an_ended_run_left_beside_is_taken_away_by_the_next(host: Host) -> None:
+@pytest.mark.parametrize("options", [{}, {"batch": 256}], ids=["unchanged", "changed"])
+def test_what_an_ended_run_left_beside_is_taken_away_by_the_next(host: Host, options: dict[str, Any]) -> None:
     script = f"""
         sed '/^ExecStartPre/d; /^RuntimeDirectory/d' /etc/systemd/system/{UNIT} > /run/systemd/system/{BESIDE}.service
         sed -i 's/"18080"/"28123"/; /^ExecStop/d; /^OnSuccess/d; /^OnFailure/d' /run/systemd/system/{BESIDE}.service
@@ -459,10 +460,19 @@ def test_what_an_ended_run_left_beside_is_taken_away_by_the_next(host: Host) -> 
     """
     host.check_output(script)
     answers = []
-    became = counted(host, lambda: answers.append(run_playbook("converge.yml")), 8080, "model", KEY_FILE)
+    became = counted(host, lambda: answers.append(run_playbook("converge.yml", **options)), 8080, "model", KEY_FILE)
     assert answers[0].returncode == 0, answers[0].stdout
     assert set(became) == {"whole", "slowest"}, became
     assert is_gone(host)
+    assert run_playbook("converge.yml").returncode == 0
+
+
+def test_a_key_of_which_its_unit_says_nothing_is_tried_beside_as_well(host: Host) -> None:
+    started = f"journalctl --quiet --output cat --unit {BESIDE} | grep -c '^Started '"
+    before = int(host.check_output(started))
+    assert run_playbook("converge.yml", api_key="another-key").returncode == 0
+    assert int(host.check_output(started)) == before + 1
+    assert run_playbook("converge.yml").returncode == 0
 
 
 def test_where_there_is_no_room_for_both_the_same_change_ends_the_server(host: Host) -> None:

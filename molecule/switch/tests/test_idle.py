@@ -177,7 +177,7 @@ def test_a_switch_that_hands_looks_on_to_the_queue_wakes_it(host: Host) -> None:
     """The gate can fail: the same looks start the engine where they count as requests."""
     fallen_asleep(host)
     before = starts(host)
-    edit = "s/default_backend looks/default_backend answers/; /srv_is_up(asleep/d"
+    edit = "s/default_backend looks-a/default_backend answers/; /srv_is_up(asleep/d"
     with changed(host, CONFIG, edit, f"systemctl reload {UNIT}"):
         assert starts(host) == before
         looks(host, 1)
@@ -195,12 +195,22 @@ def test_a_keeper_that_was_killed_before_it_stopped_the_engine_takes_its_note_ba
     host.check_output(f"{COMMAND} rest")
 
 
+def test_one_whose_keeper_was_ended_before_it_stopped_it_is_in_service_once_it_is_woken(host: Host) -> None:
+    host.check_output(f"systemctl stop {KEEPER} && systemctl restart {ENGINE}")
+    wait_until_serving(host)
+    host.check_output(f"echo '{{}}' > {MARKER} && {CONTROL} drain a")
+    host.check_output(f"{COMMAND} wake --within 0")
+    wait_until_serving(host)
+    assert not host.file(MARKER).exists
+    host.check_output(f"systemctl start {KEEPER}")
+
+
 def test_one_that_is_started_by_hand_is_awake(host: Host) -> None:
     fallen_asleep(host)
     host.check_output(f"systemctl start {ENGINE}")
     assert not host.file(MARKER).exists
     wait_until_serving(host)
-    assert "no check" not in host.check_output(f"{CONTROL} state")
+    assert state(host)["asleep"] is False
     fallen_asleep(host)
 
 

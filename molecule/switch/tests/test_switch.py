@@ -359,7 +359,7 @@ def test_who_waits_while_it_is_reloaded_is_answered(host: Host) -> None:
 
 
 def test_nobody_has_to_wait_for_a_reload(host: Host) -> None:
-    """Without anyone who waits, and with a switch that was told that nobody comes, it is reloaded at once."""
+    """Where nobody waits it is reloaded at once, and an engine that starts then is told to the new process."""
     host.check_output(f"systemctl stop {ENGINE}")
     host.check_output(f"timeout 10 systemctl reload {UNIT}")
     host.check_output(f"systemctl start {ENGINE}")

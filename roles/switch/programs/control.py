@@ -287,6 +287,14 @@ def _pid(switch: Switch) -> str | None:
         return None
 
 
+def _has(switch: Switch, slot: str) -> bool:
+    """Whether there is such a slot at all; one of an earlier version has only that of the engine."""
+    try:
+        return slot in switch.servers()
+    except AWAY:
+        return False
+
+
 def _leave(switch: Switch, slot: str) -> None:
     try:
         with switch.alone():
@@ -327,6 +335,12 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
+def _drain(switch: Switch, asked: argparse.Namespace) -> None:
+    left = drained(switch, asked.slot, asked.within)
+    if left:
+        sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
+
+
 def _begin(switch: Switch, asked: argparse.Namespace) -> None:
     ready(switch, asked.slot, asked.port)
     if asked.within is not None:
@@ -349,12 +363,12 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
             gone(switch, asked.slot, asked.unit)
     elif asked.verb == "reload":
         reload(switch, asked.process, asked.states)
-    else:
-        left = drained(switch, asked.slot, asked.within)
-        if left:
-            sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
-        if asked.verb == "leave":
+    elif asked.verb == "leave":
+        if _has(switch, asked.slot):
+            _drain(switch, asked)
             _leave(switch, asked.slot)
+    else:
+        _drain(switch, asked)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,18 @@ def in_service(rows: Rows) -> list[str]:
     return [name for name, row in slots_of(rows).items() if row["status"].startswith("UP")]
 
 
+def take_back(switch: Switch, marker: Path) -> None:
+    """Undo the first steps of falling asleep, of an engine that was not stopped; the file goes last.
+
+    So who is killed in the middle of it finds the file again, and does this once more.
+    """
+    for slot, row in slots_of(switch.rows()).items():
+        if row["status"].startswith("DRAIN"):
+            ready(switch, slot)
+    told_awake(switch)
+    marker.unlink(missing_ok=True)
+
+
 @dataclass
 class Keeper:
     """Looks after one engine; ``step`` does what is due and says in how many seconds it wants to be called again."""
@@ -150,7 +162,7 @@ class Keeper:
                 self._switch.tell(f"set server {BACKEND}/{slot} state drain")
         asked = asked_of(self._switch.rows())
         if asked["stot"] != self._counted or asked["scur"] != "0" or self._has_to_stay():
-            self._stay_awake(slots)
+            self._stay_awake()
             return
         with self._switch.alone():
             self._switch.tell(f"set server {ASLEEP}/{ASLEEP} state ready")
@@ -158,12 +170,8 @@ class Keeper:
         self._next_check = 0.0
         say(f"{self.unit} is stopped: nobody asked it for {self.idle_s:g} s.")
 
-    def _stay_awake(self, slots: Sequence[str]) -> None:
-        """Take back what was done so far; the file goes last, so that a killed keeper does this once more."""
-        for slot in slots:
-            ready(self._switch, slot)
-        told_awake(self._switch)
-        self._marker.unlink(missing_ok=True)
+    def _stay_awake(self) -> None:
+        take_back(self._switch, self._marker)
         self._last_asked = time.monotonic()
 
     def _asleep(self, rows: Rows) -> float:
@@ -176,7 +184,7 @@ class Keeper:
         self._next_check = now + CHECK_S
         word, has_job = unit_state(self.unit)
         if word not in ENDED or has_job:
-            return self._changing(word, has_job, rows)
+            return self._changing(word, has_job)
         if is_asked:
             self._wake()
             return 0.0
@@ -186,11 +194,11 @@ class Keeper:
             self._switch.tell(f"set server {ASLEEP}/{ASLEEP} state ready")
         return ASLEEP_POLL_S
 
-    def _changing(self, word: str, has_job: bool, rows: Rows) -> float:
+    def _changing(self, word: str, has_job: bool) -> float:
         """The engine ends, or begins, or it was never stopped because the keeper was killed before."""
         self._next_check = 0.0
         if word == "active" and not has_job:
-            self._stay_awake([name for name, row in slots_of(rows).items() if row["status"].startswith("DRAIN")])
+            self._stay_awake()
         return ASLEEP_POLL_S
 
     def _wake(self) -> None:
@@ -252,9 +260,13 @@ def wake(socket_path: Path, unit: str, within_s: float) -> None:
     stay = stay_of(socket_path)
     stay.parent.mkdir(mode=0o700, exist_ok=True)
     stay.write_text(str(time.monotonic() + within_s), encoding="ascii")
-    if marker_of(socket_path).exists():
+    marker = marker_of(socket_path)
+    if marker.exists():
         forget_starts(unit)
         subprocess.run([SYSTEMCTL, "start", "--", unit], check=True, capture_output=True, timeout=LONGEST_START_S)
+    # A start takes the note away. It is still there where the engine ran: its keeper was ended before it could stop it.
+    if marker.exists():
+        take_back(Switch(socket_path), marker)
 
 
 def main(words: Sequence[str]) -> int:
@@ -274,7 +286,7 @@ def main(words: Sequence[str]) -> int:
             wake(asked.socket, asked.unit, asked.within)
         else:
             stay_of(asked.socket).unlink(missing_ok=True)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (SwitchError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Unable to {asked.verb} {asked.unit}: {error}.\n")
         return 1
     return 0

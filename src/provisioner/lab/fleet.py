@@ -173,7 +173,7 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers]
         needs |= {speaker.service.address for speaker in speakers}
     made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
-    sizes = {name: _bytes(file) for name, file in context.files.items()}
+    sizes = {name: _bytes(context.files[name]) for name in service.model_names if name in context.files}
     return replace(made, beside=knowledge_of(service.role).changes_beside(service, sizes))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,18 +42,7 @@ for number in range(240):
         connection.close()
     time.sleep(max(0, began + number + 1 - time.monotonic()))
 """
-FIRST_TOKEN = """
-import http.client, json, sys, time
-server = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=120)
-headers = {"Authorization": "Bearer " + sys.stdin.read().strip(), "Content-Type": "application/json"}
-asked = {"model": sys.argv[2], "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 8, "stream": True}
-began, first = time.monotonic(), None
-server.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
-for line in server.getresponse():
-    if line.startswith(b"data: {") and json.loads(line[6:])["choices"][0]["delta"].get("content") and first is None:
-        first = time.monotonic() - began
-print(first)
-"""
+FIRST_TOKEN = Path(__file__).resolve().parents[3] / "molecule" / "shared" / "first_token.py"
 
 
 def file(idle: str, queue: str = "2m", more: str = "") -> str:
@@ -97,10 +87,10 @@ def starts(lab: Lab) -> int:
 
 def first_token_s(lab: Lab, container: str, port: int, model: str) -> float:
     """How long a client waits for the first token of a stream."""
-    program = f"cat > /run/first.py <<'EOF'\n{FIRST_TOKEN}EOF\n"
+    program = f"cat > /run/first.py <<'EOF'\n{FIRST_TOKEN.read_text(encoding='utf-8')}EOF\n"
     key = f"cat > /run/first.key <<'EOF'\n{MASTER_KEY}\nEOF\n"
     run = f"python3 /run/first.py {port} {model} < /run/first.key; rm /run/first.key"
-    return float(sh(lab, container, f"umask 077; {program}{key}{run}"))
+    return float(json.loads(sh(lab, container, f"umask 077; {program}{key}{run}"))["first"])
 
 
 def start_s(lab: Lab) -> float:

@@ -241,14 +241,24 @@ def test_a_note_without_a_stop_is_taken_back(keeping: Any, world: World, socket:
     assert not marker(socket).exists()
 
 
-@pytest.mark.parametrize("is_asleep", [True, False])
+@pytest.mark.parametrize("was", ["awake", "asleep", "on its way"])
 def test_to_wake_is_to_start_what_is_asleep_and_nothing_else(
-    world: World, socket: Path, monkeypatch: pytest.MonkeyPatch, is_asleep: bool
+    world: World, socket: Path, monkeypatch: pytest.MonkeyPatch, was: str
 ) -> None:
+    """``on its way``: the engine still runs, so that nothing of a start takes the note away."""
     started: list[list[str]] = []
-    monkeypatch.setattr(keeper.subprocess, "run", lambda command, **_options: started.append(command))
-    if is_asleep:
+
+    def systemctl(command: list[str], **_options: object) -> None:
+        started.append(command)
+        if was == "asleep":
+            marker(socket).unlink()
+
+    monkeypatch.setattr(keeper.subprocess, "run", systemctl)
+    if was != "awake":
         marker(socket).write_text("{}")
+        world.slot = "DRAIN"
     keeper.wake(socket, UNIT, 30)
-    assert started == ([["/usr/bin/systemctl", "start", "--", UNIT]] if is_asleep else [])
+    assert started == ([] if was == "awake" else [["/usr/bin/systemctl", "start", "--", UNIT]])
     assert float(keeper.stay_of(socket).read_text()) == world.now + 30
+    assert not marker(socket).exists()
+    assert world.slot == ("DRAIN" if was == "asleep" else "UP"), "an engine that starts says by itself that it is ready"
