@@ -276,10 +276,11 @@ def test_what_a_role_manages_is_lists_of_names_or_a_reason(role: str) -> None:
 
 
 def _are_things(listed: list[Any]) -> bool:
-    """Names, each alone or with ``when`` or ``each``."""
+    """Names, each alone or with ``when``, ``unless`` or ``each``."""
     mappings = [one for one in listed if isinstance(one, dict)]
     names = [one["name"] if isinstance(one, dict) else one for one in listed]
-    return _are_texts(names) and all(set(one) in ({"name", "when"}, {"name", "each"}) for one in mappings)
+    known = [{"name", word} for word in ("when", "unless", "each")]
+    return _are_texts(names) and all(set(one) in known for one in mappings)
 
 
 def _stand_in(option: Mapping[str, Any]) -> Any:

@@ -120,7 +120,9 @@ class Keeper:
     _next_check: float = 0.0
 
     def __post_init__(self) -> None:
-        """What it asks, and where it notes what it knows."""
+        """What it asks, and where it notes what it knows; ``SwitchError`` for an engine that never ends."""
+        if self.idle_s <= 0:
+            raise SwitchError("an engine that never ends has no keeper")
         self._switch = Switch(self.socket)
         self._marker = marker_of(self.socket)
 

@@ -45,12 +45,33 @@ def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> 
     before = read_upkeep(folder, plugins)
     managed = {kind: list(things) for kind, things in own["managed"].items()}
     word, name = f"{{{{ {folder.name}_name }}}}", service["unit"].removesuffix(".service")
+    options = {f"{folder.name}_{option}": f"{role.name}_{option}" for option in passed_on(folder, service["stage"])}
     for kind, kept in OF_WHAT_STANDS_BEFORE.items():
         things = before["managed"][kind]
         if kind == "units":  # those of its packages are nobody's
-            things = [thing for thing in things if word in thing]
-        managed[kept] = [*managed.get(kept, []), *(thing.replace(word, name) for thing in things)]
+            things = [thing for thing in things if word in _name_of(thing)]
+        named = [_named_for(thing, word, name, options) for thing in things]
+        managed[kept] = [*managed.get(kept, []), *(thing for thing in named if thing is not None)]
     return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
+
+
+def _name_of(thing: str | Mapping[str, Any]) -> str:
+    return thing if isinstance(thing, str) else thing["name"]
+
+
+def _named_for(
+    thing: str | Mapping[str, Any], word: str, name: str, options: Mapping[str, str]
+) -> str | dict[str, Any] | None:
+    """What stands before a service, by that service's name and options.
+
+    None where it is there only with an option that the service does not have.
+    """
+    filled = _name_of(thing).replace(word, name)
+    if isinstance(thing, str):
+        return filled
+    if not set(thing["unless"]) <= set(options):
+        return None
+    return {"name": filled, "unless": {options[option]: value for option, value in thing["unless"].items()}}
 
 
 def digest_of(files: Iterable[Path], root: Path) -> str:

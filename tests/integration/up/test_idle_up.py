@@ -126,9 +126,9 @@ def test_no_verb_wakes_it_but_verify_that_is_told_to(lab: Lab) -> None:
     )
     assert (refused.code, words in refused.err) == (64, True), refused.err
     made(lab, file("0s"))
-    assert sh(lab, ENGINE, f"systemctl is-active {UNIT}; systemctl is-enabled switch-llama-server-keeper || true") == (
-        "active\ndisabled\n"
-    )
+    assert sh(lab, ENGINE, f"systemctl is-active {UNIT}").strip() == "active"
+    gone = sh(lab, ENGINE, "systemctl show --value --property=LoadState switch-llama-server-keeper.service")
+    assert gone.strip() == "not-found"
 
 
 @pytest.mark.slow

@@ -262,3 +262,9 @@ def test_to_wake_is_to_start_what_is_asleep_and_nothing_else(
     assert float(keeper.stay_of(socket).read_text()) == world.now + 30
     assert not marker(socket).exists()
     assert world.slot == ("DRAIN" if was == "asleep" else "UP"), "an engine that starts says by itself that it is ready"
+
+
+def test_an_engine_that_never_ends_has_no_keeper(socket: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be stopped at once, and again after each start."""
+    assert keeper.main(["--socket", str(socket), "--unit", UNIT, "keep", "--idle", "0"]) == 1
+    assert "an engine that never ends has no keeper" in capsys.readouterr().err

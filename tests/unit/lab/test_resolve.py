@@ -137,11 +137,24 @@ def test_lan_publishes_the_port_on_the_host() -> None:
 def test_what_stands_before_a_service_is_managed_with_it_and_starts_it_not_anew() -> None:
     (one,) = _fleet(_spec(ENGINE)).instances
     managed = one.services[0].managed
-    helpers = ("switch-llama-server.service", "switch-llama-server-keeper.service")
+    helpers = ("switch-llama-server.service",)
     assert (managed.units, managed.helpers) == (("llama-server.service",), helpers)
     assert managed.reloaded[:2] == ("/etc/switch-llama-server.cfg", "/etc/systemd/system/switch-llama-server.service")
     assert not set(managed.reloaded) & set(managed.paths)
+    assert not any("keeper.service" in path for path in managed.reloaded), "it never ends"
     assert (one.services[0].port, one.services[0].own_port) == (8080, 18080)
+
+
+def test_what_ends_an_idle_service_is_managed_only_where_it_ends() -> None:
+    services = {"llama_cpp": {"model": "m", "idle": "20s"}}
+    (one,) = _fleet(_spec({**ENGINE, "containers": {"a": {"services": services}}})).instances
+    managed = one.services[0].managed
+    assert managed.helpers == ("switch-llama-server.service", "switch-llama-server-keeper.service")
+    assert "/etc/systemd/system/switch-llama-server-keeper.service" in managed.reloaded
+    gateway = {"litellm": {"master_key": Secret("k", "v"), "aliases": {"fast": ["m"]}}}
+    (one,) = _fleet(_spec({**ENGINE, "containers": {"a": {"services": services | gateway}}})).instances
+    of_gateway = next(service.managed for service in one.services if service.role == "litellm")
+    assert of_gateway.helpers == ("switch-litellm.service",), "a gateway has no such option"
 
 
 @pytest.mark.parametrize(
