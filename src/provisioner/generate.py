@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.catalog import STAGES, ServiceType, load_catalog, passed_on
+from provisioner.catalog import STAGES, ServiceType, internal_passed_on, load_catalog, passed_on
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 
@@ -47,10 +47,12 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
         role = page.parents[1]
         service = _service_page(role)
         text = page.read_text(encoding="utf-8")
+        internal = frozenset(service.get("internal", ()))
         if "behind" in service:
             text = files[page] = specs_text(page, text, service)
+            internal |= {*internal_passed_on(role, service)}
         options = _options(page, text)
-        table = options_table(role.name, options, frozenset(service.get("internal", ())), service.get("limits", {}))
+        table = options_table(role.name, options, internal, service.get("limits", {}))
         files[role / "defaults/main.yml"] = defaults_text(options)
         files[role / "README.md"] = readme_text(role / "README.md", table)
     ordered = sorted(services, key=lambda service: (STAGES.index(service.stage), service.role))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog.option_limits import beyond_limit
-from provisioner.catalog.pages import digest_of, passed_on, read_pages, read_upkeep
+from provisioner.catalog.pages import digest_of, internal_passed_on, passed_on, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
     STAGES,
@@ -43,6 +43,7 @@ __all__ = [
     "beyond_limit",
     "catalog_from",
     "compile_catalog",
+    "internal_passed_on",
     "load_catalog",
     "passed_on",
 ]

@@ -101,6 +101,9 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
         raise page_error(role.name, "argument_specs.yml has no entry point main") from error
     if "behind" in service:
         service["limits"] = _limits_passed_on(role, service, options) | (service.get("limits") or {})
+        # One that was not yet written into its page is for ``make generate``.
+        filled = [option for option in internal_passed_on(role, service) if f"{role.name}_{option}" in options]
+        service["internal"] = [*service.get("internal", ()), *filled]
     pages = {"service": service, "options": options, "upkeep": _read_whole_upkeep(role, service, plugins)}
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
@@ -113,6 +116,15 @@ def passed_on(role: Path, stage: str) -> list[str]:
     """The options that a role which stands before others passes on to services of that stage."""
     pages = _read_yaml(role / "meta" / "service.yml").get("passed_on") or {}
     return [option for option, stages in pages.items() if stage in stages]
+
+
+def internal_passed_on(role: Path, service: Mapping[str, Any]) -> list[str]:
+    """Those of the options passed on to a service that no file writes."""
+    before = role.parent / service["behind"]
+    if not before.is_dir():
+        return []
+    internal = _read_yaml(before / "meta" / "service.yml").get("internal") or ()
+    return [option for option in passed_on(before, service["stage"]) if option in internal]
 
 
 def _limits_passed_on(role: Path, service: Mapping[str, Any], options: Collection[str]) -> dict[str, Any]:
