@@ -1,11 +1,15 @@
-"""Ends an engine that nobody asks, and starts it when somebody does.
+"""Ends an engine that nobody asks, or whose card another one needs, and starts it when somebody asks it.
 
-``keeper.py --socket PATH --unit NAME keep --idle SECONDS`` runs beside the switch until it is told to end. ``wake
---within SECONDS`` starts an engine that is asleep and has it stay for so long; ``rest`` lets it end again.
+``keeper.py --socket PATH --unit NAME keep --idle SECONDS`` runs beside the switch until it is told to end. With
+``--own NAME``, a ``--member NAME`` for each of those who share the card, ``--key FILE`` and ``--hold SECONDS`` the
+engine takes turns with them. ``wake --within SECONDS`` starts an engine that is asleep and has it stay for so long;
+``rest`` lets it end again. ``claim --within SECONDS`` is what its unit says before each start: it ends with 0 once the
+engine's turn has come, and with 1 where nobody asks for the engine.
 
 What it knows lies in files, so that it may be killed at any moment: ``asleep`` in its folder in /run is there from
-before an idle engine is stopped until that is started again, by whomever; how long starts took is in its folder in
-/var/lib. An engine that has ended without that file was stopped by somebody, and stays so.
+before an engine is stopped until that is started again, by whomever; how long starts took is in its folder in
+/var/lib. An engine that has ended without that file was stopped by somebody, and stays so. Whose turn it is stands in
+no file (``turns``).
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from control import (
     ASLEEP,
@@ -36,15 +41,29 @@ from control import (
     unit_state,
 )
 
+if TYPE_CHECKING:
+    from neighbours import Neighbours
+
 ASLEEP_POLL_S = 0.2
 """So much later than it could an engine is started that somebody asks."""
 LONGEST_POLL_S = 5.0
+STOPPED_CHECK_S = 2.0
+CLAIM_POLL_S = 0.25
 CHECK_S = 10.0
 """An engine that is asleep is looked at so often, in case that it was started without the switch having heard of it."""
 COMMAND_S = 120.0
 """How long systemd may take to take up a command; how long an engine takes to do as it is told is another matter."""
 LONGEST_START_S = 3600.0
 KEPT_STARTS = 5
+SKIPPED = 1
+"""The exit code of ``claim`` with which systemd leaves an engine alone, without an error."""
+FAILED = 255
+BOOTING = ("initializing", "starting")
+NOT_ASKED = "exec-condition"
+"""What systemd says became of a start that ``claim`` has ended with ``SKIPPED``."""
+STARTING = "condition"
+"""What systemd calls a unit that is not yet started, because it asks first whether it may be."""
+NEVER = float("-inf")
 Rows = dict[tuple[str, str], dict[str, str]]
 
 
@@ -56,6 +75,32 @@ def stay_of(socket_path: Path) -> Path:
 def starts_of(socket_path: Path) -> Path:
     """The file with the seconds that the last starts took, the newest last."""
     return Path("/var/lib") / folder_of(socket_path).name / "starts"
+
+
+def asks_of(socket_path: Path) -> Path:
+    """The socket at which a keeper is asked for the card."""
+    return folder_of(socket_path) / "turns.sock"
+
+
+def shown(unit: str, *properties: str) -> dict[str, str]:
+    """What systemd says of a unit."""
+    command = [SYSTEMCTL, "show", f"--property={','.join(properties)}", "--", unit]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_S)
+    return dict(line.partition("=")[::2] for line in said.stdout.splitlines())
+
+
+def has_the_card(unit: str) -> bool:
+    """Whether an engine runs, begins or ends; one that only asks whether it may start does not have it."""
+    said = shown(unit, "ActiveState", "SubState")
+    return said.get("ActiveState") not in ENDED and said.get("SubState") != STARTING
+
+
+def waits_for_its_first_start(unit: str) -> bool:
+    """Whether an engine does not run because nobody has asked for it since its container was started."""
+    said = shown(unit, "ActiveState", "Job", "Result", "InactiveExitTimestampMonotonic")
+    if said.get("ActiveState") != "inactive" or said.get("Job", "0") not in ("", "0"):
+        return False
+    return said.get("Result") == NOT_ASKED or said.get("InactiveExitTimestampMonotonic") == "0"
 
 
 def begin_to(verb: str, unit: str) -> None:
@@ -110,18 +155,26 @@ def take_back(switch: Switch, marker: Path) -> None:
 
 @dataclass
 class Keeper:
-    """Looks after one engine; ``step`` does what is due and says in how many seconds it wants to be called again."""
+    """Looks after one engine; ``step`` does what is due and says in how many seconds it wants to be called again.
+
+    ``idle_s``: 0 where the engine does not end by itself; ``hold_s``: how long it serves at least before one of
+    ``neighbours`` gets the card, which are None where it shares none.
+    """
 
     socket: Path
     unit: str
     idle_s: float
+    hold_s: float = 0.0
+    neighbours: Neighbours | None = None
     _last_asked: float = field(default_factory=time.monotonic)
     _counted: str = ""
     _next_check: float = 0.0
+    _serves_since: float | None = None
+    _stayed: bool = False
 
     def __post_init__(self) -> None:
         """What it asks, and where it notes what it knows; ``SwitchError`` for an engine that never ends."""
-        if self.idle_s <= 0:
+        if self.idle_s <= 0 and self.neighbours is None:
             raise SwitchError("an engine that never ends has no keeper")
         self._switch = Switch(self.socket)
         self._marker = marker_of(self.socket)
@@ -129,21 +182,86 @@ class Keeper:
     def step(self) -> float:
         """Put the engine to sleep, or wake it, where one of both is due."""
         rows = self._switch.rows()
-        return self._asleep(rows) if self._marker.exists() else self._awake(rows)
+        wait_s = self._asleep(rows) if self._marker.exists() else self._awake(rows)
+        if self.neighbours is not None and self.neighbours.is_claimed():
+            self.neighbours.seek()
+            return min(wait_s, ASLEEP_POLL_S)
+        return wait_s
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, for less where somebody asks for the card."""
+        if self.neighbours is None:
+            time.sleep(seconds)
+            return
+        self.neighbours.called.wait(seconds)
+        self.neighbours.called.clear()
 
     def _awake(self, rows: Rows) -> float:
         """Its engine is there, or somebody else has stopped it."""
         now = time.monotonic()
         asked = asked_of(rows)
-        is_used = asked["stot"] != self._counted or asked["scur"] != "0" or not in_service(rows) or self._has_to_stay()
+        slots = in_service(rows)
+        stays = self._has_to_stay()
+        is_used = asked["stot"] != self._counted or asked["scur"] != "0" or not slots or stays
         self._counted = asked["stot"]
         if is_used:
             self._last_asked = now
+        self._note_service(is_there=bool(slots), stays=stays)
+        if self.neighbours is not None:
+            wait_s = self._share(self.neighbours, slots)
+            if wait_s is not None:
+                return wait_s
+        if self.idle_s <= 0:
+            return LONGEST_POLL_S
         left_s = self._last_asked + self.idle_s - now
         if left_s <= 0:
-            self._fall_asleep(in_service(rows))
+            self._fall_asleep(slots, f"nobody asked it for {self.idle_s:g} s")
             return 0.0
         return min(max(left_s, ASLEEP_POLL_S), LONGEST_POLL_S, max(self.idle_s / 4, ASLEEP_POLL_S))
+
+    def _note_service(self, *, is_there: bool, stays: bool) -> None:
+        """Count its stay from when it serves; a proof that is over was nobody's, and ends the stay."""
+        if not is_there:
+            self._serves_since = None
+        elif self._serves_since is None:
+            self._serves_since = time.monotonic()
+        if self._stayed and not stays and is_there:
+            self._serves_since = NEVER
+        self._stayed = stays
+
+    def _share(self, neighbours: Neighbours, slots: Sequence[str]) -> float | None:
+        """Let another one have the card whose turn has come; None where there is nothing to do."""
+        now = time.monotonic()
+        waiting = neighbours.waiting()
+        if not waiting and now < self._next_check:
+            return None
+        self._next_check = now + CHECK_S
+        word, has_job = unit_state(self.unit)
+        if word in ENDED and not has_job:
+            self._next_check = now + STOPPED_CHECK_S
+            neighbours.let_go()
+            return self._rest_at_first()
+        if not waiting:
+            neighbours.compare()
+            return None
+        if not slots or self._stayed or self._serves_since is None:
+            return ASLEEP_POLL_S
+        left_s = self._serves_since + self.hold_s - now
+        if left_s > 0:
+            return min(left_s, LONGEST_POLL_S)
+        self._fall_asleep(slots, f"the card is {waiting[0]}'s now", is_idle=False)
+        return 0.0
+
+    def _rest_at_first(self) -> float | None:
+        """Have an engine count as asleep that was not started when its container was, as nobody had asked for it."""
+        if not waits_for_its_first_start(self.unit):
+            return None
+        self._note_asleep()
+        self._next_check = 0.0
+        return 0.0
+
+    def _note_asleep(self) -> None:
+        self._marker.write_text(json.dumps({"since": int(time.time())}), encoding="ascii")
 
     def _has_to_stay(self) -> bool:
         try:
@@ -151,26 +269,30 @@ class Keeper:
         except FileNotFoundError:
             return False
 
-    def _fall_asleep(self, slots: Sequence[str]) -> None:
-        """Stop the engine, unless somebody has asked for it, or something is being done to it, by now."""
+    def _fall_asleep(self, slots: Sequence[str], why: str, *, is_idle: bool = True) -> None:
+        """Stop the engine, unless somebody has asked for it that was idle, or something is being done to it, by now.
+
+        One that lets another have the card finishes its running answers; who asks it meanwhile waits for its next turn.
+        """
         word, has_job = unit_state(self.unit)
         if word != "active" or has_job:
             self._last_asked = time.monotonic()
             return
-        self._marker.write_text(json.dumps({"since": int(time.time())}), encoding="ascii")
+        self._note_asleep()
         with self._switch.alone():
             self._switch.tell(f"set server {BACKEND}/{HOLD} state ready")
             for slot in slots:
                 self._switch.tell(f"set server {BACKEND}/{slot} state drain")
         asked = asked_of(self._switch.rows())
-        if asked["stot"] != self._counted or asked["scur"] != "0" or self._has_to_stay():
+        is_asked = asked["stot"] != self._counted or asked["scur"] != "0"
+        if (is_idle and is_asked) or self._has_to_stay():
             self._stay_awake()
             return
         with self._switch.alone():
             self._switch.tell(f"set server {ASLEEP}/{ASLEEP} state ready")
         begin_to("stop", self.unit)
-        self._next_check = 0.0
-        say(f"{self.unit} is stopped: nobody asked it for {self.idle_s:g} s.")
+        self._next_check, self._serves_since = 0.0, None
+        say(f"{self.unit} is stopped: {why}.")
 
     def _stay_awake(self) -> None:
         take_back(self._switch, self._marker)
@@ -187,9 +309,13 @@ class Keeper:
         word, has_job = unit_state(self.unit)
         if word not in ENDED or has_job:
             return self._changing(word, has_job)
-        if is_asked:
+        if self.neighbours is not None:
+            self.neighbours.let_go(wants=is_asked)
+        if is_asked and (self.neighbours is None or self.neighbours.seek()):
             self._wake()
             return 0.0
+        if is_told and is_asked:
+            return ASLEEP_POLL_S
         # A switch that was started anew knows nothing of it.
         with self._switch.alone():
             self._switch.tell(f"set server {BACKEND}/{HOLD} state ready")
@@ -250,7 +376,7 @@ def keep(keeper: Keeper) -> None:
             if str(error) != failed:
                 say(f"Unable to look after {keeper.unit}: {error}. Trying again.")
             failed, wait_s = str(error), 1.0
-        time.sleep(wait_s)
+        keeper.wait(wait_s)
 
 
 def wake(socket_path: Path, unit: str, within_s: float) -> None:
@@ -263,7 +389,7 @@ def wake(socket_path: Path, unit: str, within_s: float) -> None:
     stay.parent.mkdir(mode=0o700, exist_ok=True)
     stay.write_text(str(time.monotonic() + within_s), encoding="ascii")
     marker = marker_of(socket_path)
-    if marker.exists():
+    if marker.exists() or waits_for_its_first_start(unit):
         forget_starts(unit)
         subprocess.run([SYSTEMCTL, "start", "--", unit], check=True, capture_output=True, timeout=LONGEST_START_S)
     # A start takes the note away. It is still there where the engine ran: its keeper was ended before it could stop it.
@@ -271,26 +397,92 @@ def wake(socket_path: Path, unit: str, within_s: float) -> None:
         take_back(Switch(socket_path), marker)
 
 
+def claim(socket_path: Path, within_s: float) -> int:
+    """Wait until it is the engine's turn; the exit code, which tells systemd whether to start it.
+
+    While the container starts nobody has asked for the engine. Where no keeper can run any more, the engine goes on
+    without one.
+    """
+    from neighbours import CLAIM, NotThereError, RefusedError, posted  # HTTP, for which few engines have a use
+
+    keeper = f"{folder_of(socket_path).name}.service"
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        is_booting = _is_booting()
+        try:
+            if posted(asks_of(socket_path), CLAIM, {"wants": not is_booting}).get("granted") is True:
+                return 0
+        except NotThereError:
+            word, has_job = unit_state(keeper)
+            if word == "failed":
+                return 0
+            if word == "inactive" and not has_job:
+                sys.stderr.write(f"Not started: {keeper} does not run, which knows whose turn it is.\n")
+                return SKIPPED
+        except RefusedError as error:
+            sys.stderr.write(f"Not started: {keeper} does not say whose turn it is: {error}.\n")
+            return FAILED
+        if is_booting:
+            return SKIPPED
+        time.sleep(CLAIM_POLL_S)
+    sys.stderr.write(f"Not started: those who share the card have kept it for {within_s:g} s.\n")
+    return FAILED
+
+
+def _is_booting() -> bool:
+    """Whether systemd still starts what belongs to the container."""
+    said = subprocess.run(
+        [SYSTEMCTL, "is-system-running"], check=False, capture_output=True, text=True, timeout=COMMAND_S
+    )
+    return said.stdout.strip() in BOOTING
+
+
+def with_neighbours(asked: argparse.Namespace) -> Neighbours:
+    """Those who share the card with the engine, which are listened to from now on."""
+    from neighbours import Neighbours  # HTTP, for which few engines have a use
+    from turns import Turn
+
+    turn = Turn(asked.member.index(asked.own), len(asked.member), holds=has_the_card(asked.unit))
+    key = asked.key.read_text(encoding="utf-8").strip()
+    neighbours = Neighbours(asked.member, turn, key, asked.socket.parent / "neighbours.sock", say)
+    neighbours.listen(asks_of(asked.socket))
+    return neighbours
+
+
+def parser() -> argparse.ArgumentParser:
+    """What may be said on the command line."""
+    made = argparse.ArgumentParser()
+    made.add_argument("--socket", type=Path, required=True)
+    made.add_argument("--unit", required=True)
+    verbs = made.add_subparsers(dest="verb", required=True)
+    keeps = verbs.add_parser("keep")
+    keeps.add_argument("--idle", type=float, required=True)
+    keeps.add_argument("--hold", type=float, default=0.0)
+    keeps.add_argument("--own")
+    keeps.add_argument("--member", action="append", default=[])
+    keeps.add_argument("--key", type=Path)
+    for verb in ("wake", "claim"):
+        verbs.add_parser(verb).add_argument("--within", type=float, required=True)
+    verbs.add_parser("rest")
+    return made
+
+
 def main(words: Sequence[str]) -> int:
     """Do what is asked; the exit code."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--socket", type=Path, required=True)
-    parser.add_argument("--unit", required=True)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("keep").add_argument("--idle", type=float, required=True)
-    verbs.add_parser("wake").add_argument("--within", type=float, required=True)
-    verbs.add_parser("rest")
-    asked = parser.parse_args(words)
+    asked = parser().parse_args(words)
     try:
         if asked.verb == "keep":
-            keep(Keeper(asked.socket, asked.unit, asked.idle))
+            neighbours = with_neighbours(asked) if asked.member else None
+            keep(Keeper(asked.socket, asked.unit, asked.idle, asked.hold, neighbours))
+        elif asked.verb == "claim":
+            return claim(asked.socket, asked.within)
         elif asked.verb == "wake":
             wake(asked.socket, asked.unit, asked.within)
         else:
             stay_of(asked.socket).unlink(missing_ok=True)
     except (SwitchError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Unable to {asked.verb} {asked.unit}: {error}.\n")
-        return 1
+        return FAILED if asked.verb == "claim" else 1
     return 0
 
 
