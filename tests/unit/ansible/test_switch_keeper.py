@@ -37,6 +37,7 @@ class World:
         self.asked, self.waiting = 7, 0
         self.slot, self.asleep = "UP", "MAINT"
         self.unit, self.job = "active", False
+        self.never_started = False
         self.did: list[str] = []
         """What the switch and systemd were told, in its order."""
         self.on: dict[str, Callable[[], None]] = {}
@@ -101,6 +102,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(keeper, "forget_starts", lambda unit: made.did.append(f"forget {unit}"))
     monkeypatch.setattr(keeper, "unit_state", lambda _unit: (made.unit, made.job))
     monkeypatch.setattr(keeper, "Switch", lambda _path: made)
+    monkeypatch.setattr(keeper, "waits_for_its_first_start", lambda _unit: made.never_started)
     return made
 
 
@@ -268,3 +270,152 @@ def test_an_engine_that_never_ends_has_no_keeper(socket: Path, capsys: pytest.Ca
     """It would be stopped at once, and again after each start."""
     assert keeper.main(["--socket", str(socket), "--unit", UNIT, "keep", "--idle", "0"]) == 1
     assert "an engine that never ends has no keeper" in capsys.readouterr().err
+
+
+class Others:
+    """Those who share the card with it, as the test says: who waits for it, and whether they give leave."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.holds, self.leave, self.claimed = True, True, False
+        self.wait_for: list[str] = []
+        self.did: list[str] = []
+
+    def waiting(self) -> list[str]:
+        """Who waits for the card."""
+        return self.wait_for if self.holds else []
+
+    def seek(self) -> bool:
+        """Ask for the turn."""
+        assert self.world.unit in ("inactive", "activating"), "who has the card asks nobody for it"
+        self.did.append("seek")
+        self.holds = self.holds or self.leave
+        return self.holds
+
+    def let_go(self, *, wants: bool = False) -> None:
+        """Give it back."""
+        self.did.append("wants" if wants else "let go")
+        self.holds, self.wait_for = False, []
+
+    def compare(self) -> None:
+        """Ask whether somebody else has it, too."""
+        self.did.append("compare")
+
+    def is_claimed(self) -> bool:
+        """Whether a start asks for it."""
+        return self.claimed
+
+
+HOLD_S = 30.0
+
+
+@pytest.fixture
+def others(world: World) -> Others:
+    return Others(world)
+
+
+@pytest.fixture
+def sharing(world: World, socket: Path, others: Others) -> Any:
+    """The keeper of an engine that shares its card, and never ends by itself."""
+    return keeper.Keeper(socket, UNIT, 0.0, HOLD_S, others, world.now)
+
+
+def test_it_stays_for_its_time_and_then_lets_another_one_have_the_card(
+    sharing: Any, world: World, socket: Path, others: Others
+) -> None:
+    passes(sharing, world, 500)
+    assert world.did == [], "nobody waits for it"
+    others.wait_for = ["code/llama_cpp"]
+    sharing._serves_since = None  # it has just begun to serve
+    others.leave, world.waiting, world.asked, began = False, 2, 9, world.now
+    while "stop" not in world.did and world.now < began + 100:
+        world.sleep(max(float(sharing.step()), 0.01))
+    assert world.now - began == pytest.approx(HOLD_S, abs=1)
+    assert marker(socket).exists()
+    assert others.holds, "the card is its own until it has ended"
+    sharing.step()
+    assert not others.holds
+    assert others.did[-2:] == ["wants", "seek"], "two still ask it"
+
+
+def test_it_comes_back_with_its_next_turn(sharing: Any, world: World, others: Others, socket: Path) -> None:
+    others.wait_for = ["code/llama_cpp"]
+    passes(sharing, world, HOLD_S + 1)
+    assert world.unit == "inactive"
+    others.leave, world.waiting = False, 1
+    passes(sharing, world, 20)
+    assert "start" not in world.did
+    others.leave = True
+    world.on["start"] = marker(socket).unlink
+    sharing.step()
+    assert world.did[-2:] == [f"forget {UNIT}", "start"]
+    others.wait_for = ["code/llama_cpp"]
+    began = world.now
+    world.did.clear()
+    while "stop" not in world.did and world.now < began + 100:
+        world.sleep(max(float(sharing.step()), 0.01))
+    assert world.now - began == pytest.approx(HOLD_S, abs=1), "each stay is as long"
+
+
+def test_nobody_asks_for_the_card_of_an_engine_that_nobody_asks(sharing: Any, world: World, others: Others) -> None:
+    others.wait_for = ["code/llama_cpp"]
+    passes(sharing, world, HOLD_S + 1)
+    others.did.clear()
+    passes(sharing, world, 60)
+    assert set(others.did) == {"let go"}
+
+
+def test_one_that_is_proved_stays_and_goes_at_once_afterwards(
+    sharing: Any, world: World, socket: Path, others: Others
+) -> None:
+    keeper.stay_of(socket).write_text(str(world.now + 10_000))
+    others.wait_for = ["code/llama_cpp"]
+    passes(sharing, world, 5 * HOLD_S)
+    assert world.did == []
+    keeper.stay_of(socket).unlink()
+    sharing._serves_since = world.now
+    passes(sharing, world, 1)
+    assert "stop" in world.did
+
+
+@pytest.mark.parametrize("word", ["activating", "deactivating"])
+def test_an_engine_that_begins_or_ends_keeps_the_card(sharing: Any, world: World, others: Others, word: str) -> None:
+    others.wait_for = ["code/llama_cpp"]
+    world.unit, world.slot = word, "DOWN"
+    passes(sharing, world, 5 * HOLD_S)
+    assert others.holds
+    assert world.did == []
+
+
+def test_one_that_somebody_stops_lets_the_card_go(sharing: Any, world: World, others: Others) -> None:
+    others.wait_for = ["code/llama_cpp"]
+    world.unit, world.slot = "inactive", "DOWN"
+    sharing.step()
+    assert not others.holds
+    assert world.did == []
+
+
+def test_a_start_by_somebody_asks_for_the_turn(sharing: Any, world: World, others: Others) -> None:
+    world.unit, world.slot = "inactive", "DOWN"
+    passes(sharing, world, 12)
+    assert "seek" not in others.did
+    world.unit, world.job, others.claimed = "activating", True, True
+    sharing.step()
+    assert others.did[-1] == "seek"
+
+
+def test_one_that_was_not_started_with_its_container_is_asleep(
+    sharing: Any, world: World, socket: Path, others: Others
+) -> None:
+    world.unit, world.slot, world.never_started, others.holds = "inactive", "DOWN", True, False
+    passes(sharing, world, 3)
+    assert marker(socket).exists()
+    assert world.asleep == "no check"
+    assert "start" not in world.did
+
+
+def test_who_has_the_card_asks_from_time_to_time_whether_another_one_has_it_too(
+    sharing: Any, world: World, others: Others
+) -> None:
+    passes(sharing, world, 60)
+    assert others.did.count("compare") in range(4, 9)
