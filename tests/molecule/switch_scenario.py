@@ -63,6 +63,11 @@ def ask(host: Host, request: str) -> tuple[float, str]:
     return float(took), answer
 
 
+def raw_answer(host: Host, request: str) -> str:
+    """All that was answered to one request, as it is written."""
+    return ask(host, request)[1]
+
+
 def get(path: str) -> str:
     """A look."""
     return f"GET {path} HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n"
