@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from provisioner.gpus.cards import Card
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import MIB, Load, Sum, added_up, total_of
+from provisioner.values.address import Address
 
 RESERVED = 832 * MIB
 """What the driver, a display and the engine's own context take of a card before anything of the engine lies there.
@@ -29,12 +30,29 @@ class Budget:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """All that lies there at the same time."""
-        return tuple(load for engine in self.engines for load in engine.loads)
+        """All that lies there at the same time, where it takes most."""
+        return tuple(load for engine in self.counted for load in engine.loads)
+
+    @property
+    def counted(self) -> tuple[EngineLoads, ...]:
+        """The engines that lie there at the same time: of those that take turns only the largest."""
+        return tuple(engine for engine in self.engines if engine is self._largest_in_turns(engine))
+
+    @property
+    def uncounted(self) -> tuple[EngineLoads, ...]:
+        """The engines that lie there only at their turn, when a larger one does not."""
+        return tuple(engine for engine in self.engines if engine is not self._largest_in_turns(engine))
+
+    def _largest_in_turns(self, engine: EngineLoads) -> EngineLoads:
+        """The largest engine of those that take turns with this one; itself where it takes none."""
+        if not engine.turns:
+            return engine
+        group = [other for other in self.engines if other.turns == engine.turns]
+        return max(group, key=lambda other: other.total)
 
     @property
     def named(self) -> tuple[tuple[str, Load], ...]:
-        """The same with what each is called: its model, or its container where two have the same one."""
+        """Every load with what it is called: its model, or its container where two have the same one."""
         pairs = [(engine, load) for engine in self.engines for load in engine.loads]
         are_told_apart = len({load.name for _, load in pairs}) == len(pairs)
         return tuple(
@@ -44,7 +62,10 @@ class Budget:
     @property
     def added(self) -> Sum:
         """The sum, each term with its model's name where there are several; without a card against nothing."""
-        return added_up(self.named, self.usable or 0)
+        there = {id(load) for load in self.loads}
+        named = self.named
+        counted = [(name, load) for name, load in named if id(load) in there]
+        return added_up(counted, self.usable or 0, are_named=len(named) > 1)
 
     @property
     def unknown(self) -> tuple[EngineLoads, ...]:
@@ -62,8 +83,25 @@ class Budget:
         return self.added.missing if self.usable is not None else 0
 
     def free_for(self, load: Load) -> int:
-        """What the others leave to this one."""
-        return (self.usable or 0) - sum(total_of(one) for one in self.loads if one is not load)
+        """What the others leave to this one, when it lies there."""
+        owner = next(engine for engine in self.engines if any(one is load for one in engine.loads))
+        beside = [engine for engine in self.counted if not owner.turns or engine.turns != owner.turns]
+        if owner.turns:
+            beside.append(owner)
+        others = [total_of(one) for engine in beside for one in engine.loads if one is not load]
+        return (self.usable or 0) - sum(others)
+
+    def total_with(self, load: Load, size: int) -> int:
+        """What lies there at most if that load took ``size`` bytes."""
+        total = 0
+        largest: dict[tuple[Address, ...], int] = {}
+        for engine in self.engines:
+            taken = sum(size if one is load else total_of(one) for one in engine.loads)
+            if engine.turns:
+                largest[engine.turns] = max(largest.get(engine.turns, 0), taken)
+            else:
+                total += taken
+        return total + sum(largest.values())
 
 
 def usable_of(card: Card) -> int | None:

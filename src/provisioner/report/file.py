@@ -90,7 +90,7 @@ def _expose(service: ResolvedService) -> str:
 
 def _written(part: Any) -> dict[str, Any]:
     """The fields of a pydantic value that are set; a secret stays a ``Secret``."""
-    fields = {name: value for name, value in dict(part).items() if value is not None}
+    fields = {name: value for name, value in dict(part).items() if value not in (None, [])}
     return {name: _written(value) if hasattr(value, "model_fields_set") else value for name, value in fields.items()}
 
 
