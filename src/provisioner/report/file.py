@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.report.lines import plain_value
-from provisioner.services.base import LAN, ResolvedService
+from provisioner.services.base import HOLD_OPTION, LAN, ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Fleet, Instance
@@ -76,6 +76,8 @@ def _service_value(service: ResolvedService) -> dict[str, Any]:
     page = service.page
     # the default of a reference to nothing is no name that a file could say
     unsaid = {name for name in page.references if page.options[name].default in ("", [])}
+    if not service.share:
+        unsaid.add(HOLD_OPTION)  # refused of a service that takes no turns
     defaults = {
         name: option.default
         for name, option in page.options.items()
