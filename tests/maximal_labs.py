@@ -320,6 +320,21 @@ LABS: dict[str, dict[str, Any]] = {
                 "user": "root@pam",
                 "password": Secret("root", "password-value"),
                 "fingerprint": _HEX,
+            }
+        },
+        "containers": {
+            "pci": {"gpu": {"pci": "0000:01:00.0"}},
+            "uuid": {"gpu": {"uuid": "GPU-00000000-0000-0000-0000-000000000000"}},
+            "vram": {"gpu": {"vram": "8GiB"}},
+        },
+    },
+    "turns": {
+        "name": "lab",
+        "hosts": {
+            "pve": {
+                "proxmox": "https://192.168.1.10:8006",
+                "user": "root@pam",
+                "password": Secret("root", "password-value"),
                 "share": [["one/llama_cpp", "two/llama_cpp"]],
                 "share_key": Secret("share-pve", "share-pve-key"),
             }
@@ -328,9 +343,6 @@ LABS: dict[str, dict[str, Any]] = {
         "containers": {
             "one": {"services": {"llama_cpp": {"model": "tiny"}}},
             "two": {"services": {"llama_cpp": {"model": "tiny"}}},
-            "pci": {"gpu": {"pci": "0000:01:00.0"}},
-            "uuid": {"gpu": {"uuid": "GPU-00000000-0000-0000-0000-000000000000"}},
-            "vram": {"gpu": {"vram": "8GiB"}},
         },
     },
 }

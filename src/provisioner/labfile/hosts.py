@@ -51,7 +51,7 @@ _MEMBER = Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]
 _GROUP = {"type": "array", "items": {"type": "string", "pattern": SERVICE_ADDRESS}, "minItems": LEAST_OF_GROUP}
 Share = list[Annotated[list[_MEMBER], WithJsonSchema(_GROUP)]]
 """Groups of services, each with the addresses of its members in the file."""
-_SHARE = "Groups of services that share one card and take turns on it: `[[chat/llama_cpp, code/llama_cpp]]`"
+_SHARE = "Groups of services that share one card and take turns on it: `[[chat/ENGINE, code/ENGINE]]`"
 _SHARE_KEY = "With which services that take turns ask one another; the secret `share-HOST` when left out"
 
 

@@ -36,19 +36,13 @@ class Budget:
     @property
     def counted(self) -> tuple[EngineLoads, ...]:
         """The engines that lie there at the same time: of those that take turns only the largest."""
-        return tuple(engine for engine in self.engines if engine is self._largest_in_turns(engine))
+        return tuple(_largest(group) for group in _by_turns(self.engines))
 
     @property
     def uncounted(self) -> tuple[EngineLoads, ...]:
         """The engines that lie there only at their turn, when a larger one does not."""
-        return tuple(engine for engine in self.engines if engine is not self._largest_in_turns(engine))
-
-    def _largest_in_turns(self, engine: EngineLoads) -> EngineLoads:
-        """The largest engine of those that take turns with this one; itself where it takes none."""
-        if not engine.turns:
-            return engine
-        group = [other for other in self.engines if other.turns == engine.turns]
-        return max(group, key=lambda other: other.total)
+        counted = self.counted
+        return tuple(engine for engine in self.engines if engine not in counted)
 
     @property
     def named(self) -> tuple[tuple[str, Load], ...]:
@@ -84,24 +78,39 @@ class Budget:
 
     def free_for(self, load: Load) -> int:
         """What the others leave to this one, when it lies there."""
-        owner = next(engine for engine in self.engines if any(one is load for one in engine.loads))
-        beside = [engine for engine in self.counted if not owner.turns or engine.turns != owner.turns]
-        if owner.turns:
-            beside.append(owner)
-        others = [total_of(one) for engine in beside for one in engine.loads if one is not load]
-        return (self.usable or 0) - sum(others)
+        others = 0
+        for group in _by_turns(self.engines):
+            owner = next((engine for engine in group if _has(engine, load)), None)
+            if owner is None:
+                others += _largest(group).total
+            else:
+                others += owner.total - total_of(load)
+        return (self.usable or 0) - others
 
     def total_with(self, load: Load, size: int) -> int:
         """What lies there at most if that load took ``size`` bytes."""
         total = 0
-        largest: dict[tuple[Address, ...], int] = {}
-        for engine in self.engines:
-            taken = sum(size if one is load else total_of(one) for one in engine.loads)
-            if engine.turns:
-                largest[engine.turns] = max(largest.get(engine.turns, 0), taken)
-            else:
-                total += taken
-        return total + sum(largest.values())
+        for group in _by_turns(self.engines):
+            sizes = [engine.total - total_of(load) + size if _has(engine, load) else engine.total for engine in group]
+            total += max(sizes)
+        return total
+
+
+def _by_turns(engines: Iterable[EngineLoads]) -> list[list[EngineLoads]]:
+    """The engines, those that take turns with one another together."""
+    groups: dict[tuple[Address, ...], list[EngineLoads]] = {}
+    for engine in engines:
+        groups.setdefault(engine.turns or (engine.address,), []).append(engine)
+    return list(groups.values())
+
+
+def _largest(group: Iterable[EngineLoads]) -> EngineLoads:
+    return max(group, key=lambda engine: engine.total)
+
+
+def _has(engine: EngineLoads, load: Load) -> bool:
+    """Whether that very load is the engine's: others may be like it."""
+    return any(own is load for own in engine.loads)
 
 
 def usable_of(card: Card) -> int | None:
