@@ -30,7 +30,12 @@ LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
         "hosts": {
-            "box": {"incus": "local", "address": "192.168.1.5"},
+            "box": {
+                "incus": "local",
+                "address": "192.168.1.5",
+                "share": [["llama/llama_cpp", "tabby/tabbyapi"], ["several/llama_cpp", "voice/kokoro"]],
+                "share_key": Secret("share-box", "share-box-key"),
+            },
             "far": {
                 "incus": "https://far.example:8443",
                 "cert": "/etc/lab/client.crt",
@@ -90,6 +95,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "drain": "2m",
                         "queue": "2m",
                         "idle": "15m",
+                        "hold": "60s",
                         "port": 8080,
                         "api_key": Secret("llama", "llama-key"),
                         "context": 4096,
@@ -138,6 +144,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "drain": "2m",
                         "queue": "2m",
                         "idle": "15m",
+                        "hold": "60s",
                         "port": 5000,
                         "api_key": Secret("tabby", "0123456789abcdef"),
                         "admin_key": Secret("tabby_admin", "fedcba9876543210"),
@@ -175,6 +182,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "drain": "2m",
                         "queue": "2m",
                         "idle": "15m",
+                        "hold": "60s",
                         "port": 8880,
                         "streaming": "sentences",
                         "patches": "auto",
@@ -318,6 +326,23 @@ LABS: dict[str, dict[str, Any]] = {
             "pci": {"gpu": {"pci": "0000:01:00.0"}},
             "uuid": {"gpu": {"uuid": "GPU-00000000-0000-0000-0000-000000000000"}},
             "vram": {"gpu": {"vram": "8GiB"}},
+        },
+    },
+    "turns": {
+        "name": "lab",
+        "hosts": {
+            "pve": {
+                "proxmox": "https://192.168.1.10:8006",
+                "user": "root@pam",
+                "password": Secret("root", "password-value"),
+                "share": [["one/llama_cpp", "two/llama_cpp"]],
+                "share_key": Secret("share-pve", "share-pve-key"),
+            }
+        },
+        "models": {"tiny": {"source": "builtin:tiny"}},
+        "containers": {
+            "one": {"services": {"llama_cpp": {"model": "tiny"}}},
+            "two": {"services": {"llama_cpp": {"model": "tiny"}}},
         },
     },
 }

@@ -234,3 +234,32 @@ def test_what_uses_no_secret_needs_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="absent"):
         load(file, load_catalog(), run_secret_command=False)
     assert load(file, load_catalog(), run_secret_command=False, needs="none").spec.name == "a"
+
+
+def test_no_host_is_logged_in_to_with_the_key_of_those_who_take_turns(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FILE.write_text(
+        "name: lab\nhosts:\n  pve: { proxmox: 'https://pve:8006', user: root@pam, password: !secret root,\n"
+        "    share: [[a/llama_cpp, b/llama_cpp]] }\ncontainers: {}\n"
+    )
+    with pytest.raises(InputError) as caught:
+        load(FILE, catalog, run_secret_command=False, needs="hosts")
+    assert [line.partition(" has no")[0] for line in caught.value.details.splitlines()] == [
+        'homelab.yml:3: hosts.pve.password: secret "root"'
+    ]
+    monkeypatch.setenv("PROVISION_SECRET_ROOT", CANARY)
+    assert load(FILE, catalog, run_secret_command=False, needs="hosts").spec.hosts["pve"].share_key is not None
+    with pytest.raises(InputError) as caught:
+        load(FILE, catalog, run_secret_command=False)
+    assert caught.value.details == (
+        'homelab.yml:4: hosts.pve.share_key: secret "share-pve" has no value; set PROVISION_SECRET_SHARE_PVE'
+    )
+
+
+def test_a_command_is_asked_for_the_key_of_those_who_take_turns(catalog: Catalog) -> None:
+    FILE.write_text(
+        f"name: lab\nhosts: {{ box: {{ incus: local, share: [[a/llama_cpp, b/llama_cpp]] }} }}\ncontainers: {{}}\n"
+        f'secrets: {{ command: ["{sys.executable}", "-c", "print(\'of-{{name}}\')"] }}\n'
+    )
+    assert load(FILE, catalog, run_secret_command=True).secrets["share-box"].reveal() == "of-share-box"

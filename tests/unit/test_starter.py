@@ -129,3 +129,22 @@ def test_a_secrets_file_for_others_to_read_is_refused_untouched(catalog: Catalog
     with pytest.raises(InputError, match=r"chmod 600 secrets\.env"):
         write_missing_secrets(FILE, catalog)
     assert Path("secrets.env").read_text() == "mine=kept\n"
+
+
+TURNS = """\
+name: lab
+hosts: { box: { incus: local, share: [[a/llama_cpp, b/llama_cpp]] } }
+containers: {}
+"""
+
+
+def test_the_key_of_those_who_take_turns_is_generated_once(catalog: Catalog) -> None:
+    FILE.write_text(TURNS)
+    written = write_missing_secrets(FILE, catalog)
+    assert (written.generated, written.needed) == (("share-box",), ())
+    key = load(FILE, catalog, run_secret_command=False).secrets["share-box"]
+    assert len(key.reveal()) == 48
+    assert f"share-box={key.reveal()}" in Path("secrets.env").read_text()
+    assert write_missing_secrets(FILE, catalog).generated == ()
+    FILE.write_text(TURNS.replace("b/llama_cpp]]", "b/llama_cpp]], share_key: !secret mine"))
+    assert write_missing_secrets(FILE, catalog).generated == ("mine",)

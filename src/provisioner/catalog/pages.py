@@ -64,14 +64,13 @@ def _named_for(
 ) -> str | dict[str, Any] | None:
     """What stands before a service, by that service's name and options.
 
-    None where it is there only with an option that the service does not have.
+    None where it is there only with options that the service does not have.
     """
     filled = _name_of(thing).replace(word, name)
     if isinstance(thing, str):
         return filled
-    if not set(thing["unless"]) <= set(options):
-        return None
-    return {"name": filled, "unless": {options[option]: value for option, value in thing["unless"].items()}}
+    absent_with = {options[option]: value for option, value in thing["unless"].items() if option in options}
+    return {"name": filled, "unless": absent_with} if absent_with else None
 
 
 def digest_of(files: Iterable[Path], root: Path) -> str:

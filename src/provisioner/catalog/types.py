@@ -98,7 +98,8 @@ class Upkeep:
     """What a stamp of a role rests on: the digest of its files, and what it manages, by the fields of ``Managed``.
 
     Each thing is the template of its name, or a mapping of ``name`` and ``when``, variables with the values that they
-    must have, or ``each``, a variable whose items (mappings) fill the name one after the other.
+    must have, ``unless``, variables of which one at least must have another value, or ``each``, a variable whose items
+    (mappings) fill the name one after the other.
     """
 
     digest: str = ""
@@ -151,7 +152,7 @@ class ServiceType:
 
     @property
     def units(self) -> tuple[str, ...]:
-        """Its unit, that of what stands before it, and that of what ends it when it is idle."""
+        """Its unit, that of what stands before it, and that of what ends it: when it is idle, or at another's turn."""
         if self.unit is None:
             return ()
         if not self.behind:

@@ -172,6 +172,10 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         speakers = speakers_for(context.lab, service)
         options[SPEECH_OPTION] = [speaker.entry() for speaker in speakers]
         needs |= {speaker.service.address for speaker in speakers}
+    if service.share:
+        from provisioner.lab.turns import turn_options  # nothing that a lab needs whose services take no turns
+
+        options |= turn_options(context.lab, service)
     made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
     sizes = {name: _bytes(context.files[name]) for name in service.model_names if name in context.files}
     return replace(made, beside=knowledge_of(service.role).changes_beside(service, sizes))

@@ -245,7 +245,18 @@ def _service(
         models={use.name: spec.models[use.name] for use in uses if use.name in spec.models},
         headers={use.name: known.headers[use.name] for use in uses if use.name in known.headers},
         texts=known.texts.get(address, {}),
+        share=_group(container.page, address),
     )
+
+
+def _group(page: HostPage | None, service: Address) -> tuple[Address, ...]:
+    """The services that take turns with this one, as its host says; empty where it takes none."""
+    if page is None:
+        return ()
+    for group in page.share:
+        if service in group:
+            return tuple(Address(member) for member in group)
+    return ()
 
 
 def _derived(

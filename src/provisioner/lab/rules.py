@@ -14,7 +14,7 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
-from provisioner.services.base import IDLE_OPTION, LAN, QUEUE_OPTION, Path, ResolvedService
+from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, LAN, QUEUE_OPTION, Path, ResolvedService
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
@@ -58,6 +58,10 @@ def card_problems(lab: ResolvedLab) -> list[Problem]:
     found: list[Problem] = []
     for service in lab.services.values():
         found += knowledge_of(service.role).card_problems(service)
+    if _has_turns(lab):
+        from provisioner.lab.turn_rules import different_cards  # nothing that a lab needs whose services take no turns
+
+        found += different_cards(lab)
     return found
 
 
@@ -172,6 +176,20 @@ def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
         if ends and service.option(QUEUE_OPTION) == NO_TIME:
             message = f"{IDLE_OPTION} needs a {QUEUE_OPTION}: the request that starts it waits for it"
             yield service.problem(IDLE_OPTION, message, f"Leave one of both out, or write a longer {QUEUE_OPTION}.")
+
+
+def turns_of_services(lab: ResolvedLab) -> Iterator[Problem]:
+    """What takes turns on one card is an engine of that host, waits long enough, and is in one group."""
+    if _has_turns(lab):
+        from provisioner.lab.turn_rules import turn_problems  # nothing that a lab needs whose services take no turns
+
+        yield from turn_problems(lab)
+
+
+def _has_turns(lab: ResolvedLab) -> bool:
+    """Whether services take turns, or the file says of one how long it holds a card."""
+    has_groups = any(page.share for page in lab.hosts.values())
+    return has_groups or any(HOLD_OPTION in service.written for service in lab.services.values())
 
 
 def service_options(lab: ResolvedLab) -> Iterator[Problem]:
@@ -300,6 +318,7 @@ RULES: tuple[Rule, ...] = (
     option_limits,
     service_options,
     queues_of_idle_services,
+    turns_of_services,
     ports,
     own_ports,
     lan_needs_key,

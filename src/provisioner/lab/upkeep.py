@@ -40,7 +40,8 @@ def _names(thing: str | Mapping[str, Any], public: Mapping[str, Any]) -> list[st
         return [_filled(thing, public)]
     if any(public[name] != value for name, value in thing.get("when", {}).items()):
         return []
-    if any(public[name] == value for name, value in thing.get("unless", {}).items()):
+    absent_with = thing.get("unless", {})
+    if absent_with and all(public[name] == value for name, value in absent_with.items()):
         return []
     items: list[Mapping[str, Any]] = public[thing["each"]] if "each" in thing else [{}]
     return [_filled(thing["name"], {**public, **one}) for one in items]

@@ -16,8 +16,8 @@ from provisioner.values.quantities import written_size
 from provisioner.values.state import Device, Instance
 
 _DEEP = "proxmox"
-_NOT_FOR_MAKING = ("transport", "ssh_key")
-"""How Ansible goes into containers, of a host's page."""
+_NOT_FOR_MAKING = ("transport", "ssh_key", "share", "share_key")
+"""Of a host's page: how Ansible goes into containers, and which services take turns."""
 _DEPTH = 3
 """Of a block of Proxmox' own words only the item is left out that cannot be said: ``proxmox``, ``mounts``, 0."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_interface
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from provisioner.labfile.fields import (
     Address,
@@ -31,7 +31,9 @@ from provisioner.labfile.fields import (
     TokenId,
     https_address,
 )
+from provisioner.labfile.options import SERVICE_ADDRESS
 from provisioner.values.refusals import refusal
+from provisioner.values.state import Secret
 
 LOCAL_INCUS = "local"
 """What ``incus:`` of a host says of the one on this machine."""
@@ -42,6 +44,15 @@ DEFAULT_SWAP = 512 * 2**20
 """Proxmox' own."""
 Transport = Literal["pct", "ssh", "jump"]
 """How Ansible reaches a container: by its node's ``pct exec``, or its own sshd, straight or through the node."""
+
+LEAST_OF_GROUP = 2
+"""Services that can take turns."""
+_MEMBER = Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]
+_GROUP = {"type": "array", "items": {"type": "string", "pattern": SERVICE_ADDRESS}, "minItems": LEAST_OF_GROUP}
+Share = list[Annotated[list[_MEMBER], WithJsonSchema(_GROUP)]]
+"""Groups of services, each with the addresses of its members in the file."""
+_SHARE = "Groups of services that share one card and take turns on it: `[[chat/ENGINE, code/ENGINE]]`"
+_SHARE_KEY = "With which services that take turns ask one another; the secret `share-HOST` when left out"
 
 
 _EXAMPLES = {4: ("ip", "192.168.1.50/24"), 6: ("ip6", "fd00::50/64")}
@@ -89,6 +100,12 @@ class Token(Part):
     secret: KeyValue
 
 
+def _refuse_key_of_nobody(share: Share, share_key: Secret | None) -> None:
+    """Refuse a key of services that take turns where there are none."""
+    if share_key is not None and not share:
+        raise refusal("share_key is for services that take turns, and share names none", "leave it out, or write share")
+
+
 class ProxmoxHost(Part):
     """A Proxmox VE node, by its API; ``ssh`` is needed for GPUs, keyctl and work inside containers."""
 
@@ -106,6 +123,8 @@ class ProxmoxHost(Part):
     templates: Storage | None = Field(default=None, description="For templates; the first fit one if left out")
     bridge: Interface = DEFAULT_BRIDGE
     pool: Label | None = Field(default=None, description="Pool of Proxmox that its containers are put into")
+    share: Share = Field(default=[], description=_SHARE)
+    share_key: KeyValue | None = Field(default=None, description=_SHARE_KEY)
 
     @model_validator(mode="after")
     def _check_credentials(self) -> ProxmoxHost:
@@ -113,6 +132,11 @@ class ProxmoxHost(Part):
             raise refusal("no way to log in", _LOGIN)
         if self.ca is not None and self.fingerprint is not None:
             raise refusal("ca and fingerprint both say whom to trust", "keep one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _check_share_key(self) -> ProxmoxHost:
+        _refuse_key_of_nobody(self.share, self.share_key)
         return self
 
 
@@ -200,6 +224,8 @@ class IncusHost(Part):
         default=None, description="sha256 of the server's certificate; without it an authority must have signed that"
     )
     address: Address | None = Field(default=None, description="Where other hosts' containers reach it in the LAN")
+    share: Share = Field(default=[], description=_SHARE)
+    share_key: KeyValue | None = Field(default=None, description=_SHARE_KEY)
 
     @model_validator(mode="after")
     def _check_credentials(self) -> IncusHost:
@@ -209,6 +235,11 @@ class IncusHost(Part):
             raise refusal(f'{given[0]} is for an Incus elsewhere; this host is "local"', "leave it out")
         if (self.cert is None) != (self.key is None):
             raise refusal("cert and key belong together", "write both")
+        return self
+
+    @model_validator(mode="after")
+    def _check_share_key(self) -> IncusHost:
+        _refuse_key_of_nobody(self.share, self.share_key)
         return self
 
 

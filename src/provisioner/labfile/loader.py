@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 
 from provisioner.catalog import Catalog
 from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
+from provisioner.labfile.fields import LABEL
 from provisioner.labfile.parsing import Parsed, parse_spec
 from provisioner.labfile.secret_values import (
     SecretError,
@@ -119,6 +121,8 @@ def _format_in(place: Path) -> str | None:
 
 __all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
 
+SHARE_KEY = "share_key"
+"""The key of a host with which its services that take turns ask one another: nobody logs in to the host with it."""
 Rules = Callable[[Spec], Iterable[Problem]]
 Needs = Literal["all", "hosts", "none"]
 """Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none."""
@@ -185,9 +189,39 @@ def _read(path: Path) -> Document:
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        return parse_document(content)
+        return with_share_keys(parse_document(content))
     except DocumentError as error:
         raise file_error(path, [problem_line(path, error.line, "", error.message, error.hint)]) from error
+
+
+def with_share_keys(document: Document) -> Document:
+    """The document as if each host whose services take turns named their key, where it names none itself.
+
+    The key is the secret ``share-HOST``, and stands on the line of ``share``.
+    """
+    hosts = document.data.get("hosts")
+    if not isinstance(hosts, dict):
+        return document
+    keyed: dict[str, Any] = {}
+    lines, uses = dict(document.lines), list(document.uses)
+    for name, host in hosts.items():
+        if not _lacks_share_key(name, host):
+            continue
+        use = SecretUse(f"share-{name}", ("hosts", name, SHARE_KEY))
+        keyed[name] = {**host, SHARE_KEY: Secret(use.name, None)}
+        lines[use.path] = document.line(("hosts", name, "share"))
+        uses.append(use)
+    if not keyed:
+        return document
+    data = {**document.data, "hosts": {**hosts, **keyed}}
+    return replace(document, data=data, lines=lines, uses=tuple(uses))
+
+
+def _lacks_share_key(name: str, host: Any) -> bool:
+    """Whether the host's services take turns, and it names no key; a name that hosts cannot have is refused anyway."""
+    if not isinstance(host, dict) or not re.fullmatch(LABEL, name, re.ASCII):
+        return False
+    return bool(host.get("share")) and host.get(SHARE_KEY) is None
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
@@ -216,7 +250,9 @@ def _missing(document: Document, values: Mapping[str, str], needs: Needs) -> lis
 
 
 def _is_needed(use: SecretUse, needs: Needs) -> bool:
-    return needs == "all" or (needs == "hosts" and use.path[:1] == ("hosts",))
+    if needs == "hosts":
+        return use.path[:1] == ("hosts",) and use.path[2:] != (SHARE_KEY,)
+    return needs == "all"
 
 
 def _missing_error(

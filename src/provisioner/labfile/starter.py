@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.catalog import Catalog
-from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
+from provisioner.labfile.loader import SHARE_KEY, SecretUse, missing_secrets, secrets_file
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.secret_values import from_file, without_secret
 from provisioner.values import paths
@@ -111,6 +111,8 @@ def _prefix(use: SecretUse, catalog: Catalog) -> str | None:
         case ("containers", _, "services", str(role), str(option)) if role in catalog.services:
             form = catalog.services[role].secrets.get(option)
             return form.prefix if form else None
+        case ("hosts", _, str(key)) if key == SHARE_KEY:
+            return ""
         case _:
             return None
 

@@ -56,7 +56,8 @@ def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     yield from _split(load, budget)
     yield from _floor(engine, load)
     yield from _ceiling(load, budget)
-    if budget.missing and load.weights:
+    is_too_large = budget.usable is not None and total_of(load) > budget.free_for(load)
+    if is_too_large and load.weights:
         yield from _ways(engine, load, budget)
 
 
@@ -124,7 +125,7 @@ def _ways(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     if load.cache_on_card and not load.is_guessed:
         away = replace(whole, cache_on_card=False)
         yield from _if_it_helps(away, load, budget, "kv_offload: false", "the cache in the host's memory, slower")
-    rest = budget.added.total - total_of(load)
+    rest = budget.total_with(load, 0)
     yield Advice("last: all of it on the CPU, slow but steady", "gpu_layers: 0", rest, _is_enough(budget, rest))
 
 
@@ -184,7 +185,7 @@ def _weights(engine: EngineLoads, whole: Load, load: Load, budget: Budget) -> It
     if share >= 1:
         yield Advice(f"a smaller model at {FLOOR}: below that quality breaks; {beats}")
         return
-    total = budget.added.total - total_of(load) + total_of(whole) - round((1 - share) * load.weights)
+    total = budget.total_with(load, total_of(whole) - round((1 - share) * load.weights))
     text = f"the same model at {FLOOR}, about {round(share * load.weights) // MIB:,} MiB"
     yield Advice(text, "", total, _is_enough(budget, total))
 
@@ -197,7 +198,7 @@ def _if_it_helps(changed: Load, load: Load, budget: Budget, write: str, text: st
 
 def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
     """What lies on the card with ``changed`` in place of ``load``, and whether that fits."""
-    total = budget.added.total - total_of(load) + total_of(changed)
+    total = budget.total_with(load, total_of(changed))
     return total, _is_enough(budget, total)
 
 

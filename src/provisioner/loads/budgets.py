@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from provisioner.gpus.cards import Card
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.terms import MIB, Load, Sum, added_up, total_of
+from provisioner.values.address import Address
 
 RESERVED = 832 * MIB
 """What the driver, a display and the engine's own context take of a card before anything of the engine lies there.
@@ -29,12 +30,23 @@ class Budget:
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """All that lies there at the same time."""
-        return tuple(load for engine in self.engines for load in engine.loads)
+        """All that lies there at the same time, where it takes most."""
+        return tuple(load for engine in self.counted for load in engine.loads)
+
+    @property
+    def counted(self) -> tuple[EngineLoads, ...]:
+        """The engines that lie there at the same time: of those that take turns only the largest."""
+        return tuple(_largest(group) for group in _by_turns(self.engines))
+
+    @property
+    def uncounted(self) -> tuple[EngineLoads, ...]:
+        """The engines that lie there only at their turn, when a larger one does not."""
+        counted = self.counted
+        return tuple(engine for engine in self.engines if engine not in counted)
 
     @property
     def named(self) -> tuple[tuple[str, Load], ...]:
-        """The same with what each is called: its model, or its container where two have the same one."""
+        """Every load with what it is called: its model, or its container where two have the same one."""
         pairs = [(engine, load) for engine in self.engines for load in engine.loads]
         are_told_apart = len({load.name for _, load in pairs}) == len(pairs)
         return tuple(
@@ -44,7 +56,10 @@ class Budget:
     @property
     def added(self) -> Sum:
         """The sum, each term with its model's name where there are several; without a card against nothing."""
-        return added_up(self.named, self.usable or 0)
+        there = {id(load) for load in self.loads}
+        named = self.named
+        counted = [(name, load) for name, load in named if id(load) in there]
+        return added_up(counted, self.usable or 0, are_named=len(named) > 1)
 
     @property
     def unknown(self) -> tuple[EngineLoads, ...]:
@@ -62,8 +77,40 @@ class Budget:
         return self.added.missing if self.usable is not None else 0
 
     def free_for(self, load: Load) -> int:
-        """What the others leave to this one."""
-        return (self.usable or 0) - sum(total_of(one) for one in self.loads if one is not load)
+        """What the others leave to this one, when it lies there."""
+        others = 0
+        for group in _by_turns(self.engines):
+            owner = next((engine for engine in group if _has(engine, load)), None)
+            if owner is None:
+                others += _largest(group).total
+            else:
+                others += owner.total - total_of(load)
+        return (self.usable or 0) - others
+
+    def total_with(self, load: Load, size: int) -> int:
+        """What lies there at most if that load took ``size`` bytes."""
+        total = 0
+        for group in _by_turns(self.engines):
+            sizes = [engine.total - total_of(load) + size if _has(engine, load) else engine.total for engine in group]
+            total += max(sizes)
+        return total
+
+
+def _by_turns(engines: Iterable[EngineLoads]) -> list[list[EngineLoads]]:
+    """The engines, those that take turns with one another together."""
+    groups: dict[tuple[Address, ...], list[EngineLoads]] = {}
+    for engine in engines:
+        groups.setdefault(engine.turns or (engine.address,), []).append(engine)
+    return list(groups.values())
+
+
+def _largest(group: Iterable[EngineLoads]) -> EngineLoads:
+    return max(group, key=lambda engine: engine.total)
+
+
+def _has(engine: EngineLoads, load: Load) -> bool:
+    """Whether that very load is the engine's: others may be like it."""
+    return any(own is load for own in engine.loads)
 
 
 def usable_of(card: Card) -> int | None:

@@ -19,7 +19,8 @@ class EngineLoads:
 
     ``unread``: what is guessed. ``headers``: what the models' files say, from which advice is made.
     ``unknown``: why nobody knows what it needs; it has no loads then. Engines of the same ``host`` and ``wish``, which
-    says what they ask of a card, get the same card; without a wish an engine is alone on its card.
+    says what they ask of a card, get the same card; without a wish an engine is alone on its card. Of those that take
+    turns (``turns``: all of their group) one at a time lies there.
     """
 
     address: Address
@@ -29,6 +30,7 @@ class EngineLoads:
     unknown: str = ""
     host: str = ""
     wish: str = ""
+    turns: tuple[Address, ...] = ()
 
     @property
     def container(self) -> str:

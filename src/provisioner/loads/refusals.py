@@ -10,6 +10,8 @@ from provisioner.loads.budgets import Budget
 from provisioner.loads.terms import MIB, largest_context
 
 SWITCH = "fit_check: warn"
+IN_TURNS = "in turns: the largest counts"
+"""Said of a sum in which engines that take turns count once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
 def _refusal(budget: Budget) -> Refusal:
     added, usable = budget.added, budget.usable or 0
     terms = ", ".join(f"{term.name} {mib(term.bytes)}" for term in added.terms)
-    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable", *_context_lines(budget)]
+    turns = f", {IN_TURNS}" if budget.uncounted else ""
+    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable{turns}", *_context_lines(budget)]
     for engine in budget.engines:
         lines += [f"guessed: {word}" for word in engine.unread]
     return Refusal(

@@ -131,12 +131,11 @@ def margin_bytes(load: Load) -> int:
     return max(LEAST_MARGIN, round(MARGIN * on_card))
 
 
-def added_up(named: Iterable[tuple[str, Load]], usable: int) -> Sum:
-    """The sum over the engines of one card, each term with its engine's name where there are several."""
-    pairs = list(named)
+def added_up(named: Iterable[tuple[str, Load]], usable: int, *, are_named: bool = True) -> Sum:
+    """The sum over the engines of one card, each term with its engine's name if ``are_named``."""
     terms: list[Term] = []
-    for name, load in pairs:
-        prefix = f"{name}: " if len(pairs) > 1 else ""
+    for name, load in named:
+        prefix = f"{name}: " if are_named else ""
         terms += [Term(f"{prefix}{term.name}", term.bytes) for term in terms_of(load)]
     return Sum(tuple(terms), usable)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab
 from provisioner.report.lines import plain_value
-from provisioner.services.base import LAN, ResolvedService
+from provisioner.services.base import HOLD_OPTION, LAN, ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Fleet, Instance
@@ -76,6 +76,8 @@ def _service_value(service: ResolvedService) -> dict[str, Any]:
     page = service.page
     # the default of a reference to nothing is no name that a file could say
     unsaid = {name for name in page.references if page.options[name].default in ("", [])}
+    if not service.share:
+        unsaid.add(HOLD_OPTION)  # refused of a service that takes no turns
     defaults = {
         name: option.default
         for name, option in page.options.items()
@@ -90,7 +92,7 @@ def _expose(service: ResolvedService) -> str:
 
 def _written(part: Any) -> dict[str, Any]:
     """The fields of a pydantic value that are set; a secret stays a ``Secret``."""
-    fields = {name: value for name, value in dict(part).items() if value is not None}
+    fields = {name: value for name, value in dict(part).items() if value not in (None, [])}
     return {name: _written(value) if hasattr(value, "model_fields_set") else value for name, value in fields.items()}
 
 

@@ -9,7 +9,7 @@ from provisioner.loads.advice import Advice, advice_on
 from provisioner.loads.budgets import RESERVED, Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured
-from provisioner.loads.refusals import contexts, mib
+from provisioner.loads.refusals import IN_TURNS, contexts, mib
 from provisioner.report.style import Style, safe_line
 
 COLUMN = 10
@@ -22,6 +22,7 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     lines = [style.paint(safe_line(budget.title), "bold")]
     lines += [_term_line(term.name, term.bytes, width) for term in added.terms]
     lines += _sum_lines(budget, width, style)
+    lines += [f"  in its turn: {safe_line(engine.address)} {mib(engine.total)}" for engine in budget.uncounted]
     lines += [style.paint(f"  unknown: {safe_line(one.address)}: {one.unknown}", "yellow") for one in budget.unknown]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
     lines += _guesses(budget, style)
@@ -61,6 +62,7 @@ def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict
         "total": None if engine.unknown else engine.total,
         "guessed": engine.unread,
         "unknown": engine.unknown or None,
+        "turns": engine.turns,
         "measured": measured.measured if measured else None,
         "error": measured.error if measured else None,
     }
@@ -82,11 +84,14 @@ def _verdict(budget: Budget, style: Style) -> str:
     if budget.usable is None:
         return ""
     from_card = f" ({mib(RESERVED)} of the card are not)" if budget.card else ""
+    turns = f"; {IN_TURNS}" if budget.uncounted else ""
     if budget.missing:
-        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: {mib(budget.missing)} too much", "red")
+        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: {mib(budget.missing)} too much{turns}", "red")
     if budget.unknown:
-        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: whether it fits is not known", "yellow")
-    return style.paint(f"  of {mib(budget.usable)} usable{from_card}: it fits", "green")
+        return style.paint(
+            f"  of {mib(budget.usable)} usable{from_card}: whether it fits is not known{turns}", "yellow"
+        )
+    return style.paint(f"  of {mib(budget.usable)} usable{from_card}: it fits{turns}", "green")
 
 
 def _known_contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:

@@ -22,6 +22,8 @@ LAN = "lan"
 DRAIN_OPTION = "drain"
 IDLE_OPTION, QUEUE_OPTION = "idle", "queue"
 """How long nobody asks until it is ended, and how long requests wait for it."""
+HOLD_OPTION = "hold"
+"""How long it stays at least once its turn on a shared card has come; services that take no turns do not have it."""
 SITES = "sites"
 """The kind of a reference by which a door names the services behind it."""
 COMPUTING_STAGES = ("engine", "app")
@@ -68,6 +70,8 @@ class ResolvedService:
     """What is in the files that its options name, by the options, as far as that is known."""
     needed_by: tuple[Address, ...] = ()
     """The services of other hosts that reach it over the LAN."""
+    share: tuple[Address, ...] = ()
+    """The services that take turns with it on one card, itself included, in the file's order; empty: it takes none."""
 
     @property
     def container(self) -> str:
@@ -88,6 +92,11 @@ class ResolvedService:
     def idle_s(self) -> float:
         """How long nobody asks it until it is ended; 0 where it never is."""
         return self._duration(IDLE_OPTION)
+
+    @property
+    def hold_s(self) -> float:
+        """How long it stays at least once its turn on a shared card has come."""
+        return self._duration(HOLD_OPTION)
 
     @property
     def queue_s(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -129,10 +129,10 @@ def users_of_addresses(lab: ResolvedLab) -> dict[str, frozenset[Address]]:
     """By the containers whose address only their host can tell: the services that must know it.
 
     Of Proxmox, each that asks for its address and that somebody uses; of Incus, each that another host's use, for they
-    reach it at its host's own address.
+    reach it at its host's own address. Those that take turns ask one another.
     """
     found: dict[str, set[Address]] = {}
-    for user, used in lab.uses:
+    for user, used in (*lab.uses, *_pairs_in_turns(lab)):
         here, there = lab.containers[user.container], lab.containers[used.container]
         if here.host is None or there.host is None or here is there:
             continue
@@ -140,6 +140,14 @@ def users_of_addresses(lab: ResolvedLab) -> dict[str, frozenset[Address]]:
         if here.host != there.host if is_incus else not fixed_address(there.written):
             found.setdefault(there.name, set()).add(user)
     return {name: frozenset(users) for name, users in sorted(found.items())}
+
+
+def _pairs_in_turns(lab: ResolvedLab) -> Iterator[tuple[Address, Address]]:
+    """Every (user, used) among services that take turns."""
+    for service in lab.services.values():
+        for other in service.share:
+            if other != service.address:
+                yield service.address, other
 
 
 def _of_host(lab: ResolvedLab, container: ResolvedContainer, user: Address) -> str:

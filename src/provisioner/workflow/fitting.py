@@ -35,7 +35,7 @@ def _engines(lab: Lab, cards: Mapping[str, Card], memory: int | None) -> Iterato
         loads = knowledge_of(service.role).loads(service, sizes, own if memory is None else memory)
         if loads is not None:
             container = resolved.containers[service.container]
-            yield replace(loads, host=container.host or "", wish=_wish(container))
+            yield replace(loads, host=container.host or "", wish=_wish(container), turns=service.share)
 
 
 def _wish(container: ResolvedContainer) -> str:

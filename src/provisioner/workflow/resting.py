@@ -1,4 +1,4 @@
-"""Services that end when nobody asks them: what is said of them, and what cannot be asked of them."""
+"""Services that end when nobody asks them, or when others take their turn: what is said, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from provisioner.lab.opening import Lab
-from provisioner.services.base import IDLE_OPTION, QUEUE_OPTION
+from provisioner.lab.turns import others_hold_s, place_in_share
+from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, QUEUE_OPTION, Path, ResolvedService
 from provisioner.values.facts import ContainerFact, Rest, of_kind
 from provisioner.values.state import Problem
 
@@ -25,17 +26,38 @@ def _moment(seconds: int) -> str:
 
 
 def require_queues(lab: Lab, facts: Iterable[ContainerFact]) -> None:
-    """Raise ``InputError`` where requests would not wait for as long as a service takes to start, as was measured."""
+    """Raise ``InputError`` where requests would not wait for as long as a service takes to start, as was measured.
+
+    One that takes turns starts when the others of its group have held the card.
+    """
     found: list[Problem] = []
     for rest in of_kind(facts, Rest):
         service = lab.resolved.services.get(rest.address)
-        if service is None or not service.idle_s:
+        if service is None or not (service.idle_s or service.share):
+            continue
+        held_s = others_hold_s(lab.resolved, service)
+        if service.queue_s >= rest.start_s + held_s:
             continue
         queue = service.option(QUEUE_OPTION)
-        if service.queue_s < rest.start_s:
-            message = f"its start took {rest.start_s:.1f} s, and requests wait for it for {queue} at most"
-            option = QUEUE_OPTION if service.written.get(QUEUE_OPTION) is not None else IDLE_OPTION
-            hint = f"Write a longer {QUEUE_OPTION}, or leave {IDLE_OPTION} out."
-            found.append(service.problem(option, message, hint))
+        taken = f"its start took {rest.start_s:.1f} s"
+        if held_s:
+            taken += f" after the others of its group, who may hold the card for {held_s:.0f} s"
+        message = f"{taken}, and requests wait for it for {queue} at most"
+        found.append(Problem(_place(lab, service), message, _hint(service)))
     if found:
         raise lab.loaded.error(found)
+
+
+def _place(lab: Lab, service: ResolvedService) -> Path:
+    """Where the file says how long requests wait, else why they have to."""
+    if service.written.get(QUEUE_OPTION) is not None:
+        return (*service.path, QUEUE_OPTION)
+    if service.share:
+        return place_in_share(lab.resolved, service)
+    return (*service.path, IDLE_OPTION)
+
+
+def _hint(service: ResolvedService) -> str:
+    if service.share:
+        return f"Write a longer {QUEUE_OPTION}, or a shorter {HOLD_OPTION} for the others."
+    return f"Write a longer {QUEUE_OPTION}, or leave {IDLE_OPTION} out."

@@ -115,8 +115,14 @@ def test_what_a_file_would_refuse_is_refused_in_its_words_and_no_secret_is_said(
 
 
 def test_the_options_of_a_host_are_those_of_the_file() -> None:
-    into_containers = {"transport", "ssh_key"}  # the module goes into none
-    assert set(HOST_OPTIONS) == (set(ProxmoxHost.model_fields) - into_containers) | set(IncusHost.model_fields)
+    not_for_making = {
+        "transport",
+        "ssh_key",
+        "share",
+        "share_key",
+    }  # the module neither goes into containers nor uses cards
+    written = set(ProxmoxHost.model_fields) | set(IncusHost.model_fields)
+    assert set(HOST_OPTIONS) == written - not_for_making
     assert HOST_OPTIONS["password"]["no_log"] is True
     assert HOST_OPTIONS["token"]["options"]["secret"]["no_log"] is True
     assert HOST == "localhost"

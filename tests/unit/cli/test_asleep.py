@@ -99,3 +99,22 @@ def test_without_a_queue_nobody_could_wake_it(world: World, lab: Path) -> None:
     answer = world.command("validate")
     assert answer.code == 64
     assert "llama_cpp.idle: idle needs a queue: the request that starts it waits for it" in answer.err
+
+
+@pytest.mark.parametrize(("queue", "code"), [("62s", 64), ("63s", 64), ("64s", 0)])
+def test_one_that_takes_turns_needs_a_queue_for_its_start_after_the_others(
+    asleep: World, lab: Path, monkeypatch: pytest.MonkeyPatch, queue: str, code: int
+) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "key-of-the-members")
+    text = lab.read_text().replace("incus: local", f"incus: local, share: [[{ENGINE}, code/llama_cpp]]")
+    text = text.replace("llama_cpp: {", f"llama_cpp: {{ queue: {queue},")
+    lab.write_text(
+        f"{text.rstrip()}\n  code: {{ services: {{ llama_cpp: {{ model: MODEL }} }} }}\n".replace("MODEL", "tiny")
+    )
+    answer = asleep.command("plan")
+    assert answer.code == code, answer.err
+    words = (
+        "llama_cpp.queue: its start took 3.2 s after the others of its group, who may hold the card for 60 s, "
+        f"and requests wait for it for {queue} at most"
+    )
+    assert (words in answer.err) == bool(code)

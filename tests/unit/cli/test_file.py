@@ -186,3 +186,45 @@ def test_clients_talk_to_the_engine_where_there_is_no_gateway(world: World, lab:
     assert "models: tiny" in said
     lab.write_text("name: homelab\nhosts: { box: { incus: local } }\ncontainers: {}\n")
     assert world.command("show", "--client", "openai").code == 64
+
+
+TURNS = FILE.replace("incus: local", "incus: local, share: [[llama/llama_cpp, code/llama_cpp]]").replace(
+    "  gateway:\n", "  code: { services: { llama_cpp: { model: tiny, hold: 30s } } }\n  gateway:\n"
+)
+"""Two engines that take turns."""
+
+
+def test_show_says_who_takes_turns_and_masks_their_key(
+    world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "key-of-the-members")
+    lab.write_text(TURNS)
+    file = yaml.safe_load(world.command("show").out)
+    assert file["hosts"]["box"]["share"] == [["llama/llama_cpp", "code/llama_cpp"]]
+    assert file["containers"]["code"]["services"]["llama_cpp"]["hold"] == "30s"
+    answer = world.command("show", "--expanded")
+    (code,) = [one for one in yaml.safe_load(answer.out)["instances"] if one["name"] == "code"]
+    variables = code["services"][0]["variables"]
+    assert variables["llama_cpp_share"][0] == {
+        "name": "llama/llama_cpp",
+        "url": "http://llama.incus:8080",
+        "own": False,
+    }
+    assert variables["llama_cpp_share_key"] == file["hosts"]["box"]["share_key"]
+    graph = world.command("graph")
+    assert "key-of-the-members" not in answer.out + str(file) + graph.out
+
+
+def test_another_key_of_those_who_take_turns_is_a_reason_to_run_them(
+    world: World, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_text(TURNS)
+    assert "share-box" in world.command("plan").err
+    monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "key-of-the-members")
+    assert world.command("up", "--yes").code == 0
+    assert world.command("plan", "--detailed-exitcode").code == 0
+    monkeypatch.setenv("PROVISION_SECRET_SHARE_BOX", "another-key")
+    changes = world.command("plan", "--json").of("planned_change")
+    assert {one["target"] for one in changes} == {"llama/llama_cpp", "code/llama_cpp"}
+    assert {one["meanwhile"] for one in changes} == {"requests wait meanwhile, for up to 2m"}
+    assert all("share-box" in one["reason"] for one in changes)

@@ -234,3 +234,18 @@ def test_a_size_that_is_none_is_a_usage_error(world: World, nine: Path) -> None:
     answer = world.command("fit", str(nine), "--memory", "8GB")
     assert answer.code == 64
     assert 'write "8GiB"' in answer.err
+
+
+def test_engines_that_take_turns_fit_where_each_of_them_does(world: World, nine: Path) -> None:
+    text = nine.read_text() + "  other: { services: { llama_cpp: { model: nine, context: 8192 } } }\n"
+    alike = text.replace("services:", "gpu: any, services:")
+    nine.write_text(alike)
+    assert world.command("fit", str(nine), "--memory", "2GiB").code == 4
+    nine.write_text(alike.replace("incus: local", "incus: local, share: [[llama/llama_cpp, other/llama_cpp]]"))
+    answer = world.command("fit", str(nine), "--memory", "2GiB")
+    assert answer.code == 0, answer.err
+    assert "of 2,048 MiB usable: it fits; in turns: the largest counts" in answer.out
+    assert "  in its turn: other/llama_cpp 800 MiB" in answer.out
+    found = card(world, str(nine), "--memory", "2GiB")
+    assert [one["turns"] for one in found["services"]] == [["llama/llama_cpp", "other/llama_cpp"]] * 2
+    assert found["total"] == found["services"][0]["total"]

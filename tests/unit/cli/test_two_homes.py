@@ -271,3 +271,33 @@ def test_this_machines_address_is_that_on_the_way_to_the_other_host(monkeypatch:
     with pytest.raises(PreflightError, match=r"no way to 192\.168\.1\.10") as caught:
         addressing.own_address("192.168.1.10", "box")
     assert "address: 192.168.1.5" in caught.value.resolution
+
+
+TURNS = """\
+name: homelab
+hosts:
+  pve1:
+    proxmox: "https://192.168.1.10:8006"
+    user: root@pam
+    password: !secret pve
+    ssh: root@192.168.1.10
+    share: [[chat/llama_cpp, code/llama_cpp]]
+    share_key: !secret gateway_key
+models: { far: { source: "builtin:tiny" } }
+containers:
+  chat: { services: { llama_cpp: { model: far } } }
+  code: { services: { llama_cpp: { model: far } } }
+"""
+
+
+def test_those_who_take_turns_on_proxmox_learn_each_others_address(world: World, pve1: FakeProvider) -> None:
+    Path("homelab.yml").write_text(TURNS, encoding="utf-8")
+    up(world)
+    chat, code = (pve1.containers[name].instance.address for name in ("chat", "code"))
+    assert chat != code
+    told = world.inventories[-1]
+    assert f"http://{chat}:8080" in told
+    assert f"http://{code}:8080" in told
+    assert planned(world) == {}
+    pve1.containers["code"].instance = dataclasses.replace(pve1.containers["code"].instance, address="10.0.0.99")
+    assert planned(world) == {"configure chat/llama_cpp": "share changed in the file"}

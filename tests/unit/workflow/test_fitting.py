@@ -139,3 +139,54 @@ def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
     assert isinstance(warning, Diagnostic)
     assert "takes of its card is not kept" in warning.message
     assert "state/provisioner/homelab writable" in warning.resolution
+
+
+def in_turns(file: Path, *groups: str) -> Lab:
+    """The lab with a third engine like the second, whose engines take turns in these groups."""
+    third = "  third: { services: { llama_cpp: { model: nine, context: 8192 } } }\n"
+    share = f", share: [{', '.join(groups)}], share_key: !secret key" if groups else ""
+    file.write_text(FILE.replace("incus: local", f"incus: local{share}") + third, encoding="utf-8")
+    return open_lab(file, needs="none")
+
+
+GROUP = "[llama/llama_cpp, other/llama_cpp]"
+
+
+@pytest.mark.parametrize(
+    ("groups", "usable", "missing"),
+    [
+        ((), 3397, 1),  # 1,800 and twice 799 MiB, rounded up
+        ((), 3398, 0),
+        ((GROUP,), 2598, 1),  # of the group the first, and the third on top
+        ((GROUP,), 2599, 0),
+        (("[llama/llama_cpp, other/llama_cpp, third/llama_cpp]",), 1799, 1),
+        (("[llama/llama_cpp, other/llama_cpp, third/llama_cpp]",), 1800, 0),
+    ],
+)
+def test_of_those_who_take_turns_the_largest_counts(
+    file: Path, groups: tuple[str, ...], usable: int, missing: int
+) -> None:
+    lab = in_turns(file, *groups)
+    card = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(usable + 832) * MIB)
+    cards = dict.fromkeys(("llama", "other", "third"), card)
+    (budget,) = budgets_of(lab, cards)
+    assert -(-budget.missing // MIB) == missing
+    if not missing:
+        assert said(lab, cards) == []
+        return
+    with pytest.raises(PreflightError) as caught:
+        said(lab, cards)
+    assert ("in turns: the largest counts" in caught.value.details) == bool(groups)
+
+
+def test_a_member_may_have_what_the_others_leave_at_its_turn(file: Path) -> None:
+    card = Card("0000:01:00.0", "nvidia", "NVIDIA", memory=(2599 + 832) * MIB)
+    (budget,) = budgets_of(in_turns(file, GROUP), dict.fromkeys(("llama", "other", "third"), card))
+    llama, other, third = budget.engines
+    assert budget.uncounted == (other,)
+    (own,), (second,), (alone,) = llama.loads, other.loads, third.loads
+    left = 2599 * MIB - third.total
+    assert (budget.free_for(own), budget.free_for(second)) == (left, left)
+    assert budget.free_for(alone) == 2599 * MIB - llama.total
+    assert budget.total_with(second, 0) == budget.added.total == llama.total + third.total
+    assert budget.total_with(own, 0) == other.total + third.total

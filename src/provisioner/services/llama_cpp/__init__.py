@@ -83,7 +83,12 @@ class Knowledge(base.Knowledge):
         return loads_of(service, sizes, memory)
 
     def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:
-        """Where the processor computes one model, and twice its files fit into what a second server may take."""
+        """Where the processor computes one model, and twice its files fit into what a second server may take.
+
+        Never where it takes turns: a second server would be there at another's turn.
+        """
+        if service.share:
+            return False
         on_card = service.option("backend") != CPU and service.option("gpu_layers") not in (0, "0")
         if on_card or service.written.get("models") or not service.option("beside"):
             return False
