@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +44,9 @@ def changes() -> Iterator[Path]:
 def host(_testinfra_host: Host) -> Host:
     """The container that testinfra took from Molecule's inventory."""
     return Host(ContainerBackend(_testinfra_host.backend.host))
+
+
+@pytest.fixture(scope="session")
+def container() -> Callable[[str], Host]:
+    """Another container of the scenario, by its name."""
+    return lambda name: Host(ContainerBackend(name))

@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             status, answer = http.HTTPStatus.BAD_REQUEST, {}
         body = json.dumps(answer).encode()
-        self.send_response(status)
+        self.send_response_only(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
