@@ -20,7 +20,6 @@ import yaml
 
 from provisioner.catalog import STAGES, ServiceType, internal_passed_on, load_catalog, passed_on
 from provisioner.values import paths
-from provisioner.inventory import TAKING_TURNS
 from provisioner.values.errors import InputError
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
@@ -39,12 +38,6 @@ class _Dumper(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  # PyYAML's signature
         super().increase_indent(flow, indentless=False)
-
-
-TURNS_OPTION = "share"
-"""The option of those that may share a card with others."""
-ONE_BY_ONE = f"{{{{ 1 if groups.{TAKING_TURNS} | default([]) else '100%' }}}}"
-"""Ansible does each task for all containers at once: who has the card would keep it until all others had it as well."""
 
 
 def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, str]:
@@ -130,16 +123,10 @@ def site_text(services: Sequence[ServiceType]) -> str:
     """``playbooks/site.yml``: what every container needs, then one play per service, engines before what asks them."""
     base = {"name": "Prepare every container", "hosts": "containers", "gather_facts": False, "roles": ["base"]}
     plays = [
-        {"name": f"Configure {one.title}", **_hosts_of(one), "gather_facts": False, "roles": [one.role]}
+        {"name": f"Configure {one.title}", "hosts": f"service_{one.role}", "gather_facts": False, "roles": [one.role]}
         for one in services
     ]
     return _playbook([base, *plays])
-
-
-def _hosts_of(service: ServiceType) -> dict[str, Any]:
-    """The containers that have the service; one after the other where it may have to wait until others have proved theirs."""
-    hosts = {"hosts": f"service_{service.role}"}
-    return {**hosts, "serial": ONE_BY_ONE} if TURNS_OPTION in service.options else hosts
 
 
 def verify_text(services: Sequence[ServiceType]) -> str:
@@ -177,7 +164,7 @@ def _verify_play(service: ServiceType) -> dict[str, Any]:
         "ansible.builtin.include_role": {"name": service.role, "tasks_from": "verify"},
     }
     name = f"Verify {service.title}"
-    return {"name": name, **_hosts_of(service), "gather_facts": False, "tasks": [task]}
+    return {"name": name, "hosts": f"service_{service.role}", "gather_facts": False, "tasks": [task]}
 
 
 def _options(page: Path, text: str = "") -> dict[str, Any]:

@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
+from provisioner.lab.turns import TAKING_TURNS, takes_turns
 from provisioner.values.state import Artifact, Instance, Secret
 
 CONTAINER_PYTHON = "/usr/bin/python3"
-TAKING_TURNS = "taking_turns"
-"""The group of the containers with services that share a card with others."""
 
 
 class _Unsafe(str):
@@ -58,7 +57,7 @@ def render_inventory(
 ) -> str:
     """YAML text: group ``containers`` with every host, group ``service_<role>`` for each service with its variables.
 
-    Where services share a card, group ``taking_turns`` has their containers.
+    Where services share cards with others, group ``taking_turns`` has their containers.
 
     ``connections`` maps a container's name to the variables by which its provider says it is reached.
     """
@@ -69,7 +68,7 @@ def render_inventory(
         for service in one.services:
             group = groups.setdefault(f"service_{service.role}", {"hosts": {}})
             group["hosts"][one.name] = _variables(service.variables)
-            if service.variables.get(f"{service.role}_share"):
+            if takes_turns(service):
                 groups.setdefault(TAKING_TURNS, {"hosts": {}})["hosts"][one.name] = {}
     return _layout({"containers": {"hosts": hosts}, **groups}, templates)
 

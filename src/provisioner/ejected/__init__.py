@@ -13,6 +13,7 @@ import yaml
 
 from provisioner.ejected.pages import CONFIGURATION, About, readme
 from provisioner.ejected.plain import plain_yaml
+from provisioner.lab.turns import TAKING_TURNS, one_by_one, takes_turns
 from provisioner.labfile.loader import environment_name
 from provisioner.values.state import Instance, secrets_of
 
@@ -89,7 +90,10 @@ def _groups(boxes: Sequence[Box]) -> dict[str, Any]:
             "ansible_python_interpreter": CONTAINER_PYTHON,
             **box.connection,
         }
-        for name in (host_group(instance.host), *(f"service_{service.role}" for service in instance.services)):
+        names = [host_group(instance.host), *(f"service_{service.role}" for service in instance.services)]
+        if any(takes_turns(service) for service in instance.services):
+            names.append(TAKING_TURNS)
+        for name in names:
             group = groups.setdefault(name, {"hosts": {}})
             group["hosts"][instance.name] = {}
     return groups
@@ -106,9 +110,10 @@ def _playbooks(playbooks: Mapping[str, str], groups: Mapping[str, Any]) -> dict[
     """The playbooks with the plays for which there is anything to do here; Ansible takes no playbook without any."""
     texts = {}
     for name, text in playbooks.items():
-        plays = [plain_yaml([play]) for play in yaml.safe_load(text) if play["hosts"] in groups]
+        kept = [play for play in yaml.safe_load(text) if play["hosts"] in groups]
+        plays = one_by_one(kept, {group: members["hosts"] for group, members in groups.items()})
         if plays:
-            texts[name] = "\n".join(plays)
+            texts[name] = "\n".join(plain_yaml([play]) for play in plays)
     return texts
 
 

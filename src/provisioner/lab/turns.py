@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.services.base import Path, ResolvedService
+from provisioner.values.state import Service
 
 SHARE = "share"
 """The key of a host that names the groups, and the option of a service that gets its own."""
 SHARE_KEY = "share_key"
 """The key of a host and the option of a service with the secret with which members ask one another."""
+TAKING_TURNS = "taking_turns"
+"""Ansible's group of the containers with services that take turns."""
 
 
 def turn_options(lab: ResolvedLab, service: ResolvedService) -> dict[str, Any]:
@@ -45,3 +49,21 @@ def place_in_share(lab: ResolvedLab, service: ResolvedService) -> Path:
         if service.address in group:
             return ("hosts", host, SHARE, number, group.index(service.address))
     raise ValueError(f"{service.address} takes no turns")
+
+
+def takes_turns(service: Service) -> bool:
+    """Whether it shares a card with others."""
+    return bool(service.variables.get(f"{service.role}_{SHARE}"))
+
+
+def one_by_one(plays: Iterable[dict[str, Any]], groups: Mapping[str, Iterable[str]]) -> list[dict[str, Any]]:
+    """The plays, each one container after the other where several of its group take turns with others.
+
+    Ansible does each task for all containers at once: who has the card would keep it until all others had it as well.
+    """
+    taking = set(groups.get(TAKING_TURNS, ()))
+    made = []
+    for play in plays:
+        has_several = len(taking.intersection(groups.get(play["hosts"], ()))) > 1
+        made.append({**play, "serial": 1} if has_several and play["hosts"].startswith("service_") else play)
+    return made
