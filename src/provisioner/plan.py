@@ -106,6 +106,8 @@ class Change:
     before: Thing | None
     after: Thing | None
     reason: str
+    start_s: float = 0.0
+    """How long the slowest of its last starts took, of a service; 0 where none was measured."""
 
     @property
     def container(self) -> str:
@@ -125,7 +127,7 @@ class Change:
     def meanwhile(self) -> str:
         """What requests to the services meet that it touches, as a sentence's end; empty where none is touched."""
         if self.action == "configure" and isinstance(self.after, Service):
-            return _while_configured(self.after)
+            return _while_configured(self.after, self.start_s)
         ran = isinstance(self.before, Instance) and self.before.status is Status.RUNNING
         if not ran or not isinstance(self.after, Instance):
             return ""
@@ -133,12 +135,13 @@ class Change:
         return _while_stopped(self.after) if is_stopped else ""
 
 
-def _while_configured(service: Service) -> str:
+def _while_configured(service: Service, start_s: float) -> str:
     if service.beside:
         return "nobody waits: a changed one is started beside it and takes over"
     longest = service.variables.get(f"{service.role}_queue")
     if service.behind and longest:
-        waits = f"requests wait meanwhile, for up to {longest}"
+        likely = f"about {max(start_s, 1):.0f} s by its last starts, and " if start_s else "for "
+        waits = f"requests wait meanwhile, {likely}up to {longest}"
         taken_over = "a changed one takes over beside it where its container's memory holds both; if not, "
         return f"{taken_over}{waits}" if service.beside is None else waits
     return "requests are refused meanwhile" if service.health else ""
@@ -193,10 +196,14 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What a look into the running containers gave: ``reasons`` to run a role by address, and ``leftovers``."""
+    """What a look into the running containers gave: ``reasons`` to run a role by address, and ``leftovers``.
+
+    ``starts``: seconds that the slowest of a service's last starts took, where one was measured.
+    """
 
     reasons: Mapping[Address, tuple[str, ...]] = field(default_factory=dict)
     leftovers: tuple[Address, ...] = ()
+    starts: Mapping[Address, float] = field(default_factory=dict)
 
 
 AS_WRITTEN = Wishes()
@@ -471,7 +478,8 @@ def _role_changes(after: Instance, inside: Inside) -> Iterator[Change]:
     for service in after.roles:
         reasons = inside.reasons.get(service.address, ())
         if reasons:
-            yield Change("configure", service.address, None, service, "; ".join(reasons))
+            start_s = inside.starts.get(service.address, 0.0)
+            yield Change("configure", service.address, None, service, "; ".join(reasons), start_s)
 
 
 def _shrinks(before: Instance, after: Instance) -> bool:

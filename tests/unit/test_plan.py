@@ -142,6 +142,22 @@ def test_the_plan_says_what_requests_meet_while_a_service_is_configured(service:
     assert Change("configure", "a/x", None, service, "why").meanwhile == told
 
 
+@pytest.mark.parametrize(
+    ("start_s", "told"),
+    [
+        (0.0, "for up to 2m"),
+        (0.2, "about 1 s by its last starts, and up to 2m"),
+        (41.6, "about 42 s by its last starts, and up to 2m"),
+    ],
+)
+def test_the_plan_says_how_long_requests_are_likely_to_wait(start_s: float, told: str) -> None:
+    inside = Inside({WAITING.address: ("why",)}, starts={WAITING.address: start_s})
+    fleet = _fleet({"instances": [{"name": "a", "status": "running"}]})
+    desired = replace(fleet, instances=tuple(replace(one, services=(WAITING,)) for one in fleet.instances))
+    (change,) = make_plan(desired, fleet, inside=inside).of("configure")
+    assert change.meanwhile == f"requests wait meanwhile, {told}"
+
+
 STOPPED_TOO = "requests are refused meanwhile: the switch stops with its container"
 
 

@@ -221,19 +221,19 @@ def told_awake(switch: Switch) -> None:
         switch.tell(f"set server {ASLEEP}/{ASLEEP} state maint")
 
 
+def shown(unit: str, *properties: str) -> dict[str, str]:
+    """What systemd says of a unit; ``SubprocessError`` where it says nothing."""
+    command = [SYSTEMCTL, "show", f"--property={','.join(properties)}", "--", unit]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=ANSWER_S)
+    return dict(line.partition("=")[::2] for line in said.stdout.splitlines())
+
+
 def unit_state(unit: str) -> tuple[str, bool]:
     """The word of systemd for a unit, and whether it has a job for it.
 
     A unit that is restarted has one from before it has ended until it has begun.
     """
-    shown = subprocess.run(
-        [SYSTEMCTL, "show", "--property=ActiveState,Job", "--", unit],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=ANSWER_S,
-    )
-    said = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
+    said = shown(unit, "ActiveState", "Job")
     return said.get("ActiveState", ""), said.get("Job", "0") not in ("", "0")
 
 

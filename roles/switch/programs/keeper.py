@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import starts
 from control import (
     ASLEEP,
     BACKEND,
@@ -37,6 +38,7 @@ from control import (
     gone,
     marker_of,
     ready,
+    shown,
     told_awake,
     unit_state,
 )
@@ -54,7 +56,6 @@ CHECK_S = 10.0
 COMMAND_S = 120.0
 """How long systemd may take to take up a command; how long an engine takes to do as it is told is another matter."""
 LONGEST_START_S = 3600.0
-KEPT_STARTS = 5
 SKIPPED = 1
 """The exit code of ``claim`` with which systemd leaves an engine alone, without an error."""
 FAILED = 255
@@ -72,21 +73,9 @@ def stay_of(socket_path: Path) -> Path:
     return folder_of(socket_path) / "stay"
 
 
-def starts_of(socket_path: Path) -> Path:
-    """The file with the seconds that the last starts took, the newest last."""
-    return Path("/var/lib") / folder_of(socket_path).name / "starts"
-
-
 def asks_of(socket_path: Path) -> Path:
     """The socket at which a keeper is asked for the card."""
     return folder_of(socket_path) / "turns.sock"
-
-
-def shown(unit: str, *properties: str) -> dict[str, str]:
-    """What systemd says of a unit."""
-    command = [SYSTEMCTL, "show", f"--property={','.join(properties)}", "--", unit]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=COMMAND_S)
-    return dict(line.partition("=")[::2] for line in said.stdout.splitlines())
 
 
 def has_the_card(unit: str) -> bool:
@@ -357,12 +346,7 @@ class Keeper:
     def _note_start(self, took_s: float) -> None:
         self._last_asked = time.monotonic()
         say(f"{self.unit} was asked, and answers after {took_s:.1f} s.")
-        file = starts_of(self.socket)
-        before = file.read_text(encoding="ascii").split() if file.exists() else []
-        kept = [*before, f"{took_s:.1f}"][-KEPT_STARTS:]
-        partial = file.with_suffix(".new")
-        partial.write_text(" ".join(kept), encoding="ascii")
-        partial.replace(file)
+        starts.note_start(self.socket, took_s)
 
 
 def keep(keeper: Keeper) -> None:

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -188,6 +189,11 @@ class _Server(UnixStreamServer):
     """Answers one question after the other; none takes longer than ``_Handler.timeout``."""
 
     neighbours: Neighbours
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who goes away before it was answered is no fault of ours."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

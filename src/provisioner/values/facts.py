@@ -75,7 +75,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is known of a service that ends when nobody asks it; times are seconds of the epoch, 0 for none.
+    """What is known of starts of a service, and of its sleep; times are seconds of the epoch, 0 for none.
 
     ``since`` when it is asleep, when it was ``proved``, and how long the slowest of its last starts took.
     """

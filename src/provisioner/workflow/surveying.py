@@ -158,7 +158,8 @@ def survey(
     leftovers = tuple(
         Address.of(fact.address.container, role) for fact in of_kind(facts, Leftovers) for role in fact.roles
     )
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers), cards, cardless, addresses, kept)
+    starts = {rest.address: rest.start_s for rest in of_kind(facts, Rest) if rest.start_s}
+    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers, starts), cards, cardless, addresses, kept)
 
 
 def _desired(
@@ -220,7 +221,8 @@ def warn_of_moved(actual: Fleet, effects: Effects) -> None:
 
 def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
     """Warn of kept images; raise ``InputError`` where requests would wait for less than a service takes to start."""
-    if of_kind(seen.facts, Rest):
+    ends = any(service.idle_s or service.share for service in lab.resolved.services.values())
+    if ends and of_kind(seen.facts, Rest):
         from provisioner.workflow.resting import require_queues  # nothing that a lab needs whose services never end
 
         require_queues(lab, seen.facts)

@@ -110,7 +110,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the switch's socket would be; the keeper's folders are beside it."""
     (tmp_path / "switch-keeper").mkdir()
-    monkeypatch.setattr(keeper, "starts_of", lambda _socket: tmp_path / "starts")
+    monkeypatch.setattr(keeper.starts, "starts_of", lambda _socket: tmp_path / "starts")
     return tmp_path / "switch" / "control.sock"
 
 
@@ -199,7 +199,7 @@ def test_who_asks_wakes_it_and_what_that_took_is_noted(
         assert world.did[-2:] == [f"forget {UNIT}", "start"]
         assert world.unit == "active"
         world.waiting, world.asked = 0, world.asked + 1
-        assert len((tmp_path / "starts").read_text().split()) == min(number + 1, keeper.KEPT_STARTS)
+        assert len((tmp_path / "starts").read_text().split()) == min(number + 1, 5)
     assert {float(word) for word in (tmp_path / "starts").read_text().split()} == {keeper.ASLEEP_POLL_S}
 
 
