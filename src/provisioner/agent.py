@@ -31,7 +31,8 @@ KEEPER_RUN, KEEPER_STATE = "/run/switch-{}-keeper", "/var/lib/switch-{}-keeper"
 """Where the keeper of an idle service notes, by its unit's name, that it is asleep and how long starts took."""
 ASLEEP = "asleep"
 """The state of a unit that has ended because nobody asked its service; the next request starts it."""
-ENDED = ("inactive", "failed")
+NOT_THERE = ("inactive", "failed", "activating", "deactivating")
+"""States in which a unit may be that is asleep: it is stopped for that, or waits for its turn on a card."""
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5.0
@@ -97,7 +98,7 @@ class System:
             return {}  # systemd itself has not started yet, and says nothing of any
         found = {}
         for name, one in zip(self._units, shown, strict=True):
-            if one.get("ActiveState") in ENDED and _since(name):
+            if one.get("ActiveState") in NOT_THERE and _since(name):
                 one["ActiveState"] = ASLEEP
             if one.get("LoadState") not in (None, "not-found"):
                 found[name] = one

@@ -427,7 +427,9 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('{"since": 7}', "inactive", "asleep"),
         ('{"since": 7}', "failed", "asleep"),
         ('{"since": 7}', "active", "active"),
-        ('{"since": 7}', "deactivating", "deactivating"),
+        ('{"since": 7}', "deactivating", "asleep"),
+        ('{"since": 7}', "activating", "asleep"),
+        (None, "deactivating", "deactivating"),
         ("{}", "inactive", "inactive"),
         ("no note", "inactive", "inactive"),
         (None, "inactive", "inactive"),
@@ -436,6 +438,7 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_unit_is_asleep_that_has_ended_and_is_noted_so(
     keeper: Path, monkeypatch: pytest.MonkeyPatch, note: str | None, state: str, said: str
 ) -> None:
+    """Also one that is on its way there, or waits for its turn."""
     if note is not None:
         (keeper / "asleep").write_text(note)
     monkeypatch.setattr(agent, "_started", lambda *_: None)
