@@ -140,6 +140,16 @@ def test_of_two_that_ask_one_after_the_other_each_waits_for_one_stay(host: Host,
     assert max(one["ended"] - one["began"] for one in requests) < HOLD_S + LATEST_S + 5
 
 
+def test_one_that_nobody_waits_for_keeps_the_card(host: Host, second: Host) -> None:
+    began = time.time()
+    for address in (SECOND, FIRST, SECOND):
+        asked(host, 1, 0, address)
+    time.sleep(HOLD_S + LATEST_S + 2)  # nothing is to happen
+    assert is_active(second)
+    assert runs(second, began)[-1][1] == float("inf")
+    assert len(stays(second, began)) <= 1
+
+
 def test_killed_keepers_and_switches_of_both_lead_to_no_two_engines(host: Host, second: Host) -> None:
     """A switch that is killed cuts what it hands on, which is counted apart: that is no matter of turns."""
     began = time.time()

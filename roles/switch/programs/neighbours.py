@@ -29,6 +29,7 @@ ABSENT_S = 5.0
 """Who cannot be reached for so long is not there: its container is stopped, and with it its engine."""
 CLAIMED_S = 5.0
 """So long a start counts that asks for the turn; it asks again several times a second."""
+NEVER = float("-inf")
 LARGEST_BODY = 1024
 RELEASE = "/release"
 CLAIM = "/claim"
@@ -112,7 +113,7 @@ class Neighbours:
     say: Callable[[str], None]
     called: threading.Event = field(default_factory=threading.Event)
     """Set when somebody asks for the card while it is ours, or a start asks for the turn."""
-    _claimed: float = float("-inf")
+    _claimed: float = NEVER
     _silent: dict[int, float] = field(default_factory=dict)
     _told: dict[int, str] = field(default_factory=dict)
 
@@ -156,10 +157,11 @@ class Neighbours:
         self._told[other] = words
 
     def claim(self) -> bool:
-        """Note that a start of the engine asks for the turn; whether it is ours."""
-        self._claimed = time.monotonic()
+        """Note that a start of the engine asks for the turn; whether it is ours, so that it asks no more."""
+        is_ours = self.turn.holds
+        self._claimed = NEVER if is_ours else time.monotonic()
         self.called.set()
-        return self.turn.holds
+        return is_ours
 
     def is_claimed(self) -> bool:
         """Whether a start of the engine waits for the turn."""

@@ -249,6 +249,8 @@ def test_a_start_of_the_engine_asks_for_the_turn(house: House) -> None:
     assert (said, chat.is_claimed(), chat.called.is_set()) == ({"granted": False}, True, True)
     assert chat.seek()
     assert neighbours.posted(house.sockets[0], neighbours.CLAIM, {"wants": True}) == {"granted": True}
+    chat.let_go()
+    assert not chat.is_claimed(), "that start has had its turn, and nobody asks any more"
 
 
 @pytest.fixture
