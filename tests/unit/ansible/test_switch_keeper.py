@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,21 +10,13 @@ from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+from tests.unit.ansible.switch_programs import program
+
 UNIT = "engine.service"
 IDLE_S = 60.0
 
 
-def load() -> Any:
-    """The program as a module, which finds the one beside it."""
-    sys.path.insert(0, str(PROGRAMS))
-    try:
-        return importlib.import_module("keeper")
-    finally:
-        sys.path.remove(str(PROGRAMS))
-
-
-keeper = load()
+keeper = program("keeper")
 
 
 class World:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import importlib
 import json
 import os
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,21 +16,13 @@ from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+from tests.unit.ansible.switch_programs import program
+
 NAMES = ["chat/llama_cpp", "code/llama_cpp", "voice/kokoro"]
 KEY = "the-key-of-those-who-share"
 
 
-def load() -> tuple[Any, Any]:
-    """The programs as modules, which find each other."""
-    sys.path.insert(0, str(PROGRAMS))
-    try:
-        return importlib.import_module("neighbours"), importlib.import_module("turns")
-    finally:
-        sys.path.remove(str(PROGRAMS))
-
-
-neighbours, turns = load()
+neighbours, turns = program("neighbours"), program("turns")
 
 
 class Between:

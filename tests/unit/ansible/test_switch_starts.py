@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+from tests.unit.ansible.switch_programs import program
+
 UNIT = "engine.service"
 NOW_S = 5000.0
 
 
-def load() -> Any:
-    """The program as a module, which finds those beside it."""
-    sys.path.insert(0, str(PROGRAMS))
-    try:
-        return importlib.import_module("starts")
-    finally:
-        sys.path.remove(str(PROGRAMS))
-
-
-starts = load()
+starts = program("starts")
 
 
 class Switch:

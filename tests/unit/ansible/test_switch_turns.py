@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/switch/programs"
+from tests.unit.ansible.switch_programs import program
 
-
-def load() -> Any:
-    """The program as a module."""
-    sys.path.insert(0, str(PROGRAMS))
-    try:
-        return importlib.import_module("turns")
-    finally:
-        sys.path.remove(str(PROGRAMS))
-
-
-turns = load()
+turns = program("turns")
 Turn: Any = turns.Turn
 
 
