@@ -33,18 +33,20 @@ NEVER = float("-inf")
 LARGEST_BODY = 1024
 RELEASE = "/release"
 CLAIM = "/claim"
-BUSY = (502, 503, 504)
-"""What the own switch says of another one that cannot be reached."""
 HERE = "X-Switch"
-"""Where another switch itself says so, its keeper is about to come back, and its engine may have the card."""
+"""Where another switch itself says 503, its keeper is about to come back, and its engine may have the card."""
 
 
 class NotThereError(Exception):
-    """Nobody answers there."""
+    """Nobody answers at the socket."""
+
+
+class UnreachableError(Exception):
+    """The own switch cannot connect to another one."""
 
 
 class RefusedError(Exception):
-    """It answers, and not with what was asked for."""
+    """It answers, and not with what was asked for; or it has been connected to and does not answer."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -64,7 +66,8 @@ class _Connection(http.client.HTTPConnection):
 def posted(path: Path, route: str, content: dict[str, Any], key: str = "") -> dict[str, Any]:
     """What the one behind a socket answers to a question.
 
-    Raises ``NotThereError`` where nobody does, and ``RefusedError`` for every other answer than one in JSON.
+    Raises ``NotThereError`` where nobody does, ``UnreachableError`` where that is a switch which reaches nobody, and
+    ``RefusedError`` for every other answer than one in JSON.
     """
     connection = _Connection(path)
     try:
@@ -75,8 +78,8 @@ def posted(path: Path, route: str, content: dict[str, Any], key: str = "") -> di
         raise NotThereError(str(error)) from error
     finally:
         connection.close()
-    if answer.status in BUSY and not answer.headers.get(HERE):
-        raise NotThereError(f"its switch cannot be reached (HTTP {answer.status})")
+    if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE and not answer.headers.get(HERE):
+        raise UnreachableError(f"its switch cannot be reached (HTTP {answer.status})")
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -133,9 +136,9 @@ class Neighbours:
         content = {"from": self.names[self.turn.place], "count": asked.count, "holds": asked.holds}
         try:
             answer = answered_by(posted(self.through, f"/{other}", content, self.key))
-        except NotThereError as error:
+        except UnreachableError as error:
             self._miss(other, asked, str(error))
-        except RefusedError as error:
+        except (NotThereError, RefusedError) as error:
             self._silent.pop(other, None)
             self._tell(other, f"{self.names[other]} was asked for the card: {error}. It is asked again.")
         else:

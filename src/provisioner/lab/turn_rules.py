@@ -97,7 +97,7 @@ def _too_short_queue(lab: ResolvedLab, member: ResolvedService) -> Iterator[Prob
     if not all(_is_known(other, HOLD_OPTION) for other in before) or not _is_known(member, QUEUE_OPTION):
         return
     held_s = others_hold_s(lab, member)
-    if member.queue_s < held_s:
+    if member.queue_s <= held_s:  # its own start comes on top
         message = (
             f"requests to {member.address} wait for {queue} at most ({QUEUE_OPTION}), and the others of its group may "
             f"hold the card for {held_s:.0f}s before its turn ({HOLD_OPTION})"

@@ -137,6 +137,8 @@ def test_one_that_comes_back_is_asked_again_for_as_long(house: House, monkeypatc
     ("status", "body", "heads"),
     [
         (503, b"{}", {"X-Switch": "1"}),
+        (502, b"{}", {}),
+        (504, b"{}", {}),  # connected to, and silent: it may be frozen, with its engine on the card
         (403, b"{}", {}),
         (404, b'{"granted": true}', {}),
         (200, b"OK", {}),
@@ -163,6 +165,14 @@ def test_nothing_else_than_an_answer_gives_the_card(
     assert "code/llama_cpp was asked for the card" in house.said[0]
     del house.switch.says[1]
     assert chat.seek()
+
+
+def test_without_its_own_switch_it_takes_nobody_for_stopped(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
+    chat = house.keepers[0]
+    chat.through = chat.through.with_name("gone.sock")
+    assert not chat.seek()
+    assert not chat.seek()
 
 
 def asked(**other: Any) -> bytes:
