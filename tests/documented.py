@@ -110,8 +110,12 @@ def whole(text: str) -> str:
 
 
 def secrets_of(text: str) -> dict[str, str]:
-    """A value for each secret that a lab's file names, in the variable that it is read from."""
+    """A value for each secret that a lab's file names, in the variable that it is read from.
+
+    A host whose services take turns names one without a word.
+    """
     names = set(re.findall(r"!secret ([\w-]+)", text))
+    names |= {f"share-{host}" for host in re.findall(r"^ +([\w-]+): \{.*\bshare: \[", text, re.MULTILINE)}
     return {
         f"PROVISION_SECRET_{name.upper().replace('-', '_')}": f"sk-{hashlib.sha256(name.encode()).hexdigest()}"
         for name in names
