@@ -167,7 +167,7 @@ def test_nor_where_its_keeper_is_killed_at_any_moment(host: Host) -> None:
 
 def test_without_the_note_that_it_is_asleep_requests_are_refused(host: Host) -> None:
     """The gate can fail: an engine that ends without it is taken for one that does not come again."""
-    with changed(host, PROGRAM, "/self._marker.write_text/d", f"systemctl restart {KEEPER}"):
+    with changed(host, PROGRAM, "/self._note_asleep()$/d", f"systemctl restart {KEEPER}"):
         wait_until(host, f"[ $(systemctl is-active {ENGINE}) = inactive ]")
         wait_until(host, f"! {CONTROL} state | grep -q '\"may_wait\": true'")
         assert status(ask(host, SHORT)[1]) == 503

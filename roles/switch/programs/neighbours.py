@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -71,7 +72,8 @@ def posted(path: Path, route: str, content: dict[str, Any], key: str = "") -> di
     """
     connection = _Connection(path)
     try:
-        connection.request("POST", route, json.dumps(content), {"Authorization": f"Bearer {key}"})
+        with suppress(BrokenPipeError):  # a switch that reaches nobody says so before it has read all
+            connection.request("POST", route, json.dumps(content), {"Authorization": f"Bearer {key}"})
         answer = connection.getresponse()
         body = answer.read(LARGEST_BODY)
     except (OSError, http.client.HTTPException) as error:

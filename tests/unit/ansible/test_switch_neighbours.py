@@ -167,6 +167,30 @@ def test_nothing_else_than_an_answer_gives_the_card(
     assert chat.seek()
 
 
+def test_a_switch_that_refuses_before_it_has_read_all_reaches_nobody(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HAProxy answers 503 as soon as it has read the head, and closes."""
+    path = tmp_path / "hasty.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def refuse() -> None:
+            for _ in range(2):
+                connection = listener.accept()[0]
+                connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+                connection.shutdown(socket.SHUT_RDWR)
+                connection.close()
+
+        threading.Thread(target=refuse, daemon=True).start()
+        monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
+        chat = house.keepers[0]
+        chat.through = path
+        assert chat.seek()
+    assert [words.partition(" does not answer")[0] for words in house.said] == NAMES[1:]
+
+
 def test_without_its_own_switch_it_takes_nobody_for_stopped(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
     chat = house.keepers[0]
