@@ -54,6 +54,13 @@ def test_every_string_survives_and_none_is_a_template(tmp_path: Path) -> None:
     assert (variables["litellm_flag"], variables["litellm_count"]) == (True, 3)
 
 
+def test_who_takes_turns_on_a_card_is_a_group_of_its_own(tmp_path: Path) -> None:
+    members = [{"name": "chat/llama_cpp", "url": "http://127.0.0.1:8080", "own": True}]
+    found = _read_by_ansible(_lab(_service({"llama_cpp_share": members}, role="llama_cpp"), _service({})), tmp_path)
+    assert found["taking_turns"]["hosts"] == ["gateway"]
+    assert "taking_turns" not in _read_by_ansible(_lab(_service({"llama_cpp_share": []}, role="llama_cpp")), tmp_path)
+
+
 def test_one_group_a_service(tmp_path: Path) -> None:
     found = _read_by_ansible(_lab(_service({}), _service({}, role="llama_cpp")), tmp_path)
     assert found["containers"]["hosts"] == ["gateway"]

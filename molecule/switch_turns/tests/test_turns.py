@@ -103,11 +103,16 @@ def is_active(host: Host) -> bool:
     return str(host.run(f"systemctl is-active {ENGINE}").stdout).strip() == "active"
 
 
-def is_up(host: Host) -> bool:
-    """Whether a container that is being started has come as far as its keeper."""
+def first_process(host: Host) -> str:
+    """When the container's first process began: another moment after each start of the container."""
+    return str(host.check_output("cut -d' ' -f22 /proc/1/stat"))
+
+
+def is_up(host: Host, before: str) -> bool:
+    """Whether a container has been started anew, and has come as far as its keeper; meanwhile it runs no command."""
     try:
-        return bool(host.run(f"systemctl is-active {KEEPER}").rc == 0)
-    except ProviderError:
+        return first_process(host) != before and host.run(f"systemctl is-active {KEEPER}").rc == 0
+    except (ProviderError, AssertionError):
         return False
 
 
@@ -187,11 +192,11 @@ def test_a_start_by_hand_waits_for_its_turn(host: Host, second: Host) -> None:
 
 
 def test_after_a_start_of_both_containers_nobody_runs_until_somebody_asks(host: Host, second: Host) -> None:
+    before = [first_process(one) for one in (host, second)]
     for one in (host, second):
         one.run("systemctl reboot")
-    time.sleep(1)  # until it has begun, which nobody tells
-    for one in (host, second):
-        until(lambda one=one: is_up(one), 60, "its keeper")  # type: ignore[misc]
+    for one, was in zip((host, second), before, strict=True):
+        until(lambda one=one, was=was: is_up(one, was), 60, "its keeper after a new start")  # type: ignore[misc]
         until(lambda one=one: one.file(MARKER).exists, 30, "it counts as asleep")  # type: ignore[misc]
         assert not is_active(one)
         assert not one.run(f"systemctl is-failed --quiet {ENGINE}").succeeded

@@ -3,8 +3,7 @@
 ``keeper.py --socket PATH --unit NAME keep --idle SECONDS`` runs beside the switch until it is told to end. With
 ``--own NAME``, a ``--member NAME`` for each of those who share the card, ``--key FILE`` and ``--hold SECONDS`` the
 engine takes turns with them. ``wake --within SECONDS`` starts an engine that is asleep and has it stay for so long;
-``rest`` lets it end again. ``claim --within SECONDS`` is what its unit says before each start: it ends with 0 once the
-engine's turn has come, and with 1 where nobody asks for the engine.
+``rest`` lets it end again.
 
 What it knows lies in files, so that it may be killed at any moment: ``asleep`` in its folder in /run is there from
 before an engine is stopped until that is started again, by whomever; how long starts took is in its folder in
@@ -50,18 +49,14 @@ ASLEEP_POLL_S = 0.2
 """So much later than it could an engine is started that somebody asks."""
 LONGEST_POLL_S = 5.0
 STOPPED_CHECK_S = 2.0
-CLAIM_POLL_S = 0.25
+"""One that shares a card and was stopped by somebody is looked at so often, in case that it is started again."""
 CHECK_S = 10.0
 """An engine that is asleep is looked at so often, in case that it was started without the switch having heard of it."""
 COMMAND_S = 120.0
 """How long systemd may take to take up a command; how long an engine takes to do as it is told is another matter."""
 LONGEST_START_S = 3600.0
-SKIPPED = 1
-"""The exit code of ``claim`` with which systemd leaves an engine alone, without an error."""
-FAILED = 255
-BOOTING = ("initializing", "starting")
 NOT_ASKED = "exec-condition"
-"""What systemd says became of a start that ``claim`` has ended with ``SKIPPED``."""
+"""What systemd says became of a start that ``claim.py`` has ended with ``SKIPPED``."""
 STARTING = "condition"
 """What systemd calls a unit that is not yet started, because it asks first whether it may be."""
 NEVER = float("-inf")
@@ -71,11 +66,6 @@ Rows = dict[tuple[str, str], dict[str, str]]
 def stay_of(socket_path: Path) -> Path:
     """The file that says until when the engine stays although nobody asks it through the switch."""
     return folder_of(socket_path) / "stay"
-
-
-def asks_of(socket_path: Path) -> Path:
-    """The socket at which a keeper is asked for the card."""
-    return folder_of(socket_path) / "turns.sock"
 
 
 def has_the_card(unit: str) -> bool:
@@ -381,49 +371,9 @@ def wake(socket_path: Path, unit: str, within_s: float) -> None:
         take_back(Switch(socket_path), marker)
 
 
-def claim(socket_path: Path, within_s: float) -> int:
-    """Wait until it is the engine's turn; the exit code, which tells systemd whether to start it.
-
-    While the container starts nobody has asked for the engine. Where no keeper can run any more, the engine goes on
-    without one.
-    """
-    from neighbours import CLAIM, NotThereError, RefusedError, posted  # HTTP, for which few engines have a use
-
-    keeper = f"{folder_of(socket_path).name}.service"
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        is_booting = _is_booting()
-        try:
-            if posted(asks_of(socket_path), CLAIM, {"wants": not is_booting}).get("granted") is True:
-                return 0
-        except NotThereError:
-            word, has_job = unit_state(keeper)
-            if word == "failed":
-                return 0
-            if word == "inactive" and not has_job:
-                sys.stderr.write(f"Not started: {keeper} does not run, which knows whose turn it is.\n")
-                return SKIPPED
-        except RefusedError as error:
-            sys.stderr.write(f"Not started: {keeper} does not say whose turn it is: {error}.\n")
-            return FAILED
-        if is_booting:
-            return SKIPPED
-        time.sleep(CLAIM_POLL_S)
-    sys.stderr.write(f"Not started: those who share the card have kept it for {within_s:g} s.\n")
-    return FAILED
-
-
-def _is_booting() -> bool:
-    """Whether systemd still starts what belongs to the container."""
-    said = subprocess.run(
-        [SYSTEMCTL, "is-system-running"], check=False, capture_output=True, text=True, timeout=COMMAND_S
-    )
-    return said.stdout.strip() in BOOTING
-
-
 def with_neighbours(asked: argparse.Namespace) -> Neighbours:
     """Those who share the card with the engine, which are listened to from now on."""
-    from neighbours import Neighbours  # HTTP, for which few engines have a use
+    from neighbours import Neighbours, asks_of  # HTTP, for which few engines have a use
     from turns import Turn
 
     turn = Turn(asked.member.index(asked.own), len(asked.member), holds=has_the_card(asked.unit))
@@ -445,8 +395,7 @@ def parser() -> argparse.ArgumentParser:
     keeps.add_argument("--own")
     keeps.add_argument("--member", action="append", default=[])
     keeps.add_argument("--key", type=Path)
-    for verb in ("wake", "claim"):
-        verbs.add_parser(verb).add_argument("--within", type=float, required=True)
+    verbs.add_parser("wake").add_argument("--within", type=float, required=True)
     verbs.add_parser("rest")
     return made
 
@@ -458,15 +407,13 @@ def main(words: Sequence[str]) -> int:
         if asked.verb == "keep":
             neighbours = with_neighbours(asked) if asked.member else None
             keep(Keeper(asked.socket, asked.unit, asked.idle, asked.hold, neighbours))
-        elif asked.verb == "claim":
-            return claim(asked.socket, asked.within)
         elif asked.verb == "wake":
             wake(asked.socket, asked.unit, asked.within)
         else:
             stay_of(asked.socket).unlink(missing_ok=True)
     except (SwitchError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Unable to {asked.verb} {asked.unit}: {error}.\n")
-        return FAILED if asked.verb == "claim" else 1
+        return 1
     return 0
 
 

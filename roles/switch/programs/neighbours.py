@@ -23,6 +23,7 @@ from pathlib import Path
 from socketserver import UnixStreamServer
 from typing import Any
 
+from control import folder_of
 from turns import LARGEST_COUNT, Answer, Question, Turn
 
 ANSWER_S = 5.0
@@ -36,6 +37,11 @@ RELEASE = "/release"
 CLAIM = "/claim"
 HERE = "X-Switch"
 """Where another switch itself says 503, its keeper is about to come back, and its engine may have the card."""
+
+
+def asks_of(socket_path: Path) -> Path:
+    """The socket at which the keeper beside a switch is asked for the card."""
+    return folder_of(socket_path) / "turns.sock"
 
 
 class NotThereError(Exception):
@@ -91,7 +97,7 @@ def posted(path: Path, route: str, content: dict[str, Any], key: str = "") -> di
     return said
 
 
-def asked_of(said: dict[str, Any], names: Sequence[str]) -> tuple[int, int, bool]:
+def question_in(said: dict[str, Any], names: Sequence[str]) -> tuple[int, int, bool]:
     """Place, number of the ticket, and whether it has the card, of one that asks; ``ValueError`` for anything else."""
     name, count, holds = said.get("from"), said.get("count"), said.get("holds")
     if name not in names or type(count) is not int or not 0 <= count < LARGEST_COUNT or type(holds) is not bool:
@@ -99,7 +105,7 @@ def asked_of(said: dict[str, Any], names: Sequence[str]) -> tuple[int, int, bool
     return names.index(name), count, holds
 
 
-def answered_by(said: dict[str, Any]) -> Answer:
+def answer_in(said: dict[str, Any]) -> Answer:
     """What another one says; ``RefusedError`` where that is no answer."""
     granted, holds, count = said.get("granted"), said.get("holds"), said.get("count")
     if type(granted) is not bool or type(holds) is not bool or type(count) is not int or not 0 <= count < LARGEST_COUNT:
@@ -137,7 +143,7 @@ class Neighbours:
         asked = self.turn.question(other)
         content = {"from": self.names[self.turn.place], "count": asked.count, "holds": asked.holds}
         try:
-            answer = answered_by(posted(self.through, f"/{other}", content, self.key))
+            answer = answer_in(posted(self.through, f"/{other}", content, self.key))
         except UnreachableError as error:
             self._miss(other, asked, str(error))
         except (NotThereError, RefusedError) as error:
@@ -240,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "").encode("utf-8", errors="replace")
         if not neighbours.key or not hmac.compare_digest(given, f"Bearer {neighbours.key}".encode()):
             return http.HTTPStatus.FORBIDDEN, {}
-        place, count, holds = asked_of(said, neighbours.names)
+        place, count, holds = question_in(said, neighbours.names)
         if place == neighbours.turn.place:
             raise ValueError("asked by itself")
         answer = neighbours.turn.answer(place, count, holds=holds)

@@ -1,8 +1,8 @@
 """Whose turn it is among engines of which one at a time has the card: what one of them knows of it.
 
-Nobody decides for all. Who wants the card draws a ticket and asks each of the others for leave; each gives it unless it
-has the card itself or wants it with an older ticket (Ricart and Agrawala, 1981). All of this is in memory: who was
-started anew has forgotten what it gave and got, and so the first that asks wins.
+Nobody decides for all. Who wants the card draws a ticket and asks each of the others for permission; each gives it
+unless it has the card itself or wants it with an older ticket (Ricart and Agrawala, 1981). All of this is in memory:
+who was started anew has forgotten what it gave and got, and so the first that asks wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one asks another: for leave, by its ticket's number, or whether that one has the card as well (``holds``).
+    """What one asks another: for permission, by its ticket's number, or if it ``holds`` the card whether both do.
 
     ``round`` tells an answer that has come too late; it stays with who asks.
     """
@@ -39,7 +39,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Whether leave is given, whether who answers has the card itself, and the highest number that it knows."""
+    """Whether permission is given, whether who answers has the card itself, and the highest number that it knows."""
 
     granted: bool
     holds: bool
@@ -53,11 +53,11 @@ class Turn:
     place: int
     members: int
     holds: bool
-    """Whether it is this one's turn: from when all others have given leave until ``ended``."""
+    """Whether it is this one's turn: from when all others have given permission until ``ended``."""
     clock: Callable[[], float] = time.monotonic
     _count: int = 0
     _ticket: Ticket | None = None
-    _leaves: set[int] = field(default_factory=set)
+    _permissions: set[int] = field(default_factory=set)
     _rounds: dict[int, int] = field(default_factory=dict)
     _asked: dict[int, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -68,15 +68,15 @@ class Turn:
         return [place for place in range(self.members) if place != self.place]
 
     def want(self) -> list[int]:
-        """Ask for the turn, unless that was done or it is ours; the others whose leave is missing."""
+        """Ask for the turn, unless that was done or it is ours; the others whose permission is missing."""
         with self._lock:
             if self.holds:
                 return []
             if self._ticket is None:
                 self._count += 1
                 self._ticket = Ticket(self._count, self.place)
-                self._leaves.clear()
-            return [place for place in self.others if place not in self._leaves]
+                self._permissions.clear()
+            return [place for place in self.others if place not in self._permissions]
 
     def forget(self) -> None:
         """Want it no more."""
@@ -93,9 +93,9 @@ class Turn:
         """What to say to another one that asks with a ticket of that number, or says that it has the card itself."""
         with self._lock:
             self._count = max(self._count, count)
-            return Answer(self._gives_leave(other, count, holds=holds), self.holds, self._count)
+            return Answer(self._permits(other, count, holds=holds), self.holds, self._count)
 
-    def _gives_leave(self, other: int, count: int, *, holds: bool) -> bool:
+    def _permits(self, other: int, count: int, *, holds: bool) -> bool:
         if self.holds:
             # Two that have the card have met again: the later one in the list makes way.
             if not holds or other < self.place:
@@ -103,13 +103,13 @@ class Turn:
             return False
         if not holds and self._ticket is not None and self._ticket < Ticket(count, other):
             return False
-        # Whom leave is given, of that one ours is void, also if it is still on its way: that one may have forgotten it.
-        self._leaves.discard(other)
+        # A permission that this one had of the other is void by that, also one on its way: the other may forget it.
+        self._permissions.discard(other)
         self._rounds[other] = self._rounds.get(other, 0) + 1
         return not holds
 
     def learn(self, other: int, asked: Question, answer: Answer) -> None:
-        """Take up what another one said to a question; the turn is ours when it was the last leave that was missing."""
+        """Take up what another one said to a question; the turn is ours when it was the last permission missing."""
         with self._lock:
             self._count = max(self._count, answer.count)
             if asked.holds and self.holds and answer.holds and other < self.place:
@@ -118,7 +118,7 @@ class Turn:
                 self._take(other, asked)
 
     def miss(self, other: int, asked: Question) -> None:
-        """Do without the leave of one that is not there."""
+        """Do without the permission of one that is not there."""
         with self._lock:
             self._take(other, asked)
 
@@ -126,8 +126,8 @@ class Turn:
         is_of_now = self._ticket is not None and asked.count == self._ticket.count
         if self.holds or not is_of_now or asked.round != self._rounds.get(other, 0):
             return
-        self._leaves.add(other)
-        if self._leaves.issuperset(self.others):
+        self._permissions.add(other)
+        if self._permissions.issuperset(self.others):
             self.holds, self._ticket = True, None
             self._asked.clear()
 

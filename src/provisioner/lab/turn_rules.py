@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from provisioner.catalog import beyond_limit
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.lab.turns import SHARE, others, others_hold_s, place_in_share
-from provisioner.labfile.hosts import LEAST_OF_GROUP
+from provisioner.lab.turns import others, others_hold_s, place_in_share
+from provisioner.labfile.hosts import LEAST_OF_GROUP, SHARE
 from provisioner.services.base import HOLD_OPTION, QUEUE_OPTION, Path, ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.quantities import NO_TIME

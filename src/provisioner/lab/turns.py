@@ -6,13 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
+from provisioner.labfile.hosts import SHARE, SHARE_KEY
 from provisioner.services.base import Path, ResolvedService
 from provisioner.values.state import Service
 
-SHARE = "share"
-"""The key of a host that names the groups, and the option of a service that gets its own."""
-SHARE_KEY = "share_key"
-"""The key of a host and the option of a service with the secret with which members ask one another."""
 TAKING_TURNS = "taking_turns"
 """Ansible's group of the containers with services that take turns."""
 

@@ -45,6 +45,10 @@ DEFAULT_SWAP = 512 * 2**20
 Transport = Literal["pct", "ssh", "jump"]
 """How Ansible reaches a container: by its node's ``pct exec``, or its own sshd, straight or through the node."""
 
+SHARE = "share"
+"""The key of a host that names groups of services which take turns, and the option of a service that gets its own."""
+SHARE_KEY = "share_key"
+"""The key of a host, and the option of a service, with the secret by which members of a group know one another."""
 LEAST_OF_GROUP = 2
 """Services that can take turns."""
 _MEMBER = Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from provisioner.catalog import Catalog
 from provisioner.labfile.document import MAX_BYTES, Document, DocumentError, SecretUse, parse_document
 from provisioner.labfile.fields import LABEL
+from provisioner.labfile.hosts import SHARE, SHARE_KEY
 from provisioner.labfile.parsing import Parsed, parse_spec
 from provisioner.labfile.secret_values import (
     SecretError,
@@ -121,8 +122,6 @@ def _format_in(place: Path) -> str | None:
 
 __all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
 
-SHARE_KEY = "share_key"
-"""The key of a host with which its services that take turns ask one another: nobody logs in to the host with it."""
 Rules = Callable[[Spec], Iterable[Problem]]
 Needs = Literal["all", "hosts", "none"]
 """Which secrets must have a value: all of the file, those that its hosts are logged in to with, or none."""
@@ -209,7 +208,7 @@ def with_share_keys(document: Document) -> Document:
             continue
         use = SecretUse(f"share-{name}", ("hosts", name, SHARE_KEY))
         keyed[name] = {**host, SHARE_KEY: Secret(use.name, None)}
-        lines[use.path] = document.line(("hosts", name, "share"))
+        lines[use.path] = document.line(("hosts", name, SHARE))
         uses.append(use)
     if not keyed:
         return document
@@ -221,7 +220,7 @@ def _lacks_share_key(name: str, host: Any) -> bool:
     """Whether the host's services take turns, and it names no key; a name that hosts cannot have is refused anyway."""
     if not isinstance(host, dict) or not re.fullmatch(LABEL, name, re.ASCII):
         return False
-    return bool(host.get("share")) and host.get(SHARE_KEY) is None
+    return bool(host.get(SHARE)) and host.get(SHARE_KEY) is None
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
@@ -250,7 +249,7 @@ def _missing(document: Document, values: Mapping[str, str], needs: Needs) -> lis
 
 
 def _is_needed(use: SecretUse, needs: Needs) -> bool:
-    if needs == "hosts":
+    if needs == "hosts":  # nobody logs in to a host with the key of its services
         return use.path[:1] == ("hosts",) and use.path[2:] != (SHARE_KEY,)
     return needs == "all"
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from provisioner.catalog import Catalog
-from provisioner.labfile.loader import SHARE_KEY, SecretUse, missing_secrets, secrets_file
+from provisioner.labfile.hosts import SHARE_KEY
+from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.secret_values import from_file, without_secret
 from provisioner.values import paths

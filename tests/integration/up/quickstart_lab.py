@@ -155,3 +155,8 @@ class Lab:
                 text = arguments.replace(b"\0", b" ").decode(errors="replace")
                 if any(canary in text for canary in CANARIES):
                     self.arguments_seen.add(text)
+
+
+def sh(lab: Lab, container: str, script: str) -> str:
+    """What a script says in a container."""
+    return lab.incus("exec", container, "--", "sh", "-ec", script)

@@ -14,7 +14,7 @@ import pytest
 
 from provisioner.models import tiny
 from tests.integration.up.killing import killed_after
-from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, Ran, sh
 from tests.lab.incus import Lab as Incus
 
 pytestmark = pytest.mark.incus
@@ -79,11 +79,6 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     yield lab
     ended = lab.provision("destroy", "--prune", "--yes", "--lab", "asked")
     assert ended.code == 0, ended.out + ended.err
-
-
-def sh(lab: Lab, container: str, script: str) -> str:
-    """What a script says in a container."""
-    return lab.incus("exec", container, "--", "sh", "-ec", script)
 
 
 def while_asked(lab: Lab, happening: Callable[[], object]) -> dict[str, Any]:

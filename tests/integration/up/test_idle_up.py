@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]
@@ -66,11 +66,6 @@ def made(lab: Lab, text: str) -> None:
     lab.write(text)
     ran = lab.provision("up", "--yes")
     assert ran.code == 0, ran.out[-3000:] + ran.err[-3000:]
-
-
-def sh(lab: Lab, container: str, script: str) -> str:
-    """What a script says in a container."""
-    return lab.incus("exec", container, "--", "sh", "-ec", script)
 
 
 def fallen_asleep(lab: Lab) -> None:

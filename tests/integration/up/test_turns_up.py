@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus]
@@ -85,11 +85,6 @@ def made(lab: Lab, text: str) -> str:
     assert ran.code == 0, ran.out[-3000:] + ran.err[-3000:]
     assert KEY not in ran.out + ran.err
     return ran.out
-
-
-def sh(lab: Lab, container: str, script: str) -> str:
-    """What a script says in a container."""
-    return lab.incus("exec", container, "--", "sh", "-ec", script)
 
 
 def active(lab: Lab) -> list[str]:

@@ -263,11 +263,11 @@ def test_an_engine_that_never_ends_has_no_keeper(socket: Path, capsys: pytest.Ca
 
 
 class Others:
-    """Those who share the card with it, as the test says: who waits for it, and whether they give leave."""
+    """Those who share the card with it, as the test says: who waits for it, and whether they permit it."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.holds, self.leave, self.claimed = True, True, False
+        self.holds, self.permits, self.claimed = True, True, False
         self.wait_for: list[str] = []
         self.did: list[str] = []
 
@@ -279,7 +279,7 @@ class Others:
         """Ask for the turn."""
         assert self.world.unit in ("inactive", "activating"), "who has the card asks nobody for it"
         self.did.append("seek")
-        self.holds = self.holds or self.leave
+        self.holds = self.holds or self.permits
         return self.holds
 
     def let_go(self, *, wants: bool = False) -> None:
@@ -317,7 +317,7 @@ def test_it_stays_for_its_time_and_then_lets_another_one_have_the_card(
     assert world.did == [], "nobody waits for it"
     others.wait_for = ["code/llama_cpp"]
     sharing._serves_since = None  # it has just begun to serve
-    others.leave, world.waiting, world.asked, began = False, 2, 9, world.now
+    others.permits, world.waiting, world.asked, began = False, 2, 9, world.now
     while "stop" not in world.did and world.now < began + 100:
         world.sleep(max(float(sharing.step()), 0.01))
     assert world.now - began == pytest.approx(HOLD_S, abs=1)
@@ -332,10 +332,10 @@ def test_it_comes_back_with_its_next_turn(sharing: Any, world: World, others: Ot
     others.wait_for = ["code/llama_cpp"]
     passes(sharing, world, HOLD_S + 1)
     assert world.unit == "inactive"
-    others.leave, world.waiting = False, 1
+    others.permits, world.waiting = False, 1
     passes(sharing, world, 20)
     assert "start" not in world.did
-    others.leave = True
+    others.permits = True
     world.on["start"] = marker(socket).unlink
     sharing.step()
     assert world.did[-2:] == [f"forget {UNIT}", "start"]

@@ -16,17 +16,17 @@ Turn: Any = turns.Turn
 
 
 class Forgetful(Turn):  # type: ignore[misc]  # the program is loaded by its path
-    """One that gives leave to another and still counts on the leave that it had of that one."""
+    """One that permits it to another and still counts on the permission that it had of that one."""
 
-    def _gives_leave(self, other: int, count: int, *, holds: bool) -> bool:
-        leaves = set(self._leaves)
-        given: bool = super()._gives_leave(other, count, holds=holds)
-        self._leaves |= leaves
+    def _permits(self, other: int, count: int, *, holds: bool) -> bool:
+        permissions = set(self._permissions)
+        given: bool = super()._permits(other, count, holds=holds)
+        self._permissions |= permissions
         return given
 
 
 class Late(Turn):  # type: ignore[misc]
-    """One that takes a leave for good that was on its way while it gave leave itself."""
+    """One that takes a permission for good that was on its way while it gave one itself."""
 
     def _take(self, other: int, asked: Any) -> None:
         super()._take(other, turns.Question(asked.count, asked.holds, self._rounds.get(other, 0)))
@@ -78,7 +78,7 @@ class Lab:
         self.look()
 
     def ask(self, place: int) -> None:
-        """One that wants the card asks those whose leave it lacks."""
+        """One that wants the card asks those whose permission it lacks."""
         if place not in self.wants or place in self.runs:
             return
         for other in self.turn[place].want():
@@ -173,7 +173,7 @@ def test_who_asked_first_comes_first() -> None:
         assert not asks(one, other)
     assert first.waiting() == [1, 2]
     first.ended()
-    assert not asks(second, first)  # it lacks the leave of the third, which asked before
+    assert not asks(second, first)  # it lacks the permission of the third, which asked before
     assert not asks(second, third)
     assert asks(third, first)
 
