@@ -464,6 +464,7 @@ def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
         ({"engine_port": 65536}, "`engine_port` (65536) must be 1 or more and 65535 or less"),
         ({"queue": "15"}, "`queue` (15) must be a duration"),
         ({"queue": "8GiB"}, "`queue` (8GiB) must be a duration"),
+        ({"hold": "2h"}, "`hold` (2h) must be a duration"),
         ({"drain": "2h"}, "`drain` (2h) must be a duration"),
         ({"answers": ["/v1/../slots"]}, "must be paths"),
         ({"answers": ["/**"]}, "must be paths, whose last part may be * or **"),
