@@ -142,10 +142,14 @@ def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
 
 
 def in_turns(file: Path, *groups: str) -> Lab:
-    """The lab with a third engine like the second, whose engines take turns in these groups."""
+    """The lab with a third engine like the second, whose engines take turns in these groups.
+
+    All of them have a queue that outlasts the turns of two others.
+    """
     third = "  third: { services: { llama_cpp: { model: nine, context: 8192 } } }\n"
     share = f", share: [{', '.join(groups)}], share_key: !secret key" if groups else ""
-    file.write_text(FILE.replace("incus: local", f"incus: local{share}") + third, encoding="utf-8")
+    text = FILE.replace("incus: local", f"incus: local{share}") + third
+    file.write_text(text.replace("model: nine", "model: nine, queue: 5m"), encoding="utf-8")
     return open_lab(file, needs="none")
 
 
