@@ -83,6 +83,14 @@ def test_what_should_not_be_there_is_removed_and_never_a_folder(tmp_path: Path) 
     assert file.is_dir()
 
 
+def test_what_is_shown_of_a_file_that_is_removed_holds_no_text_of_it(tmp_path: Path) -> None:
+    written = provision_files.difference(wanted(tmp_path / "a", "new"), "old")
+    assert (written["before"], written["after"]) == ("old", "new")
+    removed = provision_files.difference(wanted(tmp_path / "a", state="absent"), "canary")
+    assert "canary" not in str(removed)
+    assert removed["before"] != removed["after"]
+
+
 def test_what_a_program_does_not_accept_is_not_put_in_place(tmp_path: Path) -> None:
     file = tmp_path / "file"
     asks = ["sh", "-c", 'echo "$0 of $(stat -c %a "$1")" && grep -q good "$1"', "asked"]

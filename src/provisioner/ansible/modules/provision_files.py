@@ -76,11 +76,17 @@ def main() -> None:
         changed = ensured(module.params["files"], check_mode=module.check_mode)
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=f"Unable to have these files: {error}")
-    after = {file["path"]: file["content"] or "" for file in module.params["files"]}
-    diff = []
-    for path, before in changed.items():
-        diff.append({"before": before, "after": after[path], "before_header": path, "after_header": path})
+    wanted = {file["path"]: file for file in module.params["files"]}
+    diff = [difference(wanted[path], before) for path, before in changed.items()]
     module.exit_json(changed=bool(changed), paths=list(changed), diff=diff)
+
+
+def difference(file: Entry, before: str) -> dict[str, str]:
+    """What ``--diff`` shows of a file; no text of one that is removed: nobody says then that it is a secret."""
+    texts = {"before": before, "after": file["content"] or ""}
+    if file["state"] == "absent":
+        texts = {"before": "state: present\n", "after": "state: absent\n"}
+    return {**texts, "before_header": file["path"], "after_header": file["path"]}
 
 
 def ensured(files: Sequence[Entry], *, check_mode: bool) -> dict[str, str]:
