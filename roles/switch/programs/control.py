@@ -52,6 +52,11 @@ LOCK = "lock"
 """Lies beside the socket, and belongs to the switch."""
 ENDED = ("inactive", "failed")
 SYSTEMCTL = "/usr/bin/systemctl"
+TABLE = Path("/proc/self/net/tcp")
+REMOTE, STATE, USER = 2, 3, 7
+"""The columns of the kernel's table of connections that count here."""
+OPEN = ("01", "08")
+"""Established, and closed by the other side while something is still to be read."""
 AWAY = (FileNotFoundError, ConnectionRefusedError)
 """What the system says of the socket of a switch that does not run."""
 
@@ -125,9 +130,32 @@ class Switch:
             raise SwitchError(f"it has no slot {name}")
         return found
 
+    def port(self, backend: str, slot: str) -> int:
+        """The port of 127.0.0.1 at which it looks for the slot's engine; ``SwitchError`` for a slot that it has not."""
+        # The first line is the version of those that follow.
+        lines = self.said(f"show servers state {backend}").strip().splitlines()
+        servers = csv.DictReader([line.lstrip("# ") for line in lines[1:]], delimiter=" ")
+        for server in servers:
+            if server["srv_name"] == slot:
+                return int(server["srv_port"])
+        raise SwitchError(f"it has no slot {slot} in {backend}")
+
     def running(self, slot: str) -> int:
-        """How many requests the slot has and has not finished."""
-        return int(self.slot(slot)["scur"])
+        """How many requests the slot has and has not finished.
+
+        A process that has handed over to a new one still finishes its own, of which the new one knows nothing: so the
+        connections of both to the engine are counted as well. Each is of one request, or of a look at its health.
+        """
+        own = int(self.slot(slot)["scur"])
+        return max(own, connections(self.port(BACKEND, slot), self._path.stat().st_uid))
+
+
+def connections(port: int, owner: int, table: Path | None = None) -> int:
+    """How many connections to a port of 127.0.0.1 processes of that user have, by the kernel's table."""
+    lines = (table or TABLE).read_text(encoding="ascii").splitlines()[1:]
+    rows = [line.split() for line in lines]
+    there = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}:{port:04X}"
+    return sum(row[REMOTE] == there and row[STATE] in OPEN and int(row[USER]) == owner for row in rows)
 
 
 def _is_locked(lock: int) -> bool:
@@ -191,10 +219,8 @@ def _wait_until_up(switch: Switch, slot: str, within_s: float) -> None:
 
 def _move(switch: Switch, backend: str, slot: str, port: int) -> None:
     said = switch.said(f"set server {backend}/{slot} addr 127.0.0.1 port {port}").strip()
-    # It says something whether it did it or not. The first line is the version of those that follow.
-    lines = switch.said(f"show servers state {backend}").strip().splitlines()
-    servers = csv.DictReader([line.lstrip("# ") for line in lines[1:]], delimiter=" ")
-    if str(port) not in [server["srv_port"] for server in servers if server["srv_name"] == slot]:
+    # It says something whether it did it or not.
+    if switch.port(backend, slot) != port:
         raise SwitchError(f"it does not lead {backend}/{slot} to port {port}: {said}")
 
 

@@ -94,7 +94,8 @@ class HaProxy:
 
     def _moved(self, command: str) -> str:
         if command.startswith("show"):
-            return f"1\n# be_id be_name srv_id srv_name srv_port\n3 answers 2 b {self.port}\n\n"
+            rows = "".join(f"3 answers 1 {name} {self.port}\n" for name in {**self.slots, "b": ""})
+            return f"1\n# be_id be_name srv_id srv_name srv_port\n{rows}\n"
         wanted = int(command.rpartition(" ")[2])
         self.port = wanted if 0 < wanted < 65536 else self.port
         return "no need to change the addr, port changed from '1' to '2' by 'stats socket command'\n\n"
@@ -152,8 +153,47 @@ def test_running_requests_of_the_slot_are_waited_for(
     haproxy.running = [2, 2, 1, 0]
     assert run(path, "drain", "a", "--within", "60") == 0
     assert haproxy.commands[:2] == ["set server answers/hold state ready", "set server answers/a state drain"]
-    assert haproxy.commands[2:] == ["show stat -1 4 -1"] * 4
+    assert haproxy.commands[2:] == ["show stat -1 4 -1", "show servers state answers"] * 4
     assert capsys.readouterr().err == ""
+
+
+ROW = "0: 0100007F:9C40 0100007F:{port:04X} {state} 00000000:00000000 00:00000000 00000000 {user} 0 1 1 0 100 0 0 10 0"
+TABLE_HEAD = "sl local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode"
+
+
+def table(*rows: str) -> str:
+    """The kernel's table of connections."""
+    return "\n".join([TABLE_HEAD, *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("row", "count"),
+    [
+        (ROW.format(port=18080, state="01", user=110), 1),
+        (ROW.format(port=18080, state="08", user=110), 1),  # ended by the engine, and not yet read to its end
+        (ROW.format(port=18080, state="06", user=110), 0),
+        (ROW.format(port=18081, state="01", user=110), 0),
+        (ROW.format(port=18080, state="01", user=0), 0),  # a proof, past the switch
+        (ROW.format(port=18080, state="01", user=110).replace(" 0100007F", " 0200007F"), 0),
+    ],
+    ids=["open", "half closed", "closed", "another port", "another user", "another address"],
+)
+def test_connections_of_the_switch_to_the_engine_are_counted(tmp_path: Path, row: str, count: int) -> None:
+    (tmp_path / "tcp").write_text(table(row, ROW.format(port=80, state="0A", user=110)), encoding="ascii")
+    assert control.connections(18080, 110, tmp_path / "tcp") == count
+
+
+def test_who_is_served_by_a_process_that_has_handed_over_is_waited_for(
+    haproxy: HaProxy, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new process knows nothing of that one's requests."""
+    still = ROW.format(port=haproxy.port, state="01", user=path.stat().st_uid)
+    (tmp_path / "tcp").write_text(table(still), encoding="ascii")
+    monkeypatch.setattr(control, "TABLE", tmp_path / "tcp")
+    ends = threading.Timer(0.5, lambda: (tmp_path / "tcp").write_text(table(), encoding="ascii"))
+    ends.start()
+    assert run(path, "drain", "a", "--within", "60") == 0
+    assert not ends.is_alive()
 
 
 def test_without_a_time_nothing_is_waited_for(haproxy: HaProxy, path: Path) -> None:
