@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -212,7 +215,7 @@ def test_one_whose_switch_and_engine_are_gone_is_not_waited_for(host: Host, seco
         requests = asked(host, 1, 0, FIRST)
         assert outcomes(requests) == {"whole": 1}
         assert requests[0]["ended"] - requests[0]["began"] < 15
-        assert "b/engine does not answer and counts as stopped" in host.check_output(f"journalctl --unit {KEEPER} -n 5")
+        assert "b/engine takes no part" in host.check_output(f"journalctl --unit {KEEPER} -n 5")
     finally:
         second.check_output(f"systemctl start {UNIT} {KEEPER}")
     second.check_output(f"systemctl start {ENGINE}")  # who has stopped it by hand starts it by hand
@@ -254,6 +257,29 @@ def test_without_asking_both_would_run(host: Host, second: Host) -> None:
         second.check_output(f"systemctl start {ENGINE}")
         assert len(overlaps(host, second, began - 60)) == 1
         second.check_output(f"systemctl stop {ENGINE}")
+
+
+def converged(**options: Any) -> None:
+    """The role on both with other options than the scenario's."""
+    command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(SCENARIO / "converge.yml")]
+    words = ["--extra-vars", json.dumps(options)]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_turns_are_ended_and_taken_up_while_both_are_asked(host: Host, second: Host) -> None:
+    """The second answers as before while the first knows of turns already."""
+    with ThreadPoolExecutor(1) as pool:
+        for options, running in (({"switch_share": []}, 2), ({}, 1)):
+            asking = pool.submit(asked, host, 100, 0.5, FIRST, SECOND)
+            converged(**options)
+            assert outcomes(asking.result()) == {"whole": 100}
+            assert is_active(host) + is_active(second) == running
+    began = time.time()
+    assert outcomes(asked(host, 10, 0.4, FIRST, SECOND)) == {"whole": 10}
+    assert overlaps(host, second, began) == []
+    for file in (DROP_IN, f"/etc/systemd/system/{UNIT}.d/turns.conf"):
+        assert [one.file(file).exists for one in (host, second)] == [True, True]
 
 
 RELEASE = "POST /release HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n"

@@ -28,7 +28,7 @@ from turns import LARGEST_COUNT, Answer, Question, Turn
 
 ANSWER_S = 5.0
 ABSENT_S = 5.0
-"""Who cannot be reached for so long is not there: its container is stopped, and with it its engine."""
+"""Who cannot be reached for so long takes no part: its container is stopped, or its switch knows of no turns yet."""
 CLAIMED_S = 5.0
 """So long a start counts that asks for the turn; it asks again several times a second."""
 NEVER = float("-inf")
@@ -49,7 +49,7 @@ class NotThereError(Exception):
 
 
 class UnreachableError(Exception):
-    """The own switch cannot connect to another one."""
+    """The own switch cannot connect to another one, or that one does not take turns yet, or any more."""
 
 
 class RefusedError(Exception):
@@ -88,6 +88,8 @@ def posted(path: Path, route: str, content: dict[str, Any], key: str = "") -> di
         connection.close()
     if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE and not answer.headers.get(HERE):
         raise UnreachableError(f"its switch cannot be reached (HTTP {answer.status})")
+    if answer.status == http.HTTPStatus.NOT_FOUND:
+        raise UnreachableError(f"its switch knows of no turns (HTTP {answer.status})")
     try:
         said = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -159,7 +161,7 @@ class Neighbours:
         since = self._silent.setdefault(other, now)
         if now - since < ABSENT_S:
             return
-        self._tell(other, f"{self.names[other]} does not answer and counts as stopped: {why}.")
+        self._tell(other, f"{self.names[other]} takes no part: {why}.")
         self.turn.miss(other, asked)
 
     def _tell(self, other: int, words: str) -> None:

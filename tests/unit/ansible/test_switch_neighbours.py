@@ -114,9 +114,19 @@ def test_one_that_is_not_there_is_waited_for_and_then_done_without(
     assert not house.said
     monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
     assert chat.seek()
-    assert house.said == [
-        "code/llama_cpp does not answer and counts as stopped: its switch cannot be reached (HTTP 503)."
-    ]
+    assert house.said == ["code/llama_cpp takes no part: its switch cannot be reached (HTTP 503)."]
+
+
+def test_one_whose_switch_knows_of_no_turns_yet_is_done_without_as_well(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves as it did before turns were asked for, and is told of them after this one."""
+    chat = house.keepers[0]
+    house.switch.says[1] = (404, b'{"granted": true}', {})
+    assert not chat.seek()
+    monkeypatch.setattr(neighbours, "ABSENT_S", 0.0)
+    assert chat.seek()
+    assert house.said == ["code/llama_cpp takes no part: its switch knows of no turns (HTTP 404)."]
 
 
 def test_one_that_comes_back_is_asked_again_for_as_long(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +150,6 @@ def test_one_that_comes_back_is_asked_again_for_as_long(house: House, monkeypatc
         (502, b"{}", {}),
         (504, b"{}", {}),  # connected to, and silent: it may be frozen, with its engine on the card
         (403, b"{}", {}),
-        (404, b'{"granted": true}', {}),
         (200, b"OK", {}),
         (200, b"[" * 1000, {}),
         (200, b"[true]", {}),
@@ -188,7 +197,7 @@ def test_a_switch_that_refuses_before_it_has_read_all_reaches_nobody(
         chat = house.keepers[0]
         chat.through = path
         assert chat.seek()
-    assert [words.partition(" does not answer")[0] for words in house.said] == NAMES[1:]
+    assert [words.partition(" takes no part")[0] for words in house.said] == NAMES[1:]
 
 
 def test_without_its_own_switch_it_takes_nobody_for_stopped(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

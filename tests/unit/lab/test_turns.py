@@ -163,6 +163,7 @@ def test_what_the_switch_of_a_member_manages() -> None:
         "/etc/switch-llama-server.turns-key",
         "/etc/systemd/system/llama-server.service.d/turns.conf",
         "/etc/systemd/system/switch-llama-server-keeper.service",
+        "/etc/systemd/system/switch-llama-server.service.d/turns.conf",
     }
     assert turns <= set(found[CHAT].managed.reloaded)
     assert turns.isdisjoint(found[OTHER].managed.reloaded)
