@@ -98,6 +98,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "hold": "60s",
                         "port": 8080,
                         "api_key": Secret("llama", "llama-key"),
+                        "key_grace": "15m",
                         "context": 4096,
                         "parallel": 1,
                         "threads": 2,
@@ -208,6 +209,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "drain": "2m",
                         "queue": "2m",
                         "port": 4000,
+                        "beside": True,
                         "master_key": Secret("master", "sk-master"),
                         "aliases": {
                             "fast": ["tiny", "cloud"],

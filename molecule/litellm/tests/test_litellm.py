@@ -589,6 +589,83 @@ def test_requests_wait_over_a_restart_and_not_for_a_gateway_that_was_stopped(hea
     assert healthy.ask("quick").status == 200
 
 
+REFUSED = "unavailable_error"
+"""The word with which the switch tells who may not wait to come again."""
+
+
+def asked_while_changed(lab: Lab, variable: tuple[str, str]) -> tuple[set[str], subprocess.CompletedProcess[str]]:
+    """What became of requests and looks, three at a time, while the role ran with this variable."""
+    seen: set[str] = set()
+    with ThreadPoolExecutor(4) as pool:
+        changing = pool.submit(playbook, "converge.yml", *variable)
+        while not changing.done():
+            answers = [*pool.map(lambda _: lab.ask("first"), range(2)), lab.models(KEY)]
+            seen |= {"answered" if one.status == 200 else str(one.body["error"]["type"]) for one in answers}
+    return seen, changing.result()
+
+
+def left_beside(host: Host) -> str:
+    """What is there of a second gateway."""
+    unit = "systemctl list-units --all --no-legend 'litellm-beside*'"
+    return host.check_output(
+        f"{unit}; ls -d /run/systemd/system/litellm-beside* /run/litellm-beside* 2> /dev/null || true"
+    )
+
+
+def test_a_changed_gateway_takes_over_beside_the_one_before_and_nobody_waits(healthy: Lab) -> None:
+    """Nobody may wait, so that who had to would be refused: as all are, where the same change is an exchange."""
+    at_once = {"litellm_queue": "0s"}
+    assert playbook("converge.yml", *variables(**at_once)).returncode == 0
+    before = healthy.pid()
+    seen, change = asked_while_changed(healthy, variables(**at_once, litellm_num_retries=2))
+    assert change.returncode == 0, change.stdout
+    assert_no_secret(change.stdout)
+    assert seen == {"answered"}
+    assert healthy.pid() != before
+    assert left_beside(healthy.host) == ""
+    seen, change = asked_while_changed(healthy, variables(**at_once, litellm_num_retries=3, litellm_beside=False))
+    assert change.returncode == 0, change.stdout
+    assert REFUSED in seen
+    assert playbook("converge.yml").returncode == 0
+
+
+def test_a_changed_gateway_that_fails_its_proof_changes_nothing(healthy: Lab) -> None:
+    before = healthy.pid(), healthy.host.file("/etc/litellm/config.yaml").content_string
+    healthy.tell("second", "fail")
+    seen, change = asked_while_changed(healthy, variables(litellm_num_retries=2))
+    assert change.returncode != 0
+    words = " ".join(change.stdout.split())
+    assert "tried beside the gateway that serves, the new one failed its proof" in words
+    assert "single: status 500" in words
+    assert "changed=0" in words
+    assert_no_secret(change.stdout)
+    assert seen == {"answered"}
+    assert (healthy.pid(), healthy.host.file("/etc/litellm/config.yaml").content_string) == before
+    assert left_beside(healthy.host) == ""
+
+
+def test_keys_of_which_its_unit_says_nothing_are_tried_beside_as_well(healthy: Lab) -> None:
+    started = "journalctl --quiet --output cat --unit litellm-beside | grep -c '^Started '"
+    before = int(healthy.host.check_output(started))
+    assert playbook("converge.yml", *variables(litellm_master_key="sk-another")).returncode == 0
+    assert playbook("converge.yml").returncode == 0
+    assert int(healthy.host.check_output(started)) == before + 2
+
+
+def test_what_an_ended_run_left_beside_is_taken_away_by_the_next(healthy: Lab) -> None:
+    unit = "/run/systemd/system/litellm-beside.service"
+    script = f"""
+        sed '/^ExecStart/d; /^ExecStop/d; /^On/d; /^EnvironmentFile/d' /etc/systemd/system/litellm.service > {unit}
+        sed -i 's/^[[]Service]/&\\nExecStart=sleep 600/' {unit}
+        touch /run/litellm-beside.secrets.env; systemctl daemon-reload; systemctl start litellm-beside
+    """
+    healthy.host.check_output(script)
+    before = healthy.pid()
+    assert playbook("converge.yml").returncode == 0
+    assert healthy.pid() == before, "nothing was to change"
+    assert left_beside(healthy.host) == ""
+
+
 def is_up(lab: Lab) -> bool:
     """Whether the switch hands requests on to the gateway."""
     control = "python3 -IS /usr/local/lib/switch/control.py --socket /run/switch-litellm/control.sock state"

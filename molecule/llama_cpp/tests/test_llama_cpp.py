@@ -475,6 +475,45 @@ def test_a_key_of_which_its_unit_says_nothing_is_tried_beside_as_well(host: Host
     assert run_playbook("converge.yml").returncode == 0
 
 
+ASK_WITH = """
+import json, sys, urllib.error, urllib.request as http
+body = json.dumps({"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 2}).encode()
+head, _, value = sys.argv[1].partition(": ")
+heads = {"Content-Type": "application/json", head: value}
+request = http.Request("http://127.0.0.1:8080/v1/chat/completions", body, heads)
+try:
+    print(http.urlopen(request, timeout=60).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+FORMER_KEY_FILE = "/etc/llama-server.former-api-key"
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside", "exchanged"])
+def test_a_changed_key_refuses_nobody_who_has_the_former_one_for_a_while(host: Host, beside: bool) -> None:
+    """As a gateway, which learns the new key when the engine is already done."""
+    host.check_output(f"umask 077; cp {KEY_FILE} /run/former-key")
+    answers = []
+
+    def change() -> None:
+        answers.append(run_playbook("converge.yml", api_key="another-key", beside=beside))
+
+    became = counted(host, change, 8080, "model", "/run/former-key")
+    assert answers[0].returncode == 0, answers[0].stdout
+    assert KEY not in answers[0].stdout
+    assert set(became) == {"whole", "slowest"}, became
+    assert (host.file(FORMER_KEY_FILE).mode, host.file(FORMER_KEY_FILE).user) == (0o600, "llama-server")
+    assert host.run(f"grep -rlF '{KEY}' /etc/systemd /etc/switch-* /run/systemd /var/log").stdout == ""
+    assert run_playbook("verify_only.yml", api_key="another-key").returncode == 0
+
+    assert run_playbook("converge.yml", api_key="another-key", beside=beside, key_grace="0s").returncode == 0
+    for head in ("Authorization: Bearer", "X-Api-Key:"):
+        assert host.check_output("python3 -c %s %s", ASK_WITH, f"{head} {KEY}") == "401"
+        assert host.check_output("python3 -c %s %s", ASK_WITH, f"{head} another-key") == "200"
+    assert run_playbook("converge.yml").returncode == 0
+    assert host.check_output("python3 -c %s %s", ASK_WITH, f"Authorization: Bearer {KEY}") == "200"
+
+
 def test_where_there_is_no_room_for_both_the_same_change_ends_the_server(host: Host) -> None:
     """What there is no room for is exchanged: only then it is seen."""
     before = serving(host)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from tests.molecule.switch_scenario import (
     get,
     post,
     put,
+    raw_answer,
     run_playbook,
     seen_by_the_engine,
     state,
@@ -401,25 +405,38 @@ def test_a_port_that_cannot_be_is_told(host: Host) -> None:
     assert (told.rc, "does not lead answers/b to port 70000" in told.stderr) == (1, True)
 
 
-def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
-    answers = []
-    running = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 30, "pause": 0.1}))))
-    running.start()
+@contextmanager
+def answering(host: Host, parts: int) -> Iterator[list[str]]:
+    """The engine gives an answer of so many parts meanwhile; it is in the list afterwards."""
+    answers: list[str] = []
+    question = post({"parts": parts, "pause": 0.1})
+    asking = threading.Thread(target=lambda: answers.append(raw_answer(host, question)))
+    asking.start()
     wait_for(host, "running", 1)
-    host.check_output(f"systemctl restart {UNIT}")
-    running.join()
-    assert '"finish_reason": "stop"' in answers[0][1]
+    yield answers
+    asking.join()
+
+
+def test_it_finishes_its_answers_before_it_stops(host: Host) -> None:
+    with answering(host, 30) as answers:
+        host.check_output(f"systemctl restart {UNIT}")
+    assert '"finish_reason": "stop"' in answers[0]
+    wait_until_serving(host)
+
+
+def test_an_engine_is_not_stopped_while_a_process_that_has_handed_over_still_answers(host: Host) -> None:
+    """The new process knows nothing of that one's requests."""
+    with answering(host, 50) as answers:
+        host.check_output(f"systemctl reload {UNIT}")
+        host.check_output(f"systemctl restart {ENGINE}")
+    assert '"finish_reason": "stop"' in answers[0]
     wait_until_serving(host)
 
 
 def test_an_answer_that_takes_too_long_is_named(host: Host) -> None:
-    answers = []
-    running = threading.Thread(target=lambda: answers.append(ask(host, post({"parts": 30, "pause": 0.1}))))
-    running.start()
-    wait_for(host, "running", 1)
-    told = host.run(f"{CONTROL} drain a --within 0")
-    assert (told.rc, told.stderr) == (0, "Not drained within 0 s, and ended all the same: 1 answers.\n")
-    running.join()
+    with answering(host, 30):
+        told = host.run(f"{CONTROL} drain a --within 0")
+        assert (told.rc, told.stderr) == (0, "Not drained within 0 s, and ended all the same: 1 answers.\n")
     host.check_output(f"{CONTROL} ready a")
     wait_until_serving(host)
 
@@ -477,6 +494,10 @@ def test_its_proof_fails_where_it_does_not_run(host: Host) -> None:
         ({"name": "engine;x"}, "must be lower-case letters"),
         ({"listen": "127.0.0.1:1\nbind *"}, "must be an address"),
         ({"parallel": 0}, "must be 1 or more"),
+        (
+            {"former_keys": [{"sha256": ["0" * 64 + " } or {"], "until": 0}]},
+            "must be 64 hexadecimal digits",
+        ),
     ],
 )
 def test_what_it_could_not_do_is_refused_before_anything_is_touched(
@@ -488,6 +509,39 @@ def test_what_it_could_not_do_is_refused_before_anything_is_touched(
     assert answer.returncode != 0
     assert words in shown, shown
     assert host.file(CONFIG).sha256sum == before
+
+
+def former(key: str, until_s: float) -> dict[str, Any]:
+    """A key that comes to its end, as an engine's role tells the switch of it."""
+    checksums = [hashlib.sha256(text.encode()).hexdigest() for text in (key, f"Bearer {key}")]
+    return {"sha256": checksums, "until": int(time.time() + until_s)}
+
+
+def with_key(host: Host, head: str) -> int:
+    """Status of a request that carries this head."""
+    return status(raw_answer(host, post({"parts": 1, "pause": 0}, head)))
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_key_that_was_replaced_is_refused_once_its_time_is_over(host: Host) -> None:
+    old, new = "a key, with a comma, of before", "the key of now"
+    converged(former_keys=[former(old, 3600)])
+    assert with_key(host, f"Authorization: Bearer {old}") == 200, "its time is not over"
+    converged(former_keys=[former(old, 0)])
+    for head in ("Authorization: Bearer", "authorization:", "X-Api-Key:"):
+        assert with_key(host, f"{head} {old}") == 401, head
+        assert with_key(host, f"{head} {new}") == 200, head
+    assert with_key(host, f"X-Api-Key: {new}\r\nAuthorization: Bearer {old}") == 401
+    assert status(raw_answer(host, get("/v1/models").replace("Host", f"X-Api-Key: {old}\r\nHost"))) == 401
+
+
+@pytest.mark.usefixtures("as_before")
+def test_its_time_ends_without_a_run(host: Host) -> None:
+    ends_s = 20
+    converged(former_keys=[former("the key of before", ends_s)])
+    deadline = time.monotonic() + 2 * ends_s
+    while with_key(host, "Authorization: Bearer the key of before") != 401:
+        assert time.monotonic() < deadline
 
 
 def test_it_takes_little_memory(host: Host) -> None:

@@ -47,9 +47,9 @@ def said_last(words: Sequence[str], name: str) -> str:
 
 
 def key_in(file: Path) -> str:
-    """The server's key; nothing where it cannot be read: then the server refuses to answer, and counts as busy."""
+    """The server's first key; nothing where it cannot be read: it then refuses to answer, and counts as busy."""
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8").partition("\n")[0].strip()
     except OSError:
         return ""
 

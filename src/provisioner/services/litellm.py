@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.services import base
-from provisioner.services.base import Path, RoutedAlias, RoutedEngine
+from provisioner.services.base import Path, ResolvedService, RoutedAlias, RoutedEngine
 from provisioner.values.state import Problem, Secret
 
 VARIABLE_MARK = "os.environ/"
@@ -18,6 +18,8 @@ NO_KEY = "none"
 """What stands for the key of an engine that wants none: the OpenAI client refuses to start without one."""
 USUAL_FALLBACKS = 5
 """How many fallbacks LiteLLM tries for a request unless it is told another number."""
+BESIDE_BYTES = 700 * 2**20
+"""What has to be free for a second gateway, as the role says it (``__litellm_beside_bytes``)."""
 Deployment = dict[str, Any]
 """What an entry of LiteLLM's ``model_list`` says, in one mapping; the role's page describes each word."""
 
@@ -31,6 +33,10 @@ class Knowledge(base.OnCpu):
             for place in _places_of_variables(value):
                 hint = "LiteLLM takes that for a variable."
                 yield Problem((*path, *place), f'"{VARIABLE_MARK}" is in it', hint)
+
+    def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:  # noqa: ARG002
+        """Where its container's memory holds two."""
+        return bool(service.option("beside")) and service.memory >= 2 * BESIDE_BYTES
 
     def routes(self, aliases: Sequence[RoutedAlias], engines: Sequence[RoutedEngine]) -> Mapping[str, Any]:
         """The role's option ``routes``, as its argument_specs describe it.

@@ -37,7 +37,7 @@ CHECKS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         {"llama_cpp_models": [{"alias": "tiny", "path": MODEL}], "__llama_cpp_props_of": {"results": [PROPS]}},
     ),
     "a gateway": (
-        *("litellm", "verify", "verify | Check that each engine of this lab answered itself"),
+        *("litellm", "verify_gateway", "verify_gateway | Check that each engine of this lab answered itself"),
         {
             "litellm_master_key": "sk-x",
             "litellm_routes": {"aliases": [], "engines": [], "deployments": [], "asked": ["tiny"]},

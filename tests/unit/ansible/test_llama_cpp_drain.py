@@ -216,7 +216,7 @@ def test_one_that_wants_another_key_may_be_busy(engine: Engine) -> None:
 def started(engine: Engine, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process with the words of a llama-server; the last port counts, as it does for the real one."""
     key = tmp_path / "key"
-    key.write_text(f"{KEY}\n", encoding="utf-8")
+    key.write_text(f"{KEY}\nits-former-key\n", encoding="utf-8")
     words = ["--port", "1", "--port", str(engine.port), "--api-key-file", str(key), "--slots"]
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *words]) as process:
         yield process

@@ -13,7 +13,7 @@ import pytest
 from tests.scenario_programs import module_at
 
 GIB = 1 << 30
-ROOM = Path(__file__).parents[3] / "roles/llama_cpp/programs/room.py"
+ROOM = Path(__file__).parents[3] / "roles/switch/programs/room.py"
 room = module_at(ROOM)
 
 

@@ -1,0 +1,92 @@
+"""A key that is replaced is kept beside the new one, and told by checksums alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).parents[3] / "roles/llama_cpp/programs/former_key.py"
+OLD, NEW = "canary-of-before", "canary-of-now"
+GRACE_S = 900
+BEGAN = 1_000_000_000
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """The file of the server's key, and that of the former one, which is not there."""
+    (tmp_path / "key").write_text(f"{OLD}\n")
+    (tmp_path / "key").chmod(0o640)
+    return tmp_path / "key", tmp_path / "former"
+
+
+def told(files: tuple[Path, Path], key: str | None) -> list[dict[str, Any]]:
+    """What it says when the server gets this key, or is only looked at."""
+    words = [] if key is not None else ["--look"]
+    command = [sys.executable, "-IS", str(PROGRAM), *words, *map(str, files), str(GRACE_S)]
+    done = subprocess.run(command, input=f"{key}\n", capture_output=True, text=True, check=True)
+    assert OLD not in done.stdout
+    assert NEW not in done.stdout
+    return list(json.loads(done.stdout))
+
+
+def as_told(key: str, began: float) -> list[dict[str, Any]]:
+    """What is to be said of a former key."""
+    checksums = [hashlib.sha256(text.encode()).hexdigest() for text in (key, f"Bearer {key}")]
+    return [{"sha256": checksums, "until": int(began) + GRACE_S}]
+
+
+def test_a_key_that_is_replaced_is_kept_for_its_own_account_alone(files: tuple[Path, Path]) -> None:
+    said = told(files, NEW)
+    assert files[1].read_text() == f"{OLD}\n"
+    assert files[1].stat().st_mode & 0o777 == 0o600
+    assert files[1].stat().st_uid == files[0].stat().st_uid
+    assert said == as_told(OLD, files[1].stat().st_mtime)
+    assert sorted(file.name for file in files[0].parent.iterdir()) == ["former", "key"]
+
+
+def test_its_time_goes_on_while_the_new_one_stays(files: tuple[Path, Path]) -> None:
+    told(files, NEW)
+    files[0].write_text(f"{NEW}\n")
+    os.utime(files[1], (BEGAN, BEGAN))
+    assert told(files, NEW) == as_told(OLD, BEGAN)
+    assert told(files, None) == as_told(OLD, BEGAN)
+
+
+def test_its_time_begins_anew_where_a_run_ended_before_the_new_one_was_written(files: tuple[Path, Path]) -> None:
+    told(files, NEW)
+    os.utime(files[1], (BEGAN, BEGAN))
+    assert told(files, NEW)[0]["until"] > BEGAN + GRACE_S
+
+
+@pytest.mark.parametrize("key", [OLD, None])
+def test_nothing_is_kept_of_a_key_that_stays(files: tuple[Path, Path], key: str | None) -> None:
+    assert told(files, key) == []
+    assert not files[1].exists()
+
+
+def test_a_key_that_counts_again_does_not_end(files: tuple[Path, Path]) -> None:
+    told(files, NEW)
+    assert told(files, OLD) == [], "the change was taken back before the new key was written"
+    assert told(files, None) == []
+
+
+@pytest.mark.parametrize("before", ["", None])
+def test_who_had_no_key_has_no_former_one(files: tuple[Path, Path], before: str | None) -> None:
+    if before is None:
+        files[0].unlink()
+    else:
+        files[0].write_text(f"{before}\n")
+    assert told(files, NEW) == []
+    assert not files[1].exists()
+
+
+def test_without_a_key_every_request_is_taken(files: tuple[Path, Path]) -> None:
+    assert told(files, "") == []
+    assert not files[1].exists()
