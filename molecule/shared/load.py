@@ -1,26 +1,48 @@
 """Asks for answers without a pause until a file is there, and prints what became of them as JSON.
 
-``load.py PORT CLIENTS STOP_FILE KIND [KEY_FILE [MODEL]]``. Of a ``numbered`` answer, a stand-in's, all parts are there
-from 0 on, all of one engine, and it says why it ended. One of a ``model``, every second one a stream, says that it
-ended because of its length, and has as many tokens as were asked for.
+``load.py PORT CLIENTS STOP_FILE KIND [KEY_FILE [MODELS]]``, with several models separated by commas. Of a ``numbered``
+answer, a stand-in's, all parts are there from 0 on, all of one engine, and it says why it ended. One of a ``model``,
+every second one a stream, says that it ended because of its length, and has as many tokens as were asked for. With
+``--slowly 0.8`` so many of them are streams that are read slowly, for up to 15 s, and none of the others is a stream.
+``--at ADDRESS --site NAME --ca FILE`` asks a site by TLS, whose name has to stand in its certificate.
+
+What is not ``whole`` is ``cut`` (it ends too early and says so by its end), ``feigned`` (it ends too early, and has an
+end as if it were whole), ``lost`` (there is no answer), or the status of a refusal. One with 503 has to say when to
+come again, else it is ``503 for ever``.
 """
 
 from __future__ import annotations
 
+import argparse
 import collections
 import http.client
 import json
 import random
+import socket
+import ssl
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PORT, CLIENTS, STOP, KIND = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-KEY = Path(sys.argv[5]) if len(sys.argv) > 5 else None
-NAME = {"model": sys.argv[6]} if len(sys.argv) > 6 else {}
-"""A gateway has to be told whom to ask."""
+parser = argparse.ArgumentParser()
+parser.add_argument("port", type=int)
+parser.add_argument("clients", type=int)
+parser.add_argument("stop", type=Path)
+parser.add_argument("kind", choices=("numbered", "model"))
+parser.add_argument("key", type=Path, nargs="?")
+parser.add_argument("models", nargs="?", default="")
+parser.add_argument("--at", default="127.0.0.1")
+parser.add_argument("--site")
+parser.add_argument("--ca", type=Path)
+parser.add_argument("--slowly", type=float, default=0.0)
+TOLD = parser.parse_args()
+CONTEXT = ssl.create_default_context(cafile=str(TOLD.ca)) if TOLD.site else None
+ANSWER_S = 180
+SLOWLY_S = 15.0
+"""So long the slowest readers take for a stream."""
 counts: collections.Counter[str] = collections.Counter()
 slowest = [0.0]
 
@@ -33,7 +55,7 @@ def numbered() -> tuple[dict[str, Any], int]:
 
 def has_all_numbers(body: bytes, parts: int) -> bool:
     """Whether all parts are there, in their order and of one engine, and the end is told."""
-    told = [json.loads(line[6:]) for line in body.splitlines() if line]
+    told = parts_of(body)
     numbers = [part.get("number") for part in told[:-1]]
     engines = {part.get("engine") for part in told[:-1]}
     return numbers == list(range(parts)) and len(engines) == 1 and told[-1].get("finish_reason") == "stop"
@@ -41,59 +63,108 @@ def has_all_numbers(body: bytes, parts: int) -> bool:
 
 def model() -> tuple[dict[str, Any], int]:
     """A question for a model, and how many tokens it asks for."""
+    is_stream = random.random() < (TOLD.slowly or 0.5)  # noqa: S311
     tokens = random.randint(1, 300)  # noqa: S311
-    asked = {**NAME, "messages": [{"role": "user", "content": "Say hello."}], "max_tokens": tokens, "ignore_eos": True}
-    if random.random() < 0.5:  # noqa: S311
+    name = random.choice(TOLD.models.split(","))  # noqa: S311
+    question = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": tokens, "ignore_eos": True}
+    asked = question | ({"model": name} if name else {})  # a gateway has to be told whom to ask
+    if is_stream:
         asked |= {"stream": True, "stream_options": {"include_usage": True}}
     return asked, tokens
 
 
 def has_all_tokens(body: bytes, tokens: int) -> bool:
     """Whether it ended because of its length, and has so many tokens, as it says itself."""
-    lines = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")]
-    parts = [json.loads(line) for line in lines] or [json.loads(body)]
-    reasons = [choice["finish_reason"] for part in parts for choice in part["choices"] if choice.get("finish_reason")]
-    said = [part["usage"]["completion_tokens"] for part in parts if part.get("usage")]
-    return (reasons[-1:], said[-1:]) == (["length"], [tokens])
+    said = [part["usage"]["completion_tokens"] for part in parts_of(body) if part.get("usage")]
+    return (reasons_of(body)[-1:], said[-1:]) == (["length"], [tokens])
 
 
-QUESTION, IS_WHOLE = {"numbered": (numbered, has_all_numbers), "model": (model, has_all_tokens)}[KIND]
+def parts_of(body: bytes) -> list[dict[str, Any]]:
+    """The parts of a stream, or the one answer; of one that breaks off what can be read."""
+    texts = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")] or [body]
+    parts = []
+    for text in texts:
+        try:
+            parts.append(json.loads(text))
+        except ValueError:
+            break
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def reasons_of(body: bytes) -> list[str]:
+    """All that it says of why it ended."""
+    places = [place for part in parts_of(body) for place in (part, *part.get("choices", []))]
+    return [place["finish_reason"] for place in places if place.get("finish_reason")]
+
+
+def has_an_end(body: bytes) -> bool:
+    """Whether who reads it would take it for a whole answer."""
+    return bool(reasons_of(body)) or b"data: [DONE]" in body
+
+
+QUESTION, IS_WHOLE = {"numbered": (numbered, has_all_numbers), "model": (model, has_all_tokens)}[TOLD.kind]
+
+
+def connection() -> http.client.HTTPConnection:
+    """One to whom is asked."""
+    made = http.client.HTTPConnection(TOLD.site or TOLD.at, TOLD.port, timeout=ANSWER_S)
+    if CONTEXT:
+        made.sock = CONTEXT.wrap_socket(
+            socket.create_connection((TOLD.at, TOLD.port), ANSWER_S), server_hostname=TOLD.site
+        )
+    return made
+
+
+def pieces(answer: http.client.HTTPResponse, pause_s: float) -> Iterator[bytes]:
+    """What is answered, line by line, with a pause after each."""
+    for line in answer:
+        yield line
+        time.sleep(pause_s)
 
 
 def outcome() -> str:
-    """What became of one request: ``whole``, ``cut``, ``lost`` (no answer), or the status of a refusal."""
+    """What became of one request."""
     asked, wanted = QUESTION()
     headers = {"Content-Type": "application/json"}
-    if KEY:
-        headers["Authorization"] = f"Bearer {KEY.read_text(encoding='utf-8').strip()}"
-    connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+    if TOLD.key:
+        headers["Authorization"] = f"Bearer {TOLD.key.read_text(encoding='utf-8').strip()}"
+    is_slow = TOLD.slowly and asked.get("stream")
+    body, has_begun = b"", False
     began = time.monotonic()
     try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
-        answer = connection.getresponse()
-        slowest[0] = max(slowest[0], time.monotonic() - began)
-        body = answer.read()
-        if answer.status != http.client.OK:
-            return str(answer.status)
-        return "whole" if IS_WHOLE(body, wanted) else "cut"
-    except http.client.IncompleteRead:
-        return "cut"
-    except (OSError, http.client.HTTPException):
+        asking = connection()
+    except OSError:
         return "lost"
+    try:
+        asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
+        answer = asking.getresponse()
+        has_begun = True
+        slowest[0] = max(slowest[0], time.monotonic() - began)
+        for piece in pieces(answer, random.random() * SLOWLY_S / (2 * wanted) if is_slow else 0):  # noqa: S311
+            body += piece
+        if answer.status != http.client.OK:
+            says_when = answer.status != http.client.SERVICE_UNAVAILABLE or answer.getheader("Retry-After")
+            return str(answer.status) if says_when else f"{answer.status} for ever"
+        if IS_WHOLE(body, wanted):
+            return "whole"
+    except (OSError, http.client.HTTPException):
+        if not has_begun:
+            return "lost"
     finally:
-        connection.close()
+        asking.close()
+    return "feigned" if has_an_end(body) else "cut"
 
 
 def ask() -> None:
     """One client."""
-    while not STOP.exists():
+    while not TOLD.stop.exists():
         became = outcome()
         counts[became] += 1
         if became != "whole":
             time.sleep(0.1)
 
 
-threads = [threading.Thread(target=ask) for _ in range(CLIENTS)]
+threads = [threading.Thread(target=ask) for _ in range(TOLD.clients)]
 for thread in threads:
     thread.start()
 for thread in threads:
