@@ -59,6 +59,7 @@ UNLIMITED = {
     "litellm.routes.context_window_fallbacks.stream_timeout": "ditto",
     "litellm.routes.max_fallbacks": "filled in; counted",
     "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
+    "switch.former_keys.until": "filled in; a moment of the clock",
 }
 """Numbers without a limit on their role's page, each with the reason."""
 KEYWORDS = {
@@ -315,7 +316,7 @@ def test_a_service_manages_its_unit(role: str) -> None:
 def test_a_task_that_writes_a_secret_is_followed_by_a_look_at_the_file(role: str) -> None:
     tasks = list(tasks_of(role))
     for (file, task), (_, following) in zip(tasks, [*tasks[1:], ("", {"name": "none"})], strict=True):
-        if task.get("no_log") and module_of(task) in WRITERS:
+        if task.get("no_log") and module_of(task) in WRITERS and not task.get("check_mode"):  # which only looks
             arguments = task[module_of(task)]
             entries = arguments.get("files", [arguments])
             written = [entry.get("dest", entry.get("path")) for entry in entries]
