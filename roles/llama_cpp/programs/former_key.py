@@ -1,7 +1,8 @@
 """Keeps the key that a server had beside the one that it gets, and says as JSON until when which former key is taken.
 
-``former_key.py KEY_FILE FORMER_FILE GRACE_S`` reads the new key from standard input and writes FORMER_FILE where
-KEY_FILE has another one; its time begins then. With ``--look`` nothing is read and written, and KEY_FILE counts.
+``former_key.py RUNNING_FILE KEY_FILE FORMER_FILE GRACE_S`` reads the new key from standard input and writes FORMER_FILE
+where the server runs with another one; its time begins then. The first line of RUNNING_FILE is what it runs with; if it
+does not run, KEY_FILE says what it ran with. With ``--look`` nothing is read and written, and KEY_FILE counts.
 What is said are checksums: of what ``X-Api-Key`` and ``Authorization`` say with the former key.
 """
 
@@ -19,21 +20,21 @@ SCHEME = "Bearer "
 
 
 def key_in(file: Path) -> str:
-    """The key in a file; nothing where there is no file."""
+    """The first key in a file; nothing where there is no file."""
     try:
-        return file.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8").partition("\n")[0].strip()
     except FileNotFoundError:
         return ""
 
 
-def keep(key_file: Path, former_file: Path) -> None:
-    """Have the former file hold what the key file holds, for the same account alone, with the present as its time."""
-    owner = key_file.stat()
+def keep(source: Path, former_file: Path) -> None:
+    """Have the former file hold the source's key, for the same account alone, with the present as its time."""
+    owner = source.stat()
     descriptor, name = tempfile.mkstemp(dir=former_file.parent, prefix=f".{former_file.name}.")
     written = Path(name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{key_in(key_file)}\n")
+            file.write(f"{key_in(source)}\n")
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         written.replace(former_file)
     except OSError:
@@ -57,13 +58,13 @@ def main() -> None:
     """Keep and tell."""
     words = sys.argv[1:]
     only_look = words[0] == "--look"
-    key_file, former_file, grace_s = words[-3:]
-    files = Path(key_file), Path(former_file)
-    before = key_in(files[0])
-    key = before if only_look else sys.stdin.read().strip()
-    if key and before and key != before:
-        keep(*files)
-    json.dump(told(key, files[1], int(grace_s)), sys.stdout)
+    running_file, key_file, former_file = map(Path, words[-4:-1])
+    source = running_file if running_file.exists() else key_file
+    before = key_in(source)
+    key = key_in(key_file) if only_look else sys.stdin.read().strip()
+    if not only_look and key and before and key != before:
+        keep(source, former_file)
+    json.dump(told(key, former_file, int(words[-1])), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def told(files: tuple[Path, Path], key: str | None) -> list[dict[str, Any]]:
     """What it says when the server gets this key, or is only looked at."""
     words = [] if key is not None else ["--look"]
-    command = [sys.executable, "-IS", str(PROGRAM), *words, *map(str, files), str(GRACE_S)]
+    running = files[0].with_name("running")
+    command = [sys.executable, "-IS", str(PROGRAM), *words, str(running), *map(str, files), str(GRACE_S)]
     done = subprocess.run(command, input=f"{key}\n", capture_output=True, text=True, check=True)
     assert OLD not in done.stdout
     assert NEW not in done.stdout
@@ -49,6 +50,16 @@ def test_a_key_that_is_replaced_is_kept_for_its_own_account_alone(files: tuple[P
     assert files[1].stat().st_uid == files[0].stat().st_uid
     assert said == as_told(OLD, files[1].stat().st_mtime)
     assert sorted(file.name for file in files[0].parent.iterdir()) == ["former", "key"]
+
+
+def test_what_the_server_runs_with_counts_and_not_what_somebody_wrote_into_its_file(files: tuple[Path, Path]) -> None:
+    files[0].with_name("running").write_text(f"{NEW}\n{OLD}\n")
+    files[0].write_text("somebody's own\n")
+    assert told(files, NEW) == []
+    assert not files[1].exists()
+    files[0].with_name("running").write_text(f"{OLD}\nbefore-that\n")
+    files[0].write_text(f"{NEW}\n")  # an earlier run ended before it restarted the server
+    assert told(files, NEW) == as_told(OLD, files[1].stat().st_mtime)
 
 
 def test_its_time_goes_on_while_the_new_one_stays(files: tuple[Path, Path]) -> None:
