@@ -23,7 +23,6 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ QUESTION, IS_WHOLE = {"numbered": (numbered, has_all_numbers), "model": (model, 
 
 
 def connection() -> http.client.HTTPConnection:
-    """One to whom is asked."""
+    """A connection to who is asked, by TLS where a site is named."""
     made = http.client.HTTPConnection(TOLD.site or TOLD.at, TOLD.port, timeout=ANSWER_S)
     if CONTEXT:
         made.sock = CONTEXT.wrap_socket(
@@ -115,44 +114,55 @@ def connection() -> http.client.HTTPConnection:
     return made
 
 
-def pieces(answer: http.client.HTTPResponse, pause_s: float) -> Iterator[bytes]:
-    """What is answered, line by line, with a pause after each."""
-    for line in answer:
-        yield line
-        time.sleep(pause_s)
+def headers() -> dict[str, str]:
+    """The heads of a request; a key is read anew for each."""
+    told = {"Content-Type": "application/json"}
+    if TOLD.key:
+        told["Authorization"] = f"Bearer {TOLD.key.read_text(encoding='utf-8').strip()}"
+    return told
+
+
+def read(answer: http.client.HTTPResponse, pause_s: float) -> tuple[bytes, bool]:
+    """What is answered, and whether it came to its end; a slow reader rests after each line."""
+    body = b""
+    try:
+        for line in answer:
+            body += line
+            time.sleep(pause_s)
+    except (OSError, http.client.HTTPException):
+        return body, False
+    return body, True
+
+
+def judged(answer: http.client.HTTPResponse, pause_s: float, wanted: int) -> str:
+    """What became of a request that is being answered."""
+    if answer.status == http.client.SERVICE_UNAVAILABLE and not answer.getheader("Retry-After"):
+        return f"{answer.status} for ever"
+    if answer.status != http.client.OK:
+        return str(answer.status)
+    body, has_come = read(answer, pause_s)
+    if has_come and IS_WHOLE(body, wanted):
+        return "whole"
+    return "feigned" if has_an_end(body) else "cut"
 
 
 def outcome() -> str:
     """What became of one request."""
     asked, wanted = QUESTION()
-    headers = {"Content-Type": "application/json"}
-    if TOLD.key:
-        headers["Authorization"] = f"Bearer {TOLD.key.read_text(encoding='utf-8').strip()}"
     is_slow = TOLD.slowly and asked.get("stream")
-    body, has_begun = b"", False
+    pause_s = random.random() * SLOWLY_S / (2 * wanted) if is_slow else 0.0  # noqa: S311
     began = time.monotonic()
     try:
         asking = connection()
-    except OSError:
-        return "lost"
-    try:
-        asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
+        asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers())
         answer = asking.getresponse()
-        has_begun = True
-        slowest[0] = max(slowest[0], time.monotonic() - began)
-        for piece in pieces(answer, random.random() * SLOWLY_S / (2 * wanted) if is_slow else 0):  # noqa: S311
-            body += piece
-        if answer.status != http.client.OK:
-            says_when = answer.status != http.client.SERVICE_UNAVAILABLE or answer.getheader("Retry-After")
-            return str(answer.status) if says_when else f"{answer.status} for ever"
-        if IS_WHOLE(body, wanted):
-            return "whole"
     except (OSError, http.client.HTTPException):
-        if not has_begun:
-            return "lost"
+        return "lost"
+    slowest[0] = max(slowest[0], time.monotonic() - began)
+    try:
+        return judged(answer, pause_s, wanted)
     finally:
         asking.close()
-    return "feigned" if has_an_end(body) else "cut"
 
 
 def ask() -> None:
