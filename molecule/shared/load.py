@@ -4,11 +4,12 @@
 answer, a stand-in's, all parts are there from 0 on, all of one engine, and it says why it ended. One of a ``model``,
 every second one a stream, says that it ended because of its length, and has as many tokens as were asked for. With
 ``--slowly 0.8`` so many of them are streams that are read slowly, for up to 15 s, and none of the others is a stream.
-``--at ADDRESS --site NAME --ca FILE`` asks a site by TLS, whose name has to stand in its certificate.
+``--at ADDRESS --site NAME --ca FILE`` asks a site by TLS, whose name has to stand in its certificate. With
+``--keep`` each client asks again by the connection whose last answer was whole, as long as it is kept.
 
 What is not ``whole`` is ``cut`` (it ends too early and says so by its end), ``feigned`` (it ends too early, and has an
 end as if it were whole), ``lost`` (there is no answer), or the status of a refusal. One with 503 has to say when to
-come again, else it is ``503 for ever``.
+come again, else it is ``503 for ever``. How the first of each kind ended stands on standard error.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ parser.add_argument("--at", default="127.0.0.1")
 parser.add_argument("--site")
 parser.add_argument("--ca", type=Path)
 parser.add_argument("--slowly", type=float, default=0.0)
+parser.add_argument("--keep", action="store_true")
 TOLD = parser.parse_args()
 CONTEXT = ssl.create_default_context(cafile=str(TOLD.ca)) if TOLD.site else None
 ANSWER_S = 180
 SLOWLY_S = 15.0
 """So long the slowest readers take for a stream."""
+SHOWN_BYTES = 300
 counts: collections.Counter[str] = collections.Counter()
 slowest = [0.0]
 
@@ -104,14 +107,13 @@ def has_an_end(body: bytes) -> bool:
 QUESTION, IS_WHOLE = {"numbered": (numbered, has_all_numbers), "model": (model, has_all_tokens)}[TOLD.kind]
 
 
-def connection() -> http.client.HTTPConnection:
-    """A connection to who is asked, by TLS where a site is named."""
-    made = http.client.HTTPConnection(TOLD.site or TOLD.at, TOLD.port, timeout=ANSWER_S)
-    if CONTEXT:
-        made.sock = CONTEXT.wrap_socket(
-            socket.create_connection((TOLD.at, TOLD.port), ANSWER_S), server_hostname=TOLD.site
-        )
-    return made
+class Connection(http.client.HTTPConnection):
+    """One to who is asked; by TLS where a site is named."""
+
+    def connect(self) -> None:
+        """Connect; it is done anew for a request when the last answer has ended the connection."""
+        plain = socket.create_connection((TOLD.at, TOLD.port), ANSWER_S)
+        self.sock = CONTEXT.wrap_socket(plain, server_hostname=TOLD.site) if CONTEXT else plain
 
 
 def headers() -> dict[str, str]:
@@ -134,44 +136,49 @@ def read(answer: http.client.HTTPResponse, pause_s: float) -> tuple[bytes, bool]
     return body, True
 
 
-def judged(answer: http.client.HTTPResponse, pause_s: float, wanted: int) -> str:
-    """What became of a request that is being answered."""
-    if answer.status == http.client.SERVICE_UNAVAILABLE and not answer.getheader("Retry-After"):
-        return f"{answer.status} for ever"
+def judged(answer: http.client.HTTPResponse, pause_s: float, wanted: int) -> tuple[str, bytes]:
+    """What became of a request that is being answered, and what was read of the answer."""
     if answer.status != http.client.OK:
-        return str(answer.status)
+        body, _ = read(answer, 0)
+        for_ever = answer.status == http.client.SERVICE_UNAVAILABLE and not answer.getheader("Retry-After")
+        return f"{answer.status}{' for ever' if for_ever else ''}", body
     body, has_come = read(answer, pause_s)
     if has_come and IS_WHOLE(body, wanted):
-        return "whole"
-    return "feigned" if has_an_end(body) else "cut"
+        return "whole", body
+    return ("feigned" if has_an_end(body) else "cut"), body
 
 
-def outcome() -> str:
-    """What became of one request."""
+def outcome(asking: Connection) -> tuple[str, bytes]:
+    """What became of one request, and what was read of its answer."""
     asked, wanted = QUESTION()
     is_slow = TOLD.slowly and asked.get("stream")
     pause_s = random.random() * SLOWLY_S / (2 * wanted) if is_slow else 0.0  # noqa: S311
     began = time.monotonic()
     try:
-        asking = connection()
         asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers())
         answer = asking.getresponse()
-    except (OSError, http.client.HTTPException):
-        return "lost"
+    except (OSError, http.client.HTTPException) as error:
+        return "lost", repr(error).encode()
     slowest[0] = max(slowest[0], time.monotonic() - began)
-    try:
-        return judged(answer, pause_s, wanted)
-    finally:
-        asking.close()
+    return judged(answer, pause_s, wanted)
 
 
 def ask() -> None:
     """One client."""
+    asking = Connection(TOLD.site or TOLD.at, TOLD.port)
     while not TOLD.stop.exists():
-        became = outcome()
+        became, body = outcome(asking)
+        if not counts[became] and became != "whole":
+            sys.stderr.write(
+                f"{time.ctime()} {became}: {len(body)} bytes, {body[:SHOWN_BYTES]!r} … {body[-SHOWN_BYTES:]!r}\n"
+            )
         counts[became] += 1
+        if not TOLD.keep or became != "whole":
+            # An answer that was not read to its end would be taken for that to the next request.
+            asking.close()
         if became != "whole":
             time.sleep(0.1)
+    asking.close()
 
 
 threads = [threading.Thread(target=ask) for _ in range(TOLD.clients)]

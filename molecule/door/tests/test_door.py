@@ -21,6 +21,7 @@ from testinfra.host import Host
 from provisioner.authority import Authority
 from provisioner.values import paths
 from tests.molecule.changes import scenario_variables
+from tests.molecule.counted import kept
 from tests.signed_pairs import Signed, signed
 
 SCENARIO = Path(__file__).resolve().parents[1]
@@ -34,6 +35,8 @@ UNIT, PAIR, FRESH, CONFIG = (
     "/etc/door/haproxy.cfg",
 )
 CONTROL = "python3 -c \"import socket; s = socket.socket(1); s.connect('/run/door/control.sock')\""
+RELOADS = 10
+AS_A_CLIENT = ("--site", CHAT, "--ca", "/run/root.pem")
 FORGED = (
     *("X-Forwarded-For: 6.6.6.6", "x-forwarded-proto: http", "X-Forwarded-Host: evil.example", "X-Forwarded-Port: 1"),
     *("X_Forwarded_For: 6.6.6.6", "X-Forwarded-Server: evil", "Forwarded: for=6.6.6.6", "X-Real-IP: 6.6.6.6"),
@@ -328,6 +331,27 @@ def test_a_websocket_and_a_stream_live_on_over_a_reload(host: Host) -> None:
     assert words == ["before", "after"]
     assert "".join(text for _, text in answers["stream"]).rstrip().endswith("0")
     assert main_process(host) == main
+
+
+def reload_again_and_again(host: Host) -> None:
+    """Hand over to a new process many times."""
+    for _ in range(RELOADS):
+        reload(host)
+        host.check_output("sleep 0.3")
+
+
+def test_no_request_on_a_connection_that_is_kept_is_lost_over_reloads(host: Host) -> None:
+    became = kept(host, lambda: reload_again_and_again(host), 443, "/said", *AS_A_CLIENT)
+    assert (became["lost"], set(became)) == (0, {"answered", "lost"}), became
+    assert became["answered"] > 50 * RELOADS
+
+
+@pytest.mark.usefixtures("as_before")
+def test_where_a_process_that_hands_over_closes_them_some_are_lost(host: Host) -> None:
+    host.check_output(f"sed -i '/idle-close-on-response/d' {CONFIG}")
+    reload(host)
+    became = kept(host, lambda: reload_again_and_again(host), 443, "/said", *AS_A_CLIENT)
+    assert became["lost"] > 0, became
 
 
 def test_a_websocket_in_http_2_has_a_body_without_an_end(host: Host) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from tests.molecule.counted import counted
+from tests.molecule.counted import counted, kept
 from tests.molecule.switch_scenario import (
     CONFIG,
     CONTROL,
@@ -39,6 +39,7 @@ from tests.molecule.switch_scenario import (
 
 PARALLEL = 3
 LOADS_S = 8
+RELOADS = 10
 MOST_ADDED_MS = 20
 """Measured are 0.3, and 200 where HAProxy waits for acknowledgements."""
 TELL = """
@@ -233,10 +234,11 @@ def test_a_client_that_asks_before_it_sends_is_told_to_go_on(host: Host) -> None
     assert '"finish_reason": "stop"' in answer
 
 
-def test_a_second_request_on_a_connection_is_held_against_the_list_as_well(host: Host) -> None:
+def test_a_second_request_on_a_connection_goes_nowhere(host: Host) -> None:
+    """Each answer ends its connection, and says so."""
     answer = ask(host, get("/v1/models").replace("Connection: close\r\n", "") + get("/slots"))[1]
-    assert answer.count("HTTP/1.1 200") == 1
-    assert answer.count("HTTP/1.1 404") == 1
+    assert answer.count("HTTP/1.1 ") == answer.count("HTTP/1.1 200") == 1
+    assert "\nconnection: close\r" in answer.lower()
 
 
 def test_a_slow_client_keeps_no_place_of_the_engine(host: Host) -> None:
@@ -343,6 +345,27 @@ def test_a_new_process_knows_what_is_out_of_service(host: Host) -> None:
     assert state(host)["slots"]["a"]["status"] == "DRAIN"
     host.check_output(f"{CONTROL} ready a")
     wait_until_serving(host)
+
+
+def reload_again_and_again(host: Host) -> None:
+    """Hand over to a new process many times."""
+    for _ in range(RELOADS):
+        host.check_output(f"systemctl reload {UNIT}")
+        host.check_output("sleep 0.3")
+
+
+def test_no_request_on_a_connection_that_is_kept_is_lost_over_reloads(host: Host) -> None:
+    """A process that hands over closes connections that are idle, at whatever moment that is."""
+    became = kept(host, lambda: reload_again_and_again(host), 8080, "/v1/models")
+    assert (became["lost"], set(became)) == (0, {"answered", "lost"}), became
+    assert became["answered"] > 100 * RELOADS
+
+
+@pytest.mark.usefixtures("as_before")
+def test_where_an_answer_does_not_end_its_connection_some_are_lost(host: Host) -> None:
+    host.check_output(f"sed -i 's/option httpclose/option http-server-close/' {CONFIG} && systemctl reload {UNIT}")
+    became = kept(host, lambda: reload_again_and_again(host), 8080, "/v1/models")
+    assert became["lost"] > 0, became
 
 
 def test_who_waits_while_it_is_reloaded_is_answered(host: Host) -> None:

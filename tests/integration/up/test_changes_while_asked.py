@@ -143,7 +143,7 @@ def while_asked(lab: Lab, happening: Callable[[], object], models: str = "fast,c
     key.write_text(MASTER_KEY, encoding="utf-8")
     root.write_text(lab.provision("show", "--ca").out, encoding="utf-8")
     words = ["443", str(CLIENTS), str(stop), "model", str(key), models]
-    words += ["--at", lab.address(DOOR), "--site", SITE, "--ca", str(root), "--slowly", "0.8"]
+    words += ["--at", lab.address(DOOR), "--site", SITE, "--ca", str(root), "--slowly", "0.8", "--keep"]
     with subprocess.Popen([sys.executable, str(LOAD), *words], stdout=subprocess.PIPE, text=True) as load:
         try:
             happening()
