@@ -148,6 +148,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "hold": "60s",
                         "port": 5000,
                         "api_key": Secret("tabby", "0123456789abcdef"),
+                        "key_grace": "15m",
                         "admin_key": Secret("tabby_admin", "fedcba9876543210"),
                         "model": "folder",
                         "max_seq_len": 4096,

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from testinfra.host import Host
 
+from tests.molecule.counted import counted
 from tests.molecule.switched import (
     changed_by_hand,
     listeners,
@@ -301,7 +302,7 @@ def test_a_key_in_the_journal_is_refused_until_there_are_others(host: Host) -> N
     refuses("verify_alone.yml", "2 lines of tabbyapi.service in the journal hold one. Set new keys")
     before = shown(host, "MainPID")
     others = {"tabbyapi_api_key": "canary-second-key-0123456789", "tabbyapi_admin_key": "canary-second-admin-key-0"}
-    passes("converge.yml", **others)
+    passes("converge.yml", tabbyapi_key_grace="0s", **others)
     assert shown(host, "MainPID") != before
     assert http(host, "/v1/model", key="canary-second-key-0123456789")[0] == 200
     assert http(host, "/v1/model")[0] == 401
@@ -311,8 +312,41 @@ def test_a_key_in_the_journal_is_refused_until_there_are_others(host: Host) -> N
 def test_a_server_with_other_keys_than_the_role_s_is_refused(host: Host) -> None:
     host.check_output("sed -i s/canary-api/canary-other/ /etc/tabbyapi/api_tokens.yml")
     refuses("verify_alone.yml", "written after it had started: /etc/tabbyapi/api_tokens.yml")
+    host.check_output("sleep 5")  # upstream would have read them by now
+    assert http(host, "/v1/model")[0] == 200
     host.check_output(f"systemctl restart {UNIT}")
     refuses("verify_alone.yml", "(HTTP 401, no model). With 401 it runs with other keys")
+
+
+FORMER_KEY_FILE = "/etc/tabbyapi/former-api-key"
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_changed_key_refuses_nobody_who_has_the_former_one_for_a_while(host: Host) -> None:
+    """As a gateway, which learns the new key when the engine is already done."""
+    host.check_output(f"umask 077; echo {KEY} > /run/former-key")
+    another = "canary-another-key-0123"
+    became = counted(host, lambda: passes("converge.yml", tabbyapi_api_key=another), PORT, "model", "/run/former-key")
+    assert set(became) == {"whole", "slowest"}, became
+    assert (host.file(FORMER_KEY_FILE).mode, host.file(FORMER_KEY_FILE).group) == (0o600, "tabbyapi")
+    places = "/etc/systemd /etc/switch-* /run/systemd /var/log /var/lib/tabbyapi /var/cache/tabbyapi"
+    assert host.run(f"grep -rlF '{KEY}' {places}").stdout == ""
+    assert KEY not in this_start(host)
+    passes("verify_alone.yml", tabbyapi_api_key=another)
+    assert http(host, "/v1/model", key=another)[0] == 200
+
+    passes("converge.yml", tabbyapi_api_key=another, tabbyapi_key_grace="0s")
+    assert http(host, "/v1/model")[0] == 401
+    assert http(host, "/v1/model", key=another)[0] == 200
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_former_key_that_somebody_wrote_by_hand_stops_nothing(host: Host) -> None:
+    host.check_output(f"printf 'a\\n' > {FORMER_KEY_FILE}; chmod 644 {FORMER_KEY_FILE}; systemctl restart {UNIT}")
+    wait_until_listening(host, BEHIND)
+    assert http(host, "/v1/model", key="a")[0] == 401
+    passes("converge.yml")
+    assert not host.file(FORMER_KEY_FILE).exists
 
 
 @pytest.mark.usefixtures("mended")

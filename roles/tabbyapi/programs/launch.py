@@ -1,9 +1,11 @@
-"""Starts tabbyAPI from its checkout without the three things that it does and a service must not do.
+"""Starts tabbyAPI from its checkout without the four things that it does and a service must not do.
 
 It logs its keys at every start: here they are masked in every record of its logger and in everything that this process
 and its children write. With its port taken it would listen on the next one: here it ends instead, before any model is
-loaded. It reads a body of any size before it looks at the key: here a guard stands in front of it. No file of the
-checkout is touched for that, so that its commit still says what runs.
+loaded. It reads a body of any size before it looks at the key: here a guard stands in front of it. It reads its keys
+anew within two seconds of their change, when those who ask do not know the new ones yet and nothing masks these: here
+it keeps those of its start, and takes the key before for a while. No file of the checkout is touched for that, so that
+its commit still says what runs.
 
 Run in the folder of ``config.yml`` and ``api_tokens.yml``. Exit code 78: starting it again would not help.
 """
@@ -20,11 +22,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from former import FormerKey, Kept, kept_in
 from guard import Guard, Limits, is_worth_a_line, watched
 
 TOKENS = Path("api_tokens.yml")
@@ -36,6 +39,8 @@ CHUNK = 65536
 DRAIN_S = 45
 HOOKS = ("entrypoint", "entrypoint_async", "is_port_in_use")
 """What upstream's ``main.py`` has to have, for what is done here to work."""
+WATCHER = "_watch_auth_file"
+"""What reads the keys anew in upstream's ``common/auth.py``, since 2026-07-16."""
 
 
 def main() -> None:
@@ -45,12 +50,15 @@ def main() -> None:
         keys = keys_of(TOKENS.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         stop(f"Unable to read the keys from {TOKENS.absolute()}: {error}. Run the role again, which writes them.")
-    mask_output(keys)
+    former = kept_in(options.former_key, options.key_grace)
+    masked_ones = longest_first([*keys.values(), *([former.key] if former else [])])
+    mask_output(masked_ones)
     refuse_taken_port(options.host, options.port)
-    mask_records(keys)
+    mask_records(masked_ones)
     program = upstream(options.checkout)
     guard_port(program, options.host, options.port)
-    guard_requests(Limits(body=options.max_body), options.drain)
+    guard_requests(Limits(body=options.max_body), options.drain, former, keys["api_key"])
+    keep_keys(program)
     if options.ngram:
         draft_by_ngram(program, options.ngram)
     program.entrypoint()
@@ -65,6 +73,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     # The unit of an earlier version says nothing; it has to start after a run that was refused half-way, too.
     parser.add_argument("--max-body", type=int, default=Limits().body, help="bytes of a request's body")
     parser.add_argument("--drain", type=int, default=DRAIN_S, help="seconds that running answers have at the end")
+    parser.add_argument("--former-key", type=Path, default=Path("former-api-key"), help="file of the key before")
+    parser.add_argument("--key-grace", type=int, default=0, help="seconds for which that one is taken")
     parser.add_argument("--ngram", type=int, default=0, help="match length, for commits without that option")
     return parser.parse_args(arguments)
 
@@ -75,15 +85,21 @@ def stop(words: str) -> NoReturn:
     raise SystemExit(CANNOT_START)
 
 
-def keys_of(text: str) -> list[str]:
-    """The two keys of ``api_tokens.yml`` as the role writes it, a JSON string each, the longer first.
+def keys_of(text: str) -> dict[str, str]:
+    """The ``api_key`` and the ``admin_key`` of ``api_tokens.yml`` as the role writes it, a JSON string each.
 
     Raises ``ValueError`` where they are not there: nothing is started that cannot be masked.
     """
     lines = [line.partition(": ") for line in text.splitlines()]
-    keys = [json.loads(value) for name, _, value in lines if name in ("api_key", "admin_key")]
-    if len(keys) != 2 or not all(isinstance(key, str) and key for key in keys):
+    found = [(name, json.loads(value)) for name, _, value in lines if name in ("api_key", "admin_key")]
+    keys = dict(found)
+    if len(found) != len(keys) or len(keys) != 2 or not all(isinstance(key, str) and key for key in keys.values()):
         raise ValueError("there should be one api_key and one admin_key, each in double quotes")
+    return keys
+
+
+def longest_first(keys: Iterable[str]) -> list[str]:
+    """The keys in the order in which they are masked: one that another one holds comes after that."""
     return sorted(keys, key=len, reverse=True)
 
 
@@ -191,8 +207,11 @@ def guard_port(program: ModuleType, host: str, port: int) -> None:
     vars(program)["is_port_in_use"] = is_port_in_use
 
 
-def guard_requests(limits: Limits, drain_s: int) -> None:
-    """Let uvicorn serve whatever it is given behind the guard, and finish running answers before it ends."""
+def guard_requests(limits: Limits, drain_s: int, former: Kept | None, present: str) -> None:
+    """Let uvicorn serve whatever it is given behind the guard, which is asked with the former key as with the present.
+
+    It finishes running answers before it ends.
+    """
     server = importlib.import_module("uvicorn")
     connection = importlib.import_module("uvicorn.protocols.http.auto").AutoHTTPProtocol
     create = server.Config.__init__
@@ -203,10 +222,27 @@ def guard_requests(limits: Limits, drain_s: int) -> None:
 
     @functools.wraps(create)
     def created(self: object, app: Any, *arguments: Any, **options: Any) -> None:
-        create(self, Guard(app, limits), *arguments, **{**options, **ours})
+        asked = FormerKey(app, former, present) if former else app
+        create(self, Guard(asked, limits), *arguments, **{**options, **ours})
         logging.getLogger("uvicorn.access").addFilter(is_worth_a_line)
 
     server.Config.__init__ = created
+
+
+def keep_keys(program: ModuleType) -> None:
+    """Have it keep the keys with which it was started, with a commit that would read them anew while it runs."""
+    start = program.entrypoint_async
+
+    async def stay() -> None:
+        """Look at nothing."""
+
+    async def entrypoint_async() -> None:
+        authorization = vars(importlib.import_module("common.auth"))
+        if WATCHER in authorization:
+            authorization[WATCHER] = stay
+        await start()
+
+    vars(program)["entrypoint_async"] = entrypoint_async
 
 
 def draft_by_ngram(program: ModuleType, match_min: int) -> None:

@@ -55,7 +55,8 @@ def test_every_key_is_masked_wherever_it_is() -> None:
 
 
 def test_of_two_keys_of_which_one_holds_the_other_nothing_is_left() -> None:
-    keys = launch.keys_of('api_key: "0123456789abcdef"\nadmin_key: "0123456789abcdef-more"\n')
+    both = launch.keys_of('api_key: "0123456789abcdef"\nadmin_key: "0123456789abcdef-more"\n')
+    keys = launch.longest_first(both.values())
     assert launch.masked("0123456789abcdef-more 0123456789abcdef", keys) == "******** ********"
 
 
@@ -86,6 +87,7 @@ def test_a_line_goes_out_when_it_ends_and_text_as_soon_as_no_key_can_be_in_it() 
         'api_key: ["a"]\nadmin_key: "b"\n',
         "api_key: plain\nadmin_key: plain\n",
         'api_key: "a"\nadmin_key: "b"\nadmin_key: "c"\n',
+        'api_key: "a"\napi_key: "b"\n',
     ],
 )
 def test_without_both_keys_nothing_can_be_masked(text: str) -> None:
@@ -150,6 +152,16 @@ async def entrypoint_async():
 def entrypoint():
     asyncio.run(entrypoint_async())
 """
+AUTH = """
+import asyncio, os
+async def _watch_auth_file():
+    while True:
+        await asyncio.sleep(0.05)
+        print("watched")
+async def load_auth_keys():
+    asyncio.create_task(_watch_auth_file())
+"""
+"""Since 2026-07-16 it starts a task that reads the file of the keys anew every two seconds."""
 LOGURU = """
 class Logger:
     def add(self, sink, **options): return 7
@@ -183,6 +195,7 @@ def place(tmp_path: Path) -> Path:
     (tmp_path / "lib").mkdir()
     (tmp_path / "etc").mkdir()
     (tmp_path / "checkout/main.py").write_text(UPSTREAM.format(then=""), encoding="utf-8")
+    (tmp_path / "checkout/common/auth.py").write_text(AUTH, encoding="utf-8")
     networking = "def is_port_in_use(port): return True\n"
     (tmp_path / "checkout/common/networking.py").write_text(networking, encoding="utf-8")
     (tmp_path / "lib/loguru.py").write_text(LOGURU, encoding="utf-8")
@@ -290,3 +303,57 @@ def test_what_it_serves_stands_behind_a_guard(place: Path, uvicorn: str, drain_s
     done = started(place, "--max-body", "5", "--drain", "120")
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout.splitlines()[-1]) == ["h", "AutoHTTPProtocol", [200, 413], drain_s]
+
+
+WATCHES = """
+import common.auth
+    await common.auth.load_auth_keys()
+    await asyncio.sleep(0.3)
+"""
+
+
+def test_it_keeps_the_keys_of_its_start(place: Path) -> None:
+    (place / "checkout/main.py").write_text(UPSTREAM.format(then=WATCHES.strip()), encoding="utf-8")
+    done = started(place)
+    assert (done.returncode, "watched" in done.stdout) == (0, False), done.stdout
+
+
+def test_a_commit_that_reads_them_once_is_started_as_well(place: Path) -> None:
+    (place / "checkout/common/auth.py").write_text("async def load_auth_keys(): ...\n", encoding="utf-8")
+    (place / "checkout/main.py").write_text(UPSTREAM.format(then=WATCHES.strip()), encoding="utf-8")
+    done = started(place)
+    assert done.returncode == 0, done.stdout
+
+
+FORMER = "canary-former-key-0123456789"
+ASKS = """
+import json
+    import uvicorn
+
+    async def app(scope, receive, send):
+        await receive()
+        print([value.decode() == "Bearer " + {present!r} for name, value in scope["headers"]], flush=True)
+        await send({{"type": "http.response.start", "status": 200}})
+
+    async def receive():
+        return {{"type": "http.request", "body": b"", "more_body": False}}
+
+    async def send(message):
+        pass
+
+    scope = {{"type": "http", "method": "POST", "path": "/v1/completions"}}
+    served = uvicorn.Config(app, host="h", http="auto").app
+    await served({{**scope, "headers": [(b"authorization", b"Bearer {former}")]}}, receive, send)
+    print({former!r})
+"""
+
+
+@pytest.mark.parametrize(("grace_s", "taken"), [(900, True), (0, False)])
+def test_the_former_key_is_taken_for_its_time_and_never_shown(place: Path, grace_s: int, *, taken: bool) -> None:
+    (place / "etc/former-api-key").write_text(f"{FORMER}\n", encoding="utf-8")
+    then = ASKS.strip().format(present=KEYS[0], former=FORMER)
+    (place / "checkout/main.py").write_text(UPSTREAM.format(then=then), encoding="utf-8")
+    done = started(place, "--former-key", "former-api-key", "--key-grace", str(grace_s))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-2] == str([taken])
+    assert (FORMER in done.stdout) is not taken, "a key that nobody takes is no secret of this server"

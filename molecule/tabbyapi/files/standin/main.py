@@ -1,8 +1,9 @@
 """Stands in for tabbyAPI at e632af4: the same names of modules and functions where they matter, and the same habits.
 
 Facts that it repeats, each seen in upstream's source: the port is asked for by ``is_port_in_use``, and a taken one
-means the next one (main.py); with both taken it ends with 0; keys are logged at every start (common/auth.py); the
-server listens only after the model is loaded; ``/health`` is 200 without a model. Written from scratch, for tests.
+means the next one (main.py); with both taken it ends with 0; keys are logged at every start and read anew when their
+file changes (common/auth.py); the server listens only after the model is loaded; ``/health`` is 200 without a model.
+Written from scratch, for tests.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ async def entrypoint_async() -> None:
         port += 1
     if config["model"]["model_name"]:
         model.load_model()
-    load_auth_keys()
+    await load_auth_keys()
     await start_api(host, port)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[3] / "roles/llama_cpp/programs/former_key.py"
+PROGRAM = Path(__file__).parents[2] / "src/provisioner/former_key.py"
 OLD, NEW = "canary-of-before", "canary-of-now"
 GRACE_S = 900
 BEGAN = 1_000_000_000
@@ -43,10 +43,14 @@ def as_told(key: str, began: float) -> list[dict[str, Any]]:
     return [{"sha256": checksums, "until": int(began) + GRACE_S}]
 
 
-def test_a_key_that_is_replaced_is_kept_for_its_own_account_alone(files: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize(("mode", "kept"), [(0o600, 0o600), (0o640, 0o640), (0o666, 0o640)])
+def test_a_key_that_is_replaced_is_kept_for_those_who_may_read_it(
+    files: tuple[Path, Path], mode: int, kept: int
+) -> None:
+    files[0].chmod(mode)
     said = told(files, NEW)
     assert files[1].read_text() == f"{OLD}\n"
-    assert files[1].stat().st_mode & 0o777 == 0o600
+    assert files[1].stat().st_mode & 0o777 == kept
     assert files[1].stat().st_uid == files[0].stat().st_uid
     assert said == as_told(OLD, files[1].stat().st_mtime)
     assert sorted(file.name for file in files[0].parent.iterdir()) == ["former", "key"]
@@ -95,6 +99,37 @@ def test_who_had_no_key_has_no_former_one(files: tuple[Path, Path], before: str 
     else:
         files[0].write_text(f"{before}\n")
     assert told(files, NEW) == []
+    assert not files[1].exists()
+
+
+def test_a_key_of_tabbyapi_stands_behind_its_name(files: tuple[Path, Path]) -> None:
+    files[0].write_text(f'# ours\nadmin_key: "another"\napi_key: "{OLD}"\n')
+    assert told(files, OLD) == []
+    assert told(files, NEW) == as_told(OLD, files[1].stat().st_mtime)
+    assert files[1].read_text() == f"{OLD}\n"
+
+
+@pytest.mark.parametrize("odd", ["api_key: 1\n", "api_key: [\n", "api_key: plain\n"])
+def test_what_is_no_key_of_tabbyapi_is_not_kept(files: tuple[Path, Path], odd: str) -> None:
+    files[0].write_text(odd)
+    assert told(files, NEW) == []
+    assert not files[1].exists()
+
+
+def test_a_former_key_that_somebody_wrote_is_replaced(files: tuple[Path, Path]) -> None:
+    files[1].write_bytes(b"\xff\x00{")
+    assert told(files, NEW) == as_told(OLD, files[1].stat().st_mtime)
+    assert files[1].read_text() == f"{OLD}\n"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o600])
+def test_one_that_others_may_read_or_that_is_another_s_is_removed(files: tuple[Path, Path], mode: int) -> None:
+    files[1].write_text(f"{NEW}-by-hand\n")
+    files[1].chmod(mode)
+    if mode == 0o600:
+        os.chown(files[1], 12345, 12345)
+    assert len(told(files, None)) == 1, "who only looks removes nothing"
+    assert told(files, OLD) == []
     assert not files[1].exists()
 
 
