@@ -19,6 +19,10 @@ from pathlib import Path, PurePosixPath
 from tests.checkout import git
 from tests.inputs.graph import NO_INPUT, Graph
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+FAILED_STEP = re.compile(r"Return code: [1-9]")
+"""How Molecule ends what a program of a step has printed, where that failed."""
+TOLD_LINES = 120
 USUAL_S = 240.0
 """How long a scenario is taken to last that has never passed here."""
 
@@ -97,6 +101,17 @@ def reason_to_skip(name: str, now: str, record: Record | None, *, elapsed_s: flo
     if elapsed_s + usual > budget_s:
         return f"{name}: left for the next run, {elapsed_s / 60:.0f} of {budget_s / 60:.0f} minutes are used"
     return None
+
+
+def what_failed(log: str) -> str:
+    """The last lines of Molecule's log up to the first step that failed, without colours.
+
+    After such a step Molecule destroys what it has made, which fills the end of the log. Without one the log's own end.
+    """
+    lines = [COLOUR.sub("", line) for line in log.splitlines()]
+    ends = [number for number, line in enumerate(lines, 1) if FAILED_STEP.search(line)]
+    upto = ends[0] if ends else len(lines)
+    return "\n".join(lines[max(upto - TOLD_LINES, 0) : upto])
 
 
 def read_record(folder: Path, name: str, *, younger_than_s: float = math.inf) -> Record | None:

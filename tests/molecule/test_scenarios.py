@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MACHINE = this_machine(ROOT)
 """As it is before the first test: the lab, once it is up, says in the environment where it is."""
 TIMEOUT_S = 1200
-TAIL_LINES = 80
 
 
 def molecule(*arguments: str, log: Path) -> int:
@@ -82,6 +81,6 @@ def test_scenario(name: str, digests: Digests, run_started: float, request: pyte
     code = molecule("test", "--scenario-name", name, log=log)
     if code:
         molecule("destroy", "--scenario-name", name, log=log)
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
-        pytest.fail(f"molecule test --scenario-name {name} exited {code}; the end of {log}:\n{tail}", pytrace=False)
+        told = scenarios.what_failed(log.read_text(encoding="utf-8", errors="replace"))
+        pytest.fail(f"molecule test --scenario-name {name} exited {code}; from {log}:\n{told}", pytrace=False)
     scenarios.write_record(cache, name, scenarios.Record(now, round(time.monotonic() - began, 1)))

@@ -151,3 +151,24 @@ def test_a_lab_that_is_up_is_no_input_of_a_scenario(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("INCUS_DIR", "/var/lib/somewhere")
     assert test_scenarios.scenario_digests().digest(part) == before
     assert Digests(test_scenarios.ROOT).digest(part) != naive
+
+
+def test_what_failed_is_told_and_not_how_its_containers_are_deleted() -> None:
+    log = "\n".join(
+        [
+            *(f"line {number}" for number in range(500)),
+            "\x1b[2m\x1b[32m└─ Return code: 0 ────\x1b[0m",
+            "\x1b[31mfatal: no such model\x1b[0m",
+            "\x1b[2m\x1b[31m└─ Return code: 2 ────\x1b[0m",
+            *(f"deleting {number}" for number in range(500)),
+            "\x1b[2m\x1b[31m└─ Return code: 1 ────\x1b[0m",
+        ]
+    )
+    told = scenarios.what_failed(log).splitlines()
+    assert told[-3:] == ["└─ Return code: 0 ────", "fatal: no such model", "└─ Return code: 2 ────"]
+    assert len(told) == scenarios.TOLD_LINES
+
+
+@pytest.mark.parametrize("log", ["", "one\ntwo"])
+def test_of_a_log_without_a_failed_step_the_end_is_told(log: str) -> None:
+    assert scenarios.what_failed(log) == log
