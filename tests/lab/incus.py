@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -145,7 +146,12 @@ def bring_up(lab: Lab) -> str:
     has_daemon = remains.running(remains.pidfile(lab.state, RUN), remains.INCUSD) is not None
     if not (kept_mark(lab).exists() and has_daemon):
         take_down_unused(lab)
-    return prepare(lab)
+    try:
+        return prepare(lab)
+    except RuntimeError as error:
+        # Packages and images come from servers: of one that fails for a moment half of all tests would fail.
+        sys.stderr.write(f"{error}\nTried once more.\n")
+        return prepare(lab)
 
 
 def hold_to_limits(lab: Lab) -> None:
