@@ -185,6 +185,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "queue": "2m",
                         "idle": "15m",
                         "hold": "60s",
+                        "beside": True,
                         "port": 8880,
                         "streaming": "sentences",
                         "patches": "auto",

@@ -142,7 +142,7 @@ def _while_configured(service: Service, start_s: float) -> str:
     if service.behind and longest:
         likely = f"about {max(start_s, 1):.0f} s by its last starts, and " if start_s else "for "
         waits = f"requests wait meanwhile, {likely}up to {longest}"
-        taken_over = "a changed one takes over beside it where its container's memory holds both; if not, "
+        taken_over = "a changed one takes over beside it where that is possible; if not, "
         return f"{taken_over}{waits}" if service.beside is None else waits
     return "requests are refused meanwhile" if service.health else ""
 

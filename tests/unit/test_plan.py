@@ -124,7 +124,7 @@ def test_what_was_moved_out_of_reach_is_not_made_a_second_time() -> None:
 
 WAITING = Service("engine", "a", "engine", {"engine_queue": "2m"}, port=8080, health="/health", behind="switch")
 REFUSING = Service("voice", "a", "engine", {}, port=8880, health="/health")
-WHERE_BOTH_FIT = "a changed one takes over beside it where its container's memory holds both"
+WHERE_POSSIBLE = "a changed one takes over beside it where that is possible"
 UNASKED = Service("desktop", "a", "desktop", {}, port=3389)
 
 
@@ -133,7 +133,7 @@ UNASKED = Service("desktop", "a", "desktop", {}, port=3389)
     [
         (WAITING, "requests wait meanwhile, for up to 2m"),
         (replace(WAITING, beside=True), "nobody waits: a changed one is started beside it and takes over"),
-        (replace(WAITING, beside=None), f"{WHERE_BOTH_FIT}; if not, requests wait meanwhile, for up to 2m"),
+        (replace(WAITING, beside=None), f"{WHERE_POSSIBLE}; if not, requests wait meanwhile, for up to 2m"),
         (REFUSING, "requests are refused meanwhile"),
         (UNASKED, ""),
     ],

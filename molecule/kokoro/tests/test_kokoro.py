@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -353,12 +355,73 @@ def test_a_server_older_than_its_checkout_fails_the_proof_and_is_restarted(host:
 
 def test_a_start_that_takes_too_long_is_ended_and_tried_twice_more(host: Host) -> None:
     try:
-        refuses("converge.yml", f"Unable to use {UNIT}", kokoro_start_timeout_s=1)
+        refuses("converge.yml", f"Unable to use {UNIT}", kokoro_start_timeout_s=1, kokoro_beside=False)
         host.check_output(f"timeout 60 sh -c 'until systemctl is-failed --quiet {UNIT}; do sleep 1; done'")
         words = "Unable to start Kokoro: it was not loaded and warm within 1 seconds"
         assert host.check_output(f"journalctl --sync && journalctl --unit {UNIT} | grep -c '{words}'") == "3"
     finally:
         passes("converge.yml")
+
+
+# Changes while people listen.
+
+
+BESIDE = "kokoro-beside"
+AT_ONCE = {"kokoro_queue": "0s"}
+"""Nobody may wait for the server."""
+
+
+def is_gone(host: Host) -> bool:
+    """Whether nothing is left of a second server."""
+    left = f"ls -d /run/systemd/system/{BESIDE}* /sys/fs/cgroup/system.slice/{BESIDE}* 2> /dev/null"
+    return not host.run(left).stdout and host.run(f"systemctl is-failed {BESIDE}").stdout.strip() == "inactive"
+
+
+def heard_while(host: Host, happening: Callable[[], object]) -> Counter[int]:
+    """How often a short text was answered with which status meanwhile; 0 stands for one without a sound."""
+    over = threading.Event()
+    heard: Counter[int] = Counter()
+
+    def listen() -> None:
+        while not over.is_set():
+            status, sound = asked(host, input=SHORT)
+            heard[status if status != http.client.OK or len(sound) > 1000 else 0] += 1
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    try:
+        happening()
+    finally:
+        over.set()
+        listener.join()
+    return heard
+
+
+def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host: Host) -> None:
+    passes("converge.yml", **AT_ONCE)
+    before = shown(host, "MainPID")
+    heard = heard_while(host, lambda: passes("converge.yml", **AT_ONCE, kokoro_max_input=20001))
+    assert set(heard) == {200}, heard
+    assert heard[200] > 5
+    assert shown(host, "MainPID") != before
+    assert "--max-input 20001" in host.file(f"/etc/systemd/system/{UNIT}").content_string
+    assert is_gone(host)
+
+
+def test_exchanged_without_one_beside_requests_are_refused_where_they_may_not_wait(host: Host) -> None:
+    """The same change, so that what the test before counts is not what any change would give."""
+    heard = heard_while(host, lambda: passes("converge.yml", **AT_ONCE, kokoro_beside=False))
+    assert heard[503] > 0, heard
+    passes("converge.yml")
+
+
+def test_one_that_fails_its_proof_beside_changes_nothing(host: Host) -> None:
+    before = shown(host, "MainPID"), host.file(f"/etc/systemd/system/{UNIT}").content_string
+    words = "tried beside the server that serves, the new one failed its proof. That one was not touched"
+    refuses("converge.yml", words, kokoro_start_timeout_s=1)
+    assert (shown(host, "MainPID"), host.file(f"/etc/systemd/system/{UNIT}").content_string) == before
+    assert is_gone(host)
+    passes("verify_alone.yml")
 
 
 # Commits.

@@ -442,6 +442,27 @@ def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host
     assert is_gone(host)
 
 
+def test_a_changed_server_of_several_models_takes_over_beside_as_well(host: Host) -> None:
+    models = [{"alias": "first", "path": MODEL}, {"alias": "second", "path": MODEL, "context": 2048}]
+    several: dict[str, Any] = {**AT_ONCE, "model": "", "alias": "", "models": models, "models_max": 2}
+    assert run_playbook("converge.yml", **several).returncode == 0
+    before, answers = serving(host), []
+
+    def change() -> None:
+        another = [{**models[0], "context": 3072}, models[1]]
+        answers.append(run_playbook("converge.yml", **{**several, "models": another}))
+
+    became = counted(host, change, 8080, "model", KEY_FILE, "first,second")
+    assert answers[0].returncode == 0, answers[0].stdout
+    assert set(became) == {"whole", "slowest"}, became
+    assert serving(host)[0] != before[0]
+    assert is_gone(host)
+
+    refused = run_playbook("converge.yml", **several, **DEAF)
+    assert_refused(refused, "The completion of first \\(HTTP [45]")
+    assert is_gone(host)
+
+
 def test_exchanged_without_one_beside_requests_are_refused_where_they_may_not_wait(host: Host) -> None:
     """The same change, so that what the test before counts is not what any change would give."""
     assert run_playbook("converge.yml", **AT_ONCE, batch=256, beside=False).returncode == 0

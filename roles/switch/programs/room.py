@@ -1,11 +1,13 @@
 """Says what is there for a second server, as JSON.
 
-``memory``: the bytes that are free in the container, what the kernel could drop counted as free; ``files``: how large
-the files are that were named; ``port``: a free port of 127.0.0.1.
+``room.py [--at-once N] FILE…``: ``memory``, the bytes that are free in the container, what the kernel could drop
+counted as free; ``files``, how large the files are that were named, or of these the N largest; ``port``, a free port of
+127.0.0.1.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import socket
@@ -20,8 +22,12 @@ DROPPABLE = ("active_file", "inactive_file")
 
 def main() -> None:
     """Look and tell."""
-    found = {"memory": min(free_in_group(GROUP), free_in_system(MEMINFO)), "files": sizes(sys.argv[1:]), "port": port()}
-    sys.stdout.write(json.dumps(found))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--at-once", type=int, default=0, help="so many of the files are read at once; 0: all")
+    parser.add_argument("files", nargs="*", type=Path)
+    asked = parser.parse_args()
+    memory = min(free_in_group(GROUP), free_in_system(MEMINFO))
+    sys.stdout.write(json.dumps({"memory": memory, "files": largest(asked.files, asked.at_once), "port": port()}))
 
 
 def free_in_group(group: Path) -> int:
@@ -44,9 +50,10 @@ def free_in_system(meminfo: Path) -> int:
     return int(found[1]) * 1024
 
 
-def sizes(files: Sequence[str]) -> int:
-    """The bytes of all the files."""
-    return sum(Path(file).stat().st_size for file in files)
+def largest(files: Sequence[Path], at_once: int) -> int:
+    """The bytes of the largest of the files, as many as are read at once; with 0 of all."""
+    sizes = sorted((file.stat().st_size for file in files), reverse=True)
+    return sum(sizes[: at_once or len(sizes)])
 
 
 def port() -> int:

@@ -366,7 +366,7 @@ class Knowledge:
         return EngineLoads(service.address, unknown=f"nobody knows what {service.page.title} takes of a card")
 
     def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:  # noqa: ARG002
-        """Whether a changed one is started beside the one that serves; None: if its container's memory holds both.
+        """Whether a changed one is started beside the one that serves; None: where its role finds that it can be.
 
         ``sizes``: bytes of the files of models, None where nobody tells.
         """

@@ -23,6 +23,8 @@ SPEAKER = "/usr/local/lib/kokoro/speak.py"
 """Where the role puts the program that its proof uses."""
 NAME = "[a-z]{2}_[a-z0-9]+"
 """One voice of a mix: language, sex, an underline and the rest. How mixes are written is a limit of the role's page."""
+BESIDE_BYTES = 1500 * 2**20
+"""What has to be free for a second server, as the role says it (``__kokoro_beside_bytes``)."""
 MUTE = ("j", "z")
 """The languages, Japanese and Chinese, whose sounds are made by what the role does not install."""
 
@@ -65,6 +67,13 @@ class Knowledge(base.Knowledge):
         from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
 
         return EngineLoads(service.address, unknown="what Kokoro takes of a card was not measured")
+
+    def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:  # noqa: ARG002
+        """Never on a card or in turns; where memory holds two only its role knows whether another commit comes."""
+        on_card = service.wants_card and service.option("device") != "cpu"
+        if on_card or service.share or not service.option("beside"):
+            return False
+        return None if service.memory >= 2 * BESIDE_BYTES else False
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """The card that torch was installed for. Its proof notes nothing."""

@@ -166,7 +166,7 @@ class Service:
     behind: str = ""
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
     beside: bool | None = False
-    """Whether a changed one is started beside it and takes over; None where nobody can tell if memory holds both."""
+    """Whether a changed one is started beside it and takes over; None where only its role can tell."""
     given: tuple[str, ...] = ()
     """Its options that say where what is built for it is mounted: nobody writes them."""
 

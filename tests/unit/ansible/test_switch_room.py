@@ -48,9 +48,19 @@ def test_it_tells_a_port_that_can_be_had_and_how_large_the_files_are(tmp_path: P
     files = [tmp_path / "one", tmp_path / "two"]
     for file in files:
         file.write_bytes(b"x" * 1000)
-    done = subprocess.run([sys.executable, "-IS", ROOM, *files], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", ROOM.read_text(), *files], capture_output=True, text=True, check=True
+    )
     told = json.loads(done.stdout)
     assert told["files"] == 2000
     assert told["memory"] > 0
     with socket.socket() as one:
         one.bind(("127.0.0.1", told["port"]))
+
+
+@pytest.mark.parametrize(("at_once", "counted"), [(0, 1110), (1, 1000), (2, 1100), (9, 1110)])
+def test_of_files_that_are_read_in_turns_the_largest_count(tmp_path: Path, at_once: int, counted: int) -> None:
+    files = [tmp_path / str(size) for size in (10, 1000, 100)]
+    for file in files:
+        file.write_bytes(b"x" * int(file.name))
+    assert room.largest(files, at_once) == counted

@@ -136,7 +136,7 @@ def test_a_member_is_never_changed_beside_itself() -> None:
     (configured,) = (Change("configure", CHAT, None, services(lab())[CHAT], "").meanwhile,)
     assert configured == "requests wait meanwhile, for up to 2m"
     alone = Change("configure", OTHER, None, services(lab())[OTHER], "").meanwhile
-    assert alone.startswith("a changed one takes over beside it where its container's memory holds both")
+    assert alone.startswith("a changed one takes over beside it where that is possible")
 
 
 def test_playbooks_that_make_containers_know_nothing_of_turns() -> None:

@@ -83,19 +83,23 @@ class Knowledge(base.Knowledge):
         return loads_of(service, sizes, memory)
 
     def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:
-        """Where the processor computes one model, and twice its files fit into what a second server may take.
+        """Where the processor computes, and twice its files fit into what a second server may take.
+
+        Of several models those count that are in memory at once, the largest ones.
 
         Never where it takes turns: a second server would be there at another's turn.
         """
         if service.share:
             return False
         on_card = service.option("backend") != CPU and service.option("gpu_layers") not in (0, "0")
-        if on_card or service.written.get("models") or not service.option("beside"):
+        if on_card or not service.option("beside"):
             return False
         known = [sizes.get(name) for name in service.model_names]
         if None in known:
             return None
-        return 2 * sum(size for size in known if size) < BESIDE_SHARE * service.memory
+        at_once = service.option("models_max") if service.written.get("models") else 0
+        largest = sorted((size for size in known if size), reverse=True)[: at_once or len(known)]
+        return 2 * sum(largest) < BESIDE_SHARE * service.memory
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """A device unless the build or the layers say the CPU; its proof notes which."""

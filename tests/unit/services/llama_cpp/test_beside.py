@@ -37,8 +37,21 @@ def test_both_fit_where_twice_the_files_fit_and_the_processor_computes(
     assert changes_beside({"model": "m", **options}, sizes) is told
 
 
-def test_of_several_models_each_is_read_when_it_is_asked_for() -> None:
-    assert changes_beside({"models": ["m"]}, {"m": 1}) is False
+@pytest.mark.parametrize(
+    ("options", "sizes", "told"),
+    [
+        ({}, {"m": GIB // 2, "eyes": GIB // 2}, True),
+        ({"models_max": 2}, {"m": GIB // 2, "eyes": GIB // 2}, False),
+        ({"models_max": 0}, {"m": GIB // 2, "eyes": GIB // 2}, False),
+        ({"models_max": 2}, {"m": GIB // 2, "eyes": 1}, True),
+        ({}, {"m": 1, "eyes": GIB}, False),
+        ({}, {"m": 1, "eyes": None}, None),
+    ],
+)
+def test_of_several_models_as_many_count_as_are_in_memory_at_once(
+    options: dict[str, Any], sizes: dict[str, int | None], told: bool | None
+) -> None:
+    assert changes_beside({"models": ["m", "eyes"], **options}, sizes) is told
 
 
 def test_the_share_is_that_of_the_role() -> None:
