@@ -67,7 +67,7 @@ def render_inventory(
         hosts[one.name] = _variables({"ansible_python_interpreter": CONTAINER_PYTHON, **connections[one.name]})
         for service in one.services:
             group = groups.setdefault(f"service_{service.role}", {"hosts": {}})
-            group["hosts"][one.name] = _variables(service.variables)
+            group["hosts"][one.name] = _variables({**service.variables, **service.estimates})
             if takes_turns(service):
                 groups.setdefault(TAKING_TURNS, {"hosts": {}})["hosts"][one.name] = {}
     return _layout({"containers": {"hosts": hosts}, **groups}, templates)

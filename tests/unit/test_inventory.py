@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from provisioner.inventory import render_builders, render_inventory
+from provisioner.stamp import inputs_of
 from provisioner.values import paths
 from provisioner.values.state import Artifact, Instance, Secret, Service, secrets_of
 
@@ -52,6 +54,14 @@ def test_every_string_survives_and_none_is_a_template(tmp_path: Path) -> None:
     for value, read in zip(NASTY, variables["litellm_list"], strict=True):
         assert isinstance(read, dict) or "{" not in value
     assert (variables["litellm_flag"], variables["litellm_count"]) == (True, 3)
+
+
+def test_what_is_reckoned_is_told_its_role_and_stands_in_no_stamp(tmp_path: Path) -> None:
+    plain = _service({"llama_cpp_context": 1024}, role="llama_cpp")
+    reckoned = replace(plain, estimates={"llama_cpp_card_bytes": 2**32})
+    variables = _read_by_ansible(_lab(reckoned), tmp_path)["_meta"]["hostvars"]["gateway"]
+    assert variables["llama_cpp_card_bytes"] == 2**32
+    assert inputs_of(reckoned) == inputs_of(plain)
 
 
 def test_who_takes_turns_on_a_card_is_a_group_of_its_own(tmp_path: Path) -> None:

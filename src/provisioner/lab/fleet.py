@@ -178,7 +178,8 @@ def _service(context: _Context, service: ResolvedService, build: Artifact | None
         options |= turn_options(context.lab, service)
     made = _made_of(page, service.container, options, port=service.port, needs=tuple(sorted(needs)))
     sizes = {name: _bytes(context.files[name]) for name in service.model_names if name in context.files}
-    return replace(made, beside=knowledge_of(service.role).changes_beside(service, sizes))
+    knowledge = knowledge_of(service.role)
+    return replace(made, beside=knowledge.changes_beside(service, sizes), estimates=knowledge.estimates(service, sizes))
 
 
 def _bytes(file: ModelFile) -> int | None:

@@ -372,6 +372,10 @@ class Knowledge:
         """
         return False
 
+    def estimates(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> Mapping[str, int]:  # noqa: ARG002
+        """Variables of its role that are reckoned; ``sizes`` as above."""
+        return {}
+
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """What the service was asked to compute on; ``variables``: its role's, without their prefix."""
         if not has_card:

@@ -167,6 +167,8 @@ class Service:
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
     beside: bool | None = False
     """Whether a changed one is started beside it and takes over; None where only its role can tell."""
+    estimates: Mapping[str, int] = field(default_factory=dict)
+    """Variables of its role that are reckoned, such as what it takes of its card: nobody's wish, and in no stamp."""
     given: tuple[str, ...] = ()
     """Its options that say where what is built for it is mounted: nobody writes them."""
 

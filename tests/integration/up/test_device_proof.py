@@ -74,8 +74,11 @@ for one in runs:
 json.dump(runs, sys.stdout)'
 """,
     "/usr/local/bin/nvidia-smi": f"""#!/bin/sh
+case "$*" in *memory.free*) cat /srv/free; exit ;; esac
 used=5
-[ -e /srv/grows ] && ! systemctl show --property MainPID llama-server | grep -q '=0$' && used=805
+for unit in llama-server $([ -e /srv/first-alone ] || echo llama-server-beside); do
+  [ -e /srv/grows ] && ! systemctl show --property MainPID $unit | grep -q '=0$' && used=$((used + 800))
+done
 echo "{UUID}, 00000000:01:00.0, NVIDIA GeForce RTX 3060, $used"
 """,
 }
@@ -210,6 +213,60 @@ def test_a_verdict_ends_with_the_start_that_it_speaks_of(box: RoleBox) -> None:
     assert shown(box) == ("device named, unproven", "it was started again since its proof: provision verify")
     assert proof(box).endswith("rc=0")
     assert shown(box)[0] == "GPU"
+
+
+BESIDE = "llama-server-beside"
+ROOM = 2000 * 2**20
+"""Bytes that the server is reckoned to take of the card."""
+
+
+def started_beside(box: RoleBox) -> int:
+    """How often a server was started beside the one that serves."""
+    return int(box.run(f"journalctl --quiet --output cat --unit {BESIDE} | grep -c '^Started ' || true"))
+
+
+def serving(box: RoleBox) -> str:
+    return box.run("systemctl show --property MainPID llama-server; cat /etc/systemd/system/llama-server.service")
+
+
+def test_a_changed_one_takes_over_beside_where_the_card_has_room_for_both(box: RoleBox) -> None:
+    box.run("echo 2001 > /srv/free")
+    before = serving(box)
+    said = role(box, llama_cpp_card_bytes=ROOM, llama_cpp_batch=256)
+    assert said.endswith("rc=0"), said
+    assert started_beside(box) == 1
+    assert serving(box) != before
+    assert shown(box)[0] == "GPU"
+    assert box.run(f"ls -d /run/{BESIDE}* /run/systemd/system/{BESIDE}* 2> /dev/null || true") == ""
+
+
+def test_one_that_does_not_lie_on_the_card_is_refused_beside_and_changes_nothing(box: RoleBox) -> None:
+    box.run("touch /srv/first-alone")
+    before = serving(box)
+    said = role(box, llama_cpp_card_bytes=ROOM, llama_cpp_batch=512)
+    box.run("rm /srv/first-alone")
+    refused(said, "tried beside the server that serves, the new one failed its proof. That one was not touched")
+    refused(said, "has grown by 0 MiB since before its start")
+    assert started_beside(box) == 2
+    assert serving(box) == before
+    assert shown(box)[0] == "GPU", "what was noted of the one that serves counts still"
+
+
+@pytest.mark.parametrize("free", ["1999", "[N/A]", ""])
+def test_without_room_on_the_card_it_is_exchanged(box: RoleBox, free: str) -> None:
+    box.run(f"echo '{free}' > /srv/free")
+    before = serving(box)
+    said = role(box, llama_cpp_card_bytes=ROOM, llama_cpp_batch=300 + len(free))
+    assert said.endswith("rc=0"), said
+    assert started_beside(box) == 2
+    assert serving(box) != before
+
+
+def test_where_nobody_knows_what_it_takes_of_the_card_it_is_exchanged(box: RoleBox) -> None:
+    box.run("echo 9999 > /srv/free")
+    said = role(box, llama_cpp_batch=512)
+    assert said.endswith("rc=0"), said
+    assert started_beside(box) == 2
 
 
 def test_a_card_that_goes_away_takes_its_verdict_with_it(box: RoleBox) -> None:

@@ -85,21 +85,41 @@ class Knowledge(base.Knowledge):
     def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:
         """Where the processor computes, and twice its files fit into what a second server may take.
 
-        Of several models those count that are in memory at once, the largest ones.
+        Of several models those count that are in memory at once, the largest ones. On a card its role finds whether at
+        that moment so much of it is free as a second server is reckoned to take.
 
         Never where it takes turns: a second server would be there at another's turn.
         """
         if service.share:
             return False
         on_card = service.option("backend") != CPU and service.option("gpu_layers") not in (0, "0")
-        if on_card or not service.option("beside"):
+        if not service.option("beside"):
             return False
+        if on_card:
+            needed = self._on_card(service, sizes)
+            return None if service.card is not None and 0 < 2 * needed <= service.card.memory else False
         known = [sizes.get(name) for name in service.model_names]
         if None in known:
             return None
         at_once = service.option("models_max") if service.written.get("models") else 0
         largest = sorted((size for size in known if size), reverse=True)[: at_once or len(known)]
         return 2 * sum(largest) < BESIDE_SHARE * service.memory
+
+    def estimates(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> Mapping[str, int]:
+        """What it takes of its card, where that is known."""
+        needed = self._on_card(service, sizes)
+        return {f"{service.role}_card_bytes": needed} if needed else {}
+
+    def _on_card(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> int:
+        """Bytes that one model takes of a card of NVIDIA, the engine's own context included; 0 where it is a guess."""
+        is_one = service.card is not None and not service.written.get("models")
+        if not is_one or service.option("backend") != CUDA or None in [sizes.get(name) for name in service.model_names]:
+            return 0
+        from provisioner.loads.budgets import RESERVED
+
+        known = {name: size for name, size in sizes.items() if size is not None}
+        needed = self.loads(service, known, service.card.memory if service.card else 0)
+        return needed.total + RESERVED if needed and needed.loads and not needed.unread else 0
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """A device unless the build or the layers say the CPU; its proof notes which."""

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.gpus.cards import Card
 from provisioner.lab import resolve
 from provisioner.labfile.parsing import parse_spec
+from provisioner.loads.terms import MIB
+from provisioner.models.header import Header
+from provisioner.services.base import ResolvedService
 from provisioner.services.llama_cpp import BESIDE_SHARE, Knowledge
 from provisioner.values import paths
 from provisioner.values.address import Address
+from tests.unit.loads.models import LLAMA
 
 GIB = 2**30
+
+
+def changes_beside(options: dict[str, Any], sizes: dict[str, int | None]) -> bool | None:
+    """What is told of a server with these options in a container of 2 GiB."""
+    return Knowledge().changes_beside(resolved(options), sizes)
+
+
+def resolved(options: dict[str, Any]) -> ResolvedService:
+    """A server with these options."""
+    models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
+    written = {"name": "lab", "models": models, "containers": {"a": {"services": {"llama_cpp": options}}}}
+    parsed = parse_spec(written, load_catalog())
+    assert parsed.spec is not None, parsed.problems
+    return resolve(parsed.spec, load_catalog()).services[Address.of("a", "llama_cpp")]
 
 
 @pytest.mark.parametrize(
@@ -54,16 +74,44 @@ def test_of_several_models_as_many_count_as_are_in_memory_at_once(
     assert changes_beside({"models": ["m", "eyes"], **options}, sizes) is told
 
 
+CARD = Card("0000:01:00.0", "nvidia", "NVIDIA of a test", memory=12 * GIB)
+ON_CARD = {"backend": "cuda", "cuda_architectures": ["86"], "context": 4096}
+HEAD = Header("llama", 32, values=LLAMA, tokens=32_000)
+
+
+def on_card(options: dict[str, Any], card: Card | None = CARD, header: Header = HEAD) -> ResolvedService:
+    """A server that computes on that card."""
+    usual = resolved({"model": "m", **ON_CARD, **options})
+    return replace(usual, card=card, wants_card=True, headers={"m": header})
+
+
+@pytest.mark.parametrize(("gib", "told"), [(4, None), (5, False)])
+def test_on_a_card_its_role_decides_where_twice_of_what_it_takes_could_lie_there(gib: int, told: bool | None) -> None:
+    """4096 tokens of this model take 512 MiB of cache, and the engine's own context is reckoned with 832 MiB."""
+    service, sizes = on_card({}), {"m": gib * GIB}
+    assert Knowledge().changes_beside(service, sizes) is told
+    [(name, needed)] = Knowledge().estimates(service, sizes).items()
+    assert name == "llama_cpp_card_bytes"
+    assert (gib * 1024 + 512 + 832) * MIB < needed < (gib * 1024 + 512 + 832 + 600) * MIB
+
+
+@pytest.mark.parametrize(
+    ("service", "sizes"),
+    [
+        (on_card({}), {"m": None}),
+        (on_card({}, header=Header("")), {"m": GIB}),
+        (on_card({}, card=None), {"m": GIB}),
+        (on_card({"backend": "vulkan"}), {"m": GIB}),
+        (on_card({"gpu_layers": 0}), {"m": GIB}),
+    ],
+    ids=["no size", "a guess", "no card", "Vulkan", "no layers"],
+)
+def test_what_is_not_known_to_lie_on_a_card_is_not_reckoned(
+    service: ResolvedService, sizes: dict[str, int | None]
+) -> None:
+    assert Knowledge().estimates(service, sizes) == {}
+
+
 def test_the_share_is_that_of_the_role() -> None:
     variables = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
     assert variables["__llama_cpp_beside_share"] == BESIDE_SHARE
-
-
-def changes_beside(options: dict[str, Any], sizes: dict[str, int | None]) -> bool | None:
-    """What is told of a server with these options in a container of 2 GiB."""
-    models = {"m": {"source": "builtin:tiny"}, "eyes": {"source": "file:/srv/eyes.gguf"}}
-    written = {"name": "lab", "models": models, "containers": {"a": {"services": {"llama_cpp": options}}}}
-    parsed = parse_spec(written, load_catalog())
-    assert parsed.spec is not None, parsed.problems
-    service = resolve(parsed.spec, load_catalog()).services[Address.of("a", "llama_cpp")]
-    return Knowledge().changes_beside(service, sizes)
