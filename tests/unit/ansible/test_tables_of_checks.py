@@ -67,7 +67,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "kokoro": {
         "kokoro_commit": "a",
         "__kokoro_fetches": False,
-        "__kokoro_seen": seen(card=False, manifest=True),
+        "__kokoro_seen_files": seen(card=False, manifest=True),
         "__kokoro_checked": {"rc": 0, "stdout": "", "stderr": ""},
         "__kokoro_before": UNIT,
         "__kokoro_looked": checkout(),
@@ -114,13 +114,13 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "no card": ("kokoro", "preflight", {"kokoro_device": "nvidia"}, "(/dev/nvidiactl is missing)"),
     "a card and torch for the CPU": (
         *("kokoro", "preflight"),
-        {"kokoro_device": "nvidia", "__kokoro_seen": seen(card=True, manifest=True)},
+        {"kokoro_device": "nvidia", "__kokoro_seen_files": seen(card=True, manifest=True)},
         "torch was installed for the CPU",
     ),
     "no venv": (
         "kokoro",
         "preflight",
-        {"__kokoro_seen": seen(card=False, manifest=False)},
+        {"__kokoro_seen_files": seen(card=False, manifest=False)},
         "Kokoro's venv and weights",
     ),
     "a damaged venv": (
@@ -153,10 +153,15 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {"kokoro_web_player": True, "__kokoro_looked": checkout(guard={"state": "unknown", "reason": "no head"})},
         "no head. Write patches: none (with the web player",
     ),
-    "a long text": ("kokoro", "verify", {"__kokoro_knocked": standard_output({"large": 200})}, "200 instead of 413"),
+    "a long text": (
+        "kokoro",
+        "verify_speech",
+        {"__kokoro_knocked": standard_output({"large": 200})},
+        "200 instead of 413",
+    ),
     "an open page": ("kokoro", "verify", {"__kokoro_page": {"status": 200}}, "/openapi.json, which is not on its list"),
     "noise": (
-        *("kokoro", "verify"),
+        *("kokoro", "verify_speech"),
         {"__kokoro_spoken": {"results": [{"item": "one", "rc": 0, **standard_output({"problem": "it is noise"})}]}},
         "one sentence: it is noise",
     ),
