@@ -443,7 +443,7 @@ def test_a_changed_server_takes_over_beside_the_one_before_and_nobody_waits(host
 
 
 def test_a_changed_server_of_several_models_takes_over_beside_as_well(host: Host) -> None:
-    models = [{"alias": "first", "path": MODEL}, {"alias": "second", "path": MODEL, "context": 2048}]
+    models = [{"alias": "first", "path": MODEL}, {"alias": "second", "path": MODEL}]
     several: dict[str, Any] = {**AT_ONCE, "model": "", "alias": "", "models": models, "models_max": 2}
     assert run_playbook("converge.yml", **several).returncode == 0
     before, answers = serving(host), []
