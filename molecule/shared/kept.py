@@ -41,6 +41,7 @@ class Connection(http.client.HTTPConnection):
     def connect(self) -> None:
         """Connect, by TLS where a site is named."""
         plain = socket.create_connection(("127.0.0.1", TOLD.port), ANSWER_S)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body of a request are two packets
         self.sock = CONTEXT.wrap_socket(plain, server_hostname=TOLD.site) if CONTEXT else plain
 
 

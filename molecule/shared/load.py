@@ -113,6 +113,7 @@ class Connection(http.client.HTTPConnection):
     def connect(self) -> None:
         """Connect; it is done anew for a request when the last answer has ended the connection."""
         plain = socket.create_connection((TOLD.at, TOLD.port), ANSWER_S)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body of a request are two packets
         self.sock = CONTEXT.wrap_socket(plain, server_hostname=TOLD.site) if CONTEXT else plain
 
 
@@ -133,6 +134,8 @@ def read(answer: http.client.HTTPResponse, pause_s: float) -> tuple[bytes, bool]
             time.sleep(pause_s)
     except (OSError, http.client.HTTPException):
         return body, False
+    # Read by lines, an answer of a known length is not taken for one that was read to its end.
+    answer.close()
     return body, True
 
 
