@@ -5,7 +5,7 @@ answer, a stand-in's, all parts are there from 0 on, all of one engine, and it s
 every second one a stream, says that it ended because of its length, and has as many tokens as were asked for. With
 ``--slowly 0.8`` so many of them are streams that are read slowly, for up to 15 s, and none of the others is a stream.
 ``--at ADDRESS --site NAME --ca FILE`` asks a site by TLS, whose name has to stand in its certificate. With
-``--keep`` each client asks again by the connection whose last answer was whole, as long as it is kept.
+``--keep`` each client asks again by the connection whose last answer was whole, unless it sees that this has ended.
 
 What is not ``whole`` is ``cut`` (it ends too early and says so by its end), ``feigned`` (it ends too early, and has an
 end as if it were whole), ``lost`` (there is no answer), or the status of a refusal. One with 503 has to say when to
@@ -19,6 +19,7 @@ import collections
 import http.client
 import json
 import random
+import select
 import socket
 import ssl
 import sys
@@ -166,10 +167,17 @@ def outcome(asking: Connection) -> tuple[str, bytes]:
     return judged(answer, pause_s, wanted)
 
 
+def has_ended(asking: Connection) -> bool:
+    """Whether the other side has ended a connection that is kept, as clients look before they use one."""
+    return asking.sock is not None and bool(select.select([asking.sock], [], [], 0)[0])
+
+
 def ask() -> None:
     """One client."""
     asking = Connection(TOLD.site or TOLD.at, TOLD.port)
     while not TOLD.stop.exists():
+        if has_ended(asking):
+            asking.close()
         became, body = outcome(asking)
         if not counts[became] and became != "whole":
             sys.stderr.write(

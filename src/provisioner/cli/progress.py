@@ -128,6 +128,8 @@ class PlainProgress:
     def tick(self) -> None:
         """Say the steps that have become long by now."""
         with self._lock:
+            if self._closed.is_set():
+                return
             now = self._clock()
             for target, work in self._works.items():
                 if work.told is None and now - work.since >= self._threshold_s:
@@ -143,9 +145,13 @@ class PlainProgress:
         return False
 
     def close(self) -> None:
-        """Stop looking at the clock."""
-        self._closed.set()
-        self._ticker.join()
+        """Stop looking at the clock; nothing is said after that.
+
+        Whoever closes it may hold the writer's lock, for which the thread that looks may be waiting at this moment: the
+        end of that thread is not waited for.
+        """
+        with self._lock:
+            self._closed.set()
 
     def _tell(self, target: str, work: _Work, now: float) -> None:
         work.told = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -42,6 +43,36 @@ def plain(clock: Clock, said: list[str]) -> Iterator[PlainProgress]:
     progress = PlainProgress(said.append, PLAIN, clock)
     yield progress
     progress.close()
+
+
+def test_who_holds_the_writer_s_lock_can_close_it(
+    clock: Clock, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole run hung for ever where it looked at the clock just then."""
+    looks, lock = threading.Event(), threading.RLock()
+    tick = PlainProgress.tick
+
+    def told(progress: PlainProgress) -> None:
+        looks.set()
+        tick(progress)
+
+    monkeypatch.setattr("provisioner.cli.progress.TICK_S", 0.01)
+    monkeypatch.setattr(PlainProgress, "tick", told)
+
+    def close() -> None:
+        with lock:
+            progress = PlainProgress(said.append, PLAIN, clock, lock=lock)
+            assert looks.wait(10)
+            progress.handle(ApplyStart("llama", "create"))
+            progress.close()
+        clock.now = 1000.0
+        progress.tick()
+
+    closing = threading.Thread(target=close, daemon=True)
+    closing.start()
+    closing.join(20)
+    assert not closing.is_alive()
+    assert said == ["llama: creating"], "nothing is said once it is closed"
 
 
 def test_beginning_and_end_are_told_at_once(plain: PlainProgress, said: list[str]) -> None:
