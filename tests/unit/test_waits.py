@@ -23,7 +23,6 @@ ALLOWED = {
     "agent.py: communicate": "the same",
     "cli/opening.py: subprocess.run": "the user's own RDP client, for as long as the user likes",
     "cli/opening.py: subprocess.Popen": "the same, left to itself",
-    "cli/progress.py: join": "a thread of ours that ends when it is told",
     "cluster/turn.py: subprocess.Popen": "its lines are read with a deadline and a limit, its end waited for with one",
     "guard.py: wait": "begins a timer",
     "providers/incus/attach.py: connection_to": "what the user attached to goes on for as long as the user likes",
