@@ -20,6 +20,8 @@ CHOICES = {
     "--reasoning": ("reasoning",),
 }
 """Arguments whose values are one of a list, and the option that has the same list."""
+UNTRUSTED = "do not enable in untrusted environments"
+"""What the program's help says of all that gives whoever asks it a shell, files, or requests to other addresses."""
 MAY_BE_SAID_AGAIN = {"--no-ui"}
 """Whoever wants the user interface can switch it on again by ``extra_arguments``."""
 
@@ -54,7 +56,21 @@ def objections(help_text: str) -> list[str]:
     for argument, option in CHOICES.items():
         gone = _choices(option) - values_of(help_text, argument)
         wrong += [f"{argument} does not take {value}" for value in sorted(gone)]
+    wrong += [f"{one} opens the machine, and the page takes it" for one in sorted(opening(help_text)) if is_taken(one)]
     return wrong
+
+
+def opening(help_text: str) -> set[str]:
+    """The arguments of which the help says that they are for trusted environments alone, all that switch them on."""
+    entries = re.split(r"^(?=-)", help_text, flags=re.MULTILINE)
+    named = [known_arguments(entry) for entry in entries if UNTRUSTED in " ".join(entry.split())]
+    return {name for each in named for names in each for name in names if not name.startswith(("--no-", "-no-"))}
+
+
+def is_taken(argument: str) -> bool:
+    """Whether the role's page takes it among ``extra_arguments``."""
+    page = yaml.safe_load((ROLE / "meta/service.yml").read_text(encoding="utf-8"))
+    return bool(re.fullmatch(page["limits"]["extra_arguments"]["pattern"], argument))
 
 
 def values_of(help_text: str, argument: str) -> set[str]:

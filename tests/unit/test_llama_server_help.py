@@ -14,7 +14,16 @@ import pytest
 from provisioner.artifacts.cache import cached_file, is_intact
 from provisioner.lab.opening import open_lab
 from provisioner.values import paths
-from tests.llama_server_help import ROLE, known_arguments, objections, values_of, variables, written_arguments
+from tests.llama_server_help import (
+    ROLE,
+    is_taken,
+    known_arguments,
+    objections,
+    opening,
+    values_of,
+    variables,
+    written_arguments,
+)
 
 LAB = paths.roles().parent / "molecule/llama_cpp/lab.yml"
 PROGRAM = "backup/volume/bin/llama-server"
@@ -32,7 +41,16 @@ HELP = """\
                                         allowed values: f32, f16, iq4_nl
                                         (default: f16)
 --metrics                               enable prometheus compatible metrics endpoint (default: disabled)
+--ui-mcp-proxy, --webui-mcp-proxy, --no-ui-mcp-proxy, --no-webui-mcp-proxy
+                                        experimental: whether to enable MCP CORS proxy - do not enable in
+                                        untrusted environments (default: disabled)
+--tools TOOL1,TOOL2,...                 experimental: whether to enable built-in tools for AI agents - do not
+                                        enable in untrusted environments (default: no tools)
+--mcp-servers-json JSON                 inline JSON - do not enable in untrusted environments (default: none)
+-ag,   --agent, -no-ag, --no-agent      whether to enable all built-in tools - do not enable in untrusted
+                                        environments (default: disabled)
 """
+OPENING = {"--ui-mcp-proxy", "--webui-mcp-proxy", "--tools", "--mcp-servers-json", "-ag", "--agent"}
 
 
 def whole_help() -> str:
@@ -57,6 +75,23 @@ def test_arguments_and_their_values_are_read_from_the_help() -> None:
     assert values_of(HELP, "--cache-type-k") == {"f32", "f16", "iq4_nl"}
     assert values_of(HELP, "--load-mode") == {"auto", "mmap+mlock"}
     assert values_of(HELP, "--metrics") == values_of(HELP, "--absent") == set()
+
+
+def test_what_the_help_calls_dangerous_is_refused_by_the_page_however_it_is_spelled() -> None:
+    assert opening(HELP) == OPENING
+    assert not [
+        one
+        for one in OPENING | {"--ui_mcp_proxy", "--mcp_servers_json", "--tools=all", "--tools-runtime"}
+        if is_taken(one)
+    ]
+    taken = ["--lora", "a.gguf", "--seed", "1", "-agx", "toolbox", "--chat-template", "{{ tools }}", "--no-ui", ""]
+    assert all(map(is_taken, taken))
+    assert not is_taken("a\nb")
+
+
+def test_what_opens_the_machine_and_is_not_refused_yet_fails_the_gate() -> None:
+    news = "--shell PROGRAM  whether to enable it - do not enable in untrusted environments\n"
+    assert objections(whole_help() + news) == ["--shell opens the machine, and the page takes it"]
 
 
 def test_the_unit_gets_what_every_option_says() -> None:

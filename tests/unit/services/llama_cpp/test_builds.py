@@ -61,6 +61,10 @@ def test_what_can_be_built_is_taken(options: dict[str, Any]) -> None:
         (CUDA | {"cuda_architectures": ["native"]}, "cuda_architectures", "no card"),
         (CUDA | {"cuda_architectures": ["61"]}, "cuda_architectures", "compiles for 75 and newer"),
         ({"environment": {"A": "x\nExecStartPre=/bin/true"}}, "environment", "control character"),
+        *[
+            ({"environment": {f"LLAMA_ARG_{name}": "1"}}, "environment", "a shell where it runs")
+            for name in ("TOOLS", "TOOLS_RUNTIME", "AGENT", "MCP_SERVERS_CONFIG", "MCP_SERVERS_JSON", "UI_MCP_PROXY")
+        ],
         ({"source": "git+https://example.org/llama.cpp@main"}, "source", "not a source"),
         ({"source": "git+file:///srv/llama.cpp@" + COMMIT}, "source", "not a source"),
         ({"source": "git+ssh://git@example.org/llama.cpp@" + COMMIT}, "source", "not a source"),
