@@ -56,6 +56,7 @@ ASKED: dict[str, Any] = {
     "device": "CUDA0",
     "devices": {"problem": "", "advice": ""},
     "said": SAID,
+    "layers": "all",
     "memory": MEMORY,
     "speed": {"prompt": 12.1, "generated": 4.3, "gpu_info": "a card", "problem": ""},
     "timings": [
@@ -96,6 +97,7 @@ def test_a_small_model_is_never_a_gpu() -> None:
         ({"problem": "there is no CUDA0, it finds none", "advice": "Give it one."}, "there is no CUDA0"),
         ({"layers": (0, 0)}, 'the server said "nothing of layers"'),
         ({"layers": (0, 33), "fallback": "offloaded 0/33 layers to GPU"}, 'said "offloaded 0/33 layers to GPU"'),
+        ({"layers": (32, 33)}, "put 32 of 33 layers on it and computes the others on the CPU. Every token waits"),
         ({"fallback": "warning: no usable GPU found"}, "no usable GPU found"),
         ({"grown": 0}, "has grown by 0 MiB since before its start, and 5,491 MiB of weights need 4,393 MiB"),
         ({"grown": 4392 * MIB}, "has grown by 4,392 MiB"),
@@ -109,6 +111,14 @@ def test_a_small_model_is_never_a_gpu() -> None:
 )
 def test_each_signal_that_is_missing_or_says_otherwise_is_told(state: dict[str, Any], words: str) -> None:
     assert words in against(**state)
+
+
+def test_layers_on_the_cpu_are_a_finding_unless_they_are_asked_for() -> None:
+    part = {**ASKED, "said": SAID + "load_tensors: offloaded 20/33 layers to GPU"}
+    for asked in ("", "auto", "all"):
+        assert "put 20 of 33 layers on it" in judge(signals_in({**part, "layers": asked}, -1)).problem
+    assert not judge(signals_in({**part, "layers": "20"}, -1)).problem
+    assert not judge(signals_in({**part, "layers": "auto", "card": {}}, -1)).problem
 
 
 def test_the_share_of_the_weights_is_a_limit() -> None:
@@ -137,6 +147,7 @@ def test_a_small_model_without_its_device_is_refused_all_the_same() -> None:
 def test_layers_and_buffers_are_read_from_what_the_server_said() -> None:
     assert layers_in(SAID) == (33, 33)
     assert layers_in(SAID + "load_tensors: offloaded 20/33 layers to GPU") == (20, 33)
+    assert layers_in("offloaded 20/33 layers to GPU\noffloaded 25/25 layers to GPU") == (20, 33)
     assert layers_in("") == (0, 0)
     two = (
         SAID

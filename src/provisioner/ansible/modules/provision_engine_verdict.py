@@ -22,6 +22,7 @@ options:
   device: {type: str, required: true, description: [What the program calls the device.]}
   devices: {type: dict, required: true, description: [The answer of C(provision_engine_devices).]}
   said: {type: str, required: true, description: [What the server said of layers and buffers since it started.]}
+  layers: {type: str, default: "", description: ["How many layers were asked for: C(auto), C(all) or a number."]}
   memory: {type: dict, required: true, description: [The answer of C(provision_card_memory).]}
   speed: {type: dict, default: {}, description: ["The answer of C(provision_engine_speed), where the model is large."]}
   timings: {type: list, elements: dict, default: [], description: [What the server measured of its own requests.]}
@@ -59,6 +60,10 @@ FIT = (
     "Does the model fit into its memory? Less `context`, a smaller `kv_cache`, or `gpu_layers` as a number. Does the"
     " journal reach back to its start? Restart it where not."
 )
+PART = (
+    "Every token waits for them. Less `context`, a smaller `kv_cache` or a smaller model gets all of them on it; if you"
+    " want it so, write `gpu_layers` as a number."
+)
 NOT_THERE = (
     "Either they are not on the card, or another service has freed memory of the same card meanwhile: restart it, then"
     ' run "provision verify".'
@@ -86,6 +91,8 @@ class Signals:
     problem: str = ""
     advice: str = ""
     layers: tuple[int, int] = (0, 0)
+    is_part_asked: bool = False
+    """Whether the file asks for some of the layers on the device, and so for the others on the CPU."""
     fallback: str = ""
     cards: Sequence[str] = ()
     weights: int = 0
@@ -119,6 +126,7 @@ def main() -> None:
             "device": {"type": "str", "required": True},
             "devices": {"type": "dict", "required": True},
             "said": {"type": "str", "required": True},
+            "layers": {"type": "str", "default": ""},
             "memory": {"type": "dict", "required": True},
             "speed": {"type": "dict", "default": {}},
             "timings": {"type": "list", "elements": "dict", "default": []},
@@ -165,6 +173,10 @@ def _device(seen: Signals) -> _Against:
         return seen.problem, seen.advice
     if seen.fallback or not seen.layers[0]:
         return f'the server said "{seen.fallback or "nothing of layers"}"', FIT
+    there, all_of_them = seen.layers
+    # Only a card of the file: one that was given by hand is the business of who gave it.
+    if seen.must_measure and there < all_of_them and not seen.is_part_asked:
+        return f"the server put {there} of {all_of_them} layers on it and computes the others on the CPU", PART
     return None
 
 
@@ -204,6 +216,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         problem=devices["problem"],
         advice=devices["advice"],
         layers=layers_in(said),
+        is_part_asked=asked["layers"].isdigit(),
         fallback=fallback_in(said),
         cards=memory["cards"],
         weights=wanted_on_device(on_device(said), whole),
@@ -235,12 +248,13 @@ def slowest(timings: Iterable[Mapping[str, Any]], name: str) -> float:
 
 
 def layers_in(said: str) -> tuple[int, int]:
-    """How many layers the device has, of how many, as the server said last; zeros when it did not."""
-    found = LAYERS.findall(said)
-    if not found:
-        return 0, 0
-    on_device, of_all = found[-1]
-    return int(on_device), int(of_all)
+    """How many layers the device has, of how many, as the server said last; zeros when it did not.
+
+    Of several models one that is there in part counts, so that none is overlooked.
+    """
+    found = [(int(on_device), int(of_all)) for on_device, of_all in LAYERS.findall(said)]
+    in_part = [one for one in found if one[0] < one[1]]
+    return (in_part or found or [(0, 0)])[-1]
 
 
 def wanted_on_device(told: int, whole: int) -> int:
