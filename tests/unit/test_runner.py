@@ -137,6 +137,21 @@ def test_of_a_play_for_each_service_ansible_reads_those_that_have_hosts(
     assert "it runs" in result.log.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("playbook", "interval_s"), [("artifacts.yml", 0.02), ("site.yml", 0.001)])
+def test_ansible_looks_seldom_at_what_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, playbook: str, interval_s: float
+) -> None:
+    monkeypatch.setattr(paths, "playbooks", lambda: tmp_path)
+    look = "looks every {{ lookup('ansible.builtin.config', 'DEFAULT_INTERNAL_POLL_INTERVAL') }} s"
+    plays = [{"hosts": "here", "gather_facts": False, "tasks": [{"ansible.builtin.debug": {"msg": look}}]}]
+    (tmp_path / playbook).write_text(yaml.safe_dump(plays), encoding="utf-8")
+    inventory = "all: {children: {here: {hosts: {localhost: {ansible_connection: local}}}}}"
+    result = run_playbook(playbook, inventory, folder=tmp_path / "lab")
+    result.raise_for_failure("run the test")
+    assert result.log is not None
+    assert f"looks every {interval_s} s" in result.log.read_text(encoding="utf-8")
+
+
 def test_a_missing_secret_fails_the_task(tmp_path: Path) -> None:
     playbook = _playbook(tmp_path, '    - name: Show\n      ansible.builtin.debug:\n        msg: "{{ token }}"\n')
     result = run_playbook(playbook, INVENTORY, folder=tmp_path / "lab", secrets=[Secret("other", "x")])
