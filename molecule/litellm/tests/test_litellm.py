@@ -257,6 +257,8 @@ def test_an_alias_asks_its_primary(lab: Lab) -> None:
         ("nemotron", "/v1/chat/completions", "canary-openrouter"),
         ("claude", "/v1/messages", "canary-anthropic"),
         ("ollama_box", "/api/chat", ""),
+        ("studio", "/v1/chat/completions", "none"),
+        ("studio_with_token", "/v1/chat/completions", "canary-studio"),
     ],
 )
 def test_an_upstream_is_asked_in_its_providers_words_with_its_key(lab: Lab, engine: str, path: str, key: str) -> None:
