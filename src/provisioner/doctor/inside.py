@@ -19,7 +19,6 @@ LIBRARY = "libcuda"
 MANAGEMENT = "libnvidia-ml"
 FIXED = {PI: (13, 0), RSQRT: (13, 2)}
 """glibc that declares more of CUDA's functions → the first release of CUDA that agrees with it."""
-_CAPABILITIES = "/dev/nvidia-caps/"
 
 
 def inside_diagnoses(container: str, card: Card, seen: Inside, module: str = "") -> tuple[Diagnosis, ...]:
@@ -57,15 +56,10 @@ def _nodes(container: str, card: Card, seen: Inside) -> Verdict:
 
 
 def _arrived_and_lost(card: Card, seen: Inside) -> tuple[list[Access], list[str]]:
-    """The card's device files in the container, and the paths of those that are not there.
-
-    What a part of a card may be used for (MIG's capabilities) is its own matter, and root's alone.
-    """
+    """The card's device files in the container, and the paths of those that are not there."""
     arrived = {node.path: node for node in seen.nodes}
     nodes, lost = list[Access](), list[str]()
-    for wanted in card.nodes:
-        if wanted.path.startswith(_CAPABILITIES):
-            continue
+    for wanted in card.needed:
         if wanted.path in arrived:
             nodes.append(arrived[wanted.path])
         else:

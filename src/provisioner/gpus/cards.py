@@ -14,6 +14,8 @@ DRIVERS: dict[Vendor, frozenset[str]] = {
     "intel": frozenset({"i915", "xe"}),
 }
 """Kernel drivers with which a card can compute for containers."""
+CAPABILITIES = "/dev/nvidia-caps/"
+"""Where NVIDIA's nodes are that say which parts of a divided card (MIG) somebody may use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Link:
 class Card:
     """One card. ``memory`` is its own in bytes, 0 where nobody says it; ``shared_memory`` what an APU may take besides.
 
-    ``nodes`` are all that a container needs to compute with it; ``missing`` those that should be there and are not.
+    ``nodes`` are all that belong to it; ``missing`` those that should be there and are not.
     """
 
     pci: str
@@ -68,6 +70,11 @@ class Card:
     def is_usable(self) -> bool:
         """Whether containers can be given it: its driver has it, and all its nodes are there."""
         return self.driver in DRIVERS[self.vendor] and not self.missing
+
+    @property
+    def needed(self) -> tuple[Node, ...]:
+        """The nodes without which nothing computes: not those of capabilities, of which Incus passes none."""
+        return tuple(node for node in self.nodes if not node.path.startswith(CAPABILITIES))
 
     @property
     def title(self) -> str:

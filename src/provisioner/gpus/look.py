@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from provisioner.gpus.cards import VENDORS, Card, Link, Node, Vendor
+from provisioner.gpus.cards import CAPABILITIES, VENDORS, Card, Link, Node, Vendor
 from provisioner.gpus.health import transfers_in, version_in
 
 SCRIPT = r"""
@@ -145,7 +145,7 @@ def _wanted(vendor: Vendor, facts: _Facts, about: Mapping[str, str], nodes: Mapp
     if vendor == "nvidia":
         yield f"/dev/nvidia{about.get('Device Minor', '0')}"
         yield from ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
-        yield from sorted(path for path in nodes if path.startswith("/dev/nvidia-caps/"))
+        yield from sorted(path for path in nodes if path.startswith(CAPABILITIES))
         return
     if vendor == "amd":
         yield "/dev/kfd"

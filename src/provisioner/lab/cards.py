@@ -93,7 +93,7 @@ def userspace(gpu: Gpu, card: Card, *, is_lent: bool) -> dict[str, Any] | None:
     return {
         "vendor": card.vendor,
         "driver_version": card.driver_version,
-        "nodes": [node.path for node in card.nodes],
+        "nodes": [node.path for node in card.needed],
         **installer,
     }
 

@@ -191,6 +191,9 @@ def test_the_user_space_is_installed_where_no_host_lends_it() -> None:
     assert alone["gpu_userspace_nodes"] == ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
     on_proxmox = implied(lab(host=PVE), NVIDIA)
     assert on_proxmox is not None
+    # Incus passes none of these, seen on an H100 with driver 580: whoever wants them refuses a card that computes.
+    capable = replace(NVIDIA, runtime=False, nodes=(*NVIDIA.nodes, Node("/dev/nvidia-caps/nvidia-cap1", 241, 1)))
+    assert implied(lab(), capable) == alone
     amd = implied(lab(), AMD)
     assert amd is not None
     assert (amd["gpu_userspace_vendor"], amd["gpu_userspace_vulkan"]) == ("amd", True)
