@@ -14,8 +14,11 @@ _DEVICES = re.compile(r"[A-Za-z]+\d+(,[A-Za-z]+\d+)*")
 _SOURCE = re.compile(r"pypi:[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+|git\+https://[!-~]+@[0-9a-f]{40}|https://[!-~]+")
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_SHELL = re.compile(r"LLAMA_ARG_(NO_)?(TOOLS.*|AGENT|MCP_.*|(WEB)?UI_MCP_.*)", re.IGNORECASE)
-"""What the program reads in the place of ``--tools``, ``--agent`` and ``--mcp-…``, which the role's page refuses."""
+SHELL_VARIABLES = re.compile(r"LLAMA_ARG_(NO_)?(TOOLS.*|AGENT|MCP_.*|(WEB)?UI_MCP_.*)", re.IGNORECASE)
+"""What the program reads in the place of ``--tools``, ``--agent`` and ``--mcp-…``, which the role's page refuses.
+
+The role has the same (``__llama_cpp_shell_variables``; a test holds both equal).
+"""
 
 
 def build_problems(service: ResolvedService, *, has_card: bool) -> Iterator[Problem]:
@@ -86,6 +89,6 @@ def _environment(service: ResolvedService) -> Iterator[Problem]:
     for name, value in (service.said.get("environment") or {}).items():
         if _CONTROL.search(str(value)):
             yield service.problem("environment", f"the value of {name} holds a control character", "Write one line.")
-        if _SHELL.fullmatch(name):
+        if SHELL_VARIABLES.fullmatch(name):
             message = f"{name} would give whoever may ask the server a shell where it runs"
             yield service.problem("environment", message, "Leave it out; an agent runs its tools where it runs itself.")

@@ -11,6 +11,7 @@ from provisioner.catalog import load_catalog
 from provisioner.lab import resolve
 from provisioner.lab.rules import service_options
 from provisioner.labfile.parsing import parse_spec
+from provisioner.services.llama_cpp.builds import SHELL_VARIABLES
 from provisioner.values import paths
 
 COMMIT = "0c1e57098" + "0" * 31
@@ -77,6 +78,11 @@ def test_what_cannot_be_built_is_refused(options: dict[str, Any], where: str, wo
     ((path, message),) = problems_of(**options)
     assert path == where
     assert words in message
+
+
+def test_the_role_refuses_the_same_variables() -> None:
+    of_role = yaml.safe_load((paths.roles() / "llama_cpp/vars/main.yml").read_text(encoding="utf-8"))
+    assert of_role["__llama_cpp_shell_variables"] == rf"(?i){SHELL_VARIABLES.pattern}\Z"
 
 
 def test_the_versions_of_cuda_are_those_of_the_role_that_gets_them() -> None:
