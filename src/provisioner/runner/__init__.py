@@ -46,10 +46,12 @@ CANCEL_POLL_S = 1
 GRACE_S = 10.0
 """So long Ansible has to end with its workers, before it is killed without them."""
 PID_FILE = "ansible-playbook.pid"
-BUILDS = "artifacts.yml"
-SLOW_LOOKS = "[defaults]\ninternal_poll_interval = 0.02\n"
-"""Builds take minutes. By default Ansible looks a thousand times a second whether one has ended, for which it takes up
-to a third of a core that the compilers want; nothing but a file can tell it another time."""
+CONFIGURATIONS = {"artifacts.yml": "[defaults]\ninternal_poll_interval = 0.02\n"}
+"""What Ansible is told by a file, by the playbook, as nothing else can tell it.
+
+Builds take minutes. By default Ansible looks a thousand times a second whether one has ended, for which it takes up
+to a third of a core that the compilers want.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def run_playbook(
 
     with _run_folder(folder) as private, _secrets_file(secrets) as secrets_file, _interruptible() as is_interrupted:
         # One of ours in any case: the user's own configuration is for the user's own plays.
-        (private / "ansible.cfg").write_text(SLOW_LOOKS if playbook == BUILDS else "", encoding="ascii")
+        (private / "ansible.cfg").write_text(CONFIGURATIONS.get(playbook, ""), encoding="ascii")
         (private / "inventory").mkdir()
         (private / "inventory" / "hosts.yml").write_text(inventory, encoding="utf-8")
         ended = ansible_runner.run(

@@ -97,7 +97,10 @@ def test_a_small_model_is_never_a_gpu() -> None:
         ({"problem": "there is no CUDA0, it finds none", "advice": "Give it one."}, "there is no CUDA0"),
         ({"layers": (0, 0)}, 'the server said "nothing of layers"'),
         ({"layers": (0, 33), "fallback": "offloaded 0/33 layers to GPU"}, 'said "offloaded 0/33 layers to GPU"'),
-        ({"layers": (32, 33)}, "put 32 of 33 layers on it and computes the others on the CPU. Every token waits"),
+        (
+            {"layers": (32, 33), "wants_all": True},
+            "put 32 of 33 layers on it and computes the others on the CPU. Every token waits",
+        ),
         ({"fallback": "warning: no usable GPU found"}, "no usable GPU found"),
         ({"grown": 0}, "has grown by 0 MiB since before its start, and 5,491 MiB of weights need 4,393 MiB"),
         ({"grown": 4392 * MIB}, "has grown by 4,392 MiB"),

@@ -91,8 +91,8 @@ class Signals:
     problem: str = ""
     advice: str = ""
     layers: tuple[int, int] = (0, 0)
-    is_part_asked: bool = False
-    """Whether the file asks for some of the layers on the device, and so for the others on the CPU."""
+    wants_all: bool = False
+    """Whether every layer has to be there: the card is one of the file, which asks for no number of layers."""
     fallback: str = ""
     cards: Sequence[str] = ()
     weights: int = 0
@@ -174,8 +174,7 @@ def _device(seen: Signals) -> _Against:
     if seen.fallback or not seen.layers[0]:
         return f'the server said "{seen.fallback or "nothing of layers"}"', FIT
     there, all_of_them = seen.layers
-    # Only a card of the file: one that was given by hand is the business of who gave it.
-    if seen.must_measure and there < all_of_them and not seen.is_part_asked:
+    if seen.wants_all and there < all_of_them:
         return f"the server put {there} of {all_of_them} layers on it and computes the others on the CPU", PART
     return None
 
@@ -216,7 +215,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         problem=devices["problem"],
         advice=devices["advice"],
         layers=layers_in(said),
-        is_part_asked=asked["layers"].isdigit(),
+        wants_all=bool(asked["card"]) and not asked["layers"].isdigit(),
         fallback=fallback_in(said),
         cards=memory["cards"],
         weights=wanted_on_device(on_device(said), whole),
@@ -252,9 +251,14 @@ def layers_in(said: str) -> tuple[int, int]:
 
     Of several models one that is there in part counts, so that none is overlooked.
     """
-    found = [(int(on_device), int(of_all)) for on_device, of_all in LAYERS.findall(said)]
-    in_part = [one for one in found if one[0] < one[1]]
-    return (in_part or found or [(0, 0)])[-1]
+    last = (0, 0)
+    for there, all_of_them in LAYERS.findall(said):
+        one = (int(there), int(all_of_them))
+        is_known_in_part = last[0] < last[1]
+        is_in_part = one[0] < one[1]
+        if is_in_part or not is_known_in_part:
+            last = one
+    return last
 
 
 def wanted_on_device(told: int, whole: int) -> int:
