@@ -33,6 +33,8 @@ ASLEEP = "asleep"
 """The state of a unit that has ended because nobody asked its service; the next request starts it."""
 NOT_THERE = ("inactive", "failed", "activating", "deactivating")
 """States in which a unit may be that is asleep: it is stopped for that, or waits for its turn on a card."""
+NOT_ASKED = "exec-condition"
+"""What systemd says became of a start at which a unit was found not to be needed yet."""
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5.0
@@ -60,7 +62,8 @@ FIELDS = {
 OLDER, READ = "older", "read"
 """Whether the process of a unit is older than the files of its role."""
 UNIT = (
-    "LoadState,ActiveState,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic,InvocationID"
+    "LoadState,ActiveState,Result,UnitFileState,FragmentPath,DropInPaths,MainPID,ExecMainStartTimestampMonotonic,"
+    "InvocationID"
 )
 PACKAGE = "${Package}\t${Version}\t${db:Status-Status}\n"
 
@@ -100,6 +103,8 @@ class System:
         for name, one in zip(self._units, shown, strict=True):
             if one.get("ActiveState") in NOT_THERE and _since(name):
                 one["ActiveState"] = ASLEEP
+            elif (one.get("ActiveState"), one.get("Result")) == ("inactive", NOT_ASKED):
+                one["ActiveState"] = "activating"  # its container has just started: its keeper notes soon that it is asleep
             if one.get("LoadState") not in (None, "not-found"):
                 found[name] = one
         return found

@@ -433,12 +433,16 @@ def keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("{}", "inactive", "inactive"),
         ("no note", "inactive", "inactive"),
         (None, "inactive", "inactive"),
+        ('{"since": 7}', "inactive\nResult=exec-condition", "asleep"),
+        (None, "inactive\nResult=exec-condition", "activating"),
+        (None, "inactive\nResult=success", "inactive"),
+        (None, "active\nResult=exec-condition", "active"),
     ],
 )
 def test_a_unit_is_asleep_that_has_ended_and_is_noted_so(
     keeper: Path, monkeypatch: pytest.MonkeyPatch, note: str | None, state: str, said: str
 ) -> None:
-    """Also one that is on its way there, or waits for its turn."""
+    """Also one that is on its way there, or waits for its turn; one that its container's start left is about to be."""
     if note is not None:
         (keeper / "asleep").write_text(note)
     monkeypatch.setattr(agent, "_started", lambda *_: None)
