@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.scheduling import ByScope, rank
+from tests.scheduling import ByScope, is_too_late, rank
 
 if TYPE_CHECKING:  # what only some tests ask for is no input of the others
     from tests.lab.far import FarIncus
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # what only some tests ask for is no input of the others
 pytest_plugins = ["tests.inputs.choice"]
 
 ROOT = Path(__file__).resolve().parents[1]
+STARTED = float(os.environ.get("PROVISION_TEST_STARTED") or time.time())
+"""When the whole run began (Unix time): with ``make``, before it installed anything."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="begin no Molecule scenario that would end later than N minutes after the run began (default: 50)",
     )
+    group.addoption(
+        "--integration-minutes",
+        type=float,
+        default=65,
+        metavar="N",
+        help="begin no integration test later than N minutes after the run began (default: 65); --all begins all",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,6 +52,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.skip(reason="slow: runs with --all (make test-all)"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave the rest of the real tests for another run, on a machine that is too slow for all of them."""
+    minutes: float = item.config.getoption("--integration-minutes")
+    path = item.path.relative_to(ROOT / "tests").as_posix() if item.path.is_relative_to(ROOT / "tests") else ""
+    is_over = is_too_late(path, elapsed_s=time.time() - STARTED, budget_s=minutes * 60)
+    if is_over and not item.config.getoption("--all"):
+        pytest.skip(f"left for another run: {minutes:g} minutes of this one are over")
 
 
 def pytest_report_header(config: pytest.Config) -> Iterable[str]:
@@ -84,4 +102,4 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def run_started() -> float:
     """When the whole run began (Unix time): with ``make``, before it installed anything."""
-    return float(os.environ.get("PROVISION_TEST_STARTED") or time.time())
+    return STARTED

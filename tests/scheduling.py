@@ -23,6 +23,15 @@ LONGEST = "integration/up"
 """Of two: one begins with what takes longest, the other takes the rest."""
 
 
+REAL = "integration/"
+"""Where tests meet real daemons, for minutes each."""
+
+
+def is_too_late(path: str, *, elapsed_s: float, budget_s: float) -> bool:
+    """Whether a test of a file below ``tests`` is left for another run: a real one, when the time for them is over."""
+    return path.startswith(REAL) and elapsed_s > budget_s
+
+
 def rank(path: str, *, workers: bool) -> int:
     """The place of a file below ``tests`` in the order of a run."""
     if workers and path.startswith(f"{LONGEST}/"):

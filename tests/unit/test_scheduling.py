@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.scheduling import TOGETHER, rank, scope
+from tests.scheduling import TOGETHER, is_too_late, rank, scope
 
 REACHES = ("tests",)
 
@@ -56,3 +59,28 @@ def test_whole_labs_are_run_from_their_folder_alone(root: Path) -> None:
     outside = [file.name for file in runs if file.parent.name != "up"]
     assert runs
     assert outside == []
+
+
+@pytest.mark.parametrize(
+    ("path", "elapsed_s", "is_late"),
+    [
+        ("integration/up/test_quickstart.py", 59.0, False),
+        ("integration/up/test_quickstart.py", 61.0, True),
+        ("unit/test_plan.py", 61.0, False),
+        ("molecule/test_scenarios.py", 61.0, False),
+        ("", 61.0, False),
+    ],
+)
+def test_only_real_tests_are_left_for_another_run(path: str, elapsed_s: float, is_late: bool) -> None:
+    assert is_too_late(path, elapsed_s=elapsed_s, budget_s=60.0) == is_late
+
+
+def test_what_is_left_for_another_run_is_told(root: Path, tmp_path: Path) -> None:
+    """A run whose time is over before it begins: its real tests are skipped with the reason."""
+    words = ["--integration-minutes", "0", "-p", "no:cacheprovider", "-rs", "-q"]
+    command = [sys.executable, "-m", "pytest", *words, "tests/integration/up/test_tour.py"]
+    environment = {**os.environ, "HOME": str(tmp_path), "PROVISION_TEST_STARTED": "1"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "left for another run: 0 minutes of this one are over" in done.stdout
+    assert " passed" not in done.stdout
