@@ -9,13 +9,15 @@
 * ``drain SLOT`` gives it no more requests; ``--within SECONDS`` waits until the running ones are finished, and says on
   standard error what is not.
 * ``leave SLOT --within SECONDS`` does so and has the slot count as gone, for looks as well.
+* ``away SLOT --within SECONDS`` has a web application count as gone at once, so that who comes is shown a page, and
+  waits until the requests that it has are finished; connections that stay open (WebSockets) are no requests.
 * ``gone SLOT --unit NAME`` has nobody wait any more for an engine that does not come by itself, where no other serves.
 * ``settled --within SECONDS`` waits until nobody waits for an engine to come.
 * ``reload --process PID --states FILE`` has its process hand over to a new one that knows from the file how slots
   stand, and ends when that one answers.
 
-Where no switch runs, nobody is served by it: ``drain``, ``leave`` and ``settled`` then have nothing to wait for, the
-others fail with 1.
+Where no switch runs, nobody is served by it: ``drain``, ``leave``, ``away`` and ``settled`` then have nothing to wait
+for, the others fail with 1.
 """
 
 from __future__ import annotations
@@ -329,6 +331,20 @@ def _leave(switch: Switch, slot: str) -> None:
         return
 
 
+def away(switch: Switch, slot: str, within_s: float) -> int:
+    """Have a web application's slot count as gone; how many of its requests are not finished when the time is over."""
+    _leave(switch, slot)
+    deadline = time.monotonic() + within_s
+    try:
+        while running := int(switch.rows()[f"{LOOKS}-{slot}", slot]["scur"]):
+            if time.monotonic() > deadline:
+                return running
+            time.sleep(POLL_S)
+    except AWAY:
+        return 0
+    return 0
+
+
 def main(words: Sequence[str]) -> int:
     """Do what is asked; the exit code."""
     parser = argparse.ArgumentParser()
@@ -344,10 +360,10 @@ def main(words: Sequence[str]) -> int:
     hands_over = verbs.add_parser("reload")
     hands_over.add_argument("--process", type=int, required=True)
     hands_over.add_argument("--states", type=Path, required=True)
-    for verb in ("drain", "leave"):
+    for verb in ("drain", "leave", "away"):
         ends = verbs.add_parser(verb)
         ends.add_argument("slot")
-        ends.add_argument("--within", type=float, required=verb == "leave")
+        ends.add_argument("--within", type=float, required=verb != "drain")
     left = verbs.add_parser("gone")
     left.add_argument("slot")
     left.add_argument("--unit", required=True)
@@ -362,7 +378,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _drain(switch: Switch, asked: argparse.Namespace) -> None:
-    left = drained(switch, asked.slot, asked.within)
+    left = (away if asked.verb == "away" else drained)(switch, asked.slot, asked.within)
     if left:
         sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
 

@@ -40,6 +40,8 @@ class HaProxy:
         self.commands: list[str] = []
         self.running = [0]
         """How many requests the slot has at each of the next looks; the last one stays."""
+        self.looks = [9]
+        """The same of what is only looked at, or of a web application's requests."""
         self.all = 0
         self.hold: str | None = "no check"
         """What it says of the place where requests wait; None where it has none."""
@@ -83,7 +85,7 @@ class HaProxy:
         if command in ("show stat -1 4 -1", "show stat -1 6 -1"):
             running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
             rows = [f"answers,{name},0,0,{running},3,{status}," for name, status in self.slots.items()]
-            rows.append("looks-a,a,0,0,9,9,no check,")
+            rows.append(f"looks-a,a,0,0,{self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]},9,no check,")
             rows.append(f"asleep,asleep,0,0,0,0,{self.asleep},")
             if self.hold is not None:
                 rows.append(f"answers,hold,0,0,0,0,{self.hold},")
@@ -412,3 +414,22 @@ def test_where_no_switch_runs_nobody_is_served_by_it(
     assert run(path, "ready", "a") == 1
     assert run(path, "state") == 1
     assert f"Unable to ask the switch at {path} for {'state'!r}" in capsys.readouterr().err
+
+
+def test_a_web_application_is_away_at_once_and_its_requests_are_waited_for(haproxy: HaProxy, path: Path) -> None:
+    haproxy.looks = [2, 1, 0]
+    assert run(path, "away", "a", "--within", "20") == 0
+    assert haproxy.commands[0] == "set server answers/a state maint"
+    assert haproxy.looks == [0]
+
+
+def test_a_request_of_a_web_application_that_does_not_end_is_told(
+    haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    haproxy.looks = [3]
+    assert run(path, "away", "a", "--within", "0.3") == 0
+    assert "Not drained within 0.3 s, and ended all the same: 3 answers." in capsys.readouterr().err
+
+
+def test_where_no_switch_runs_a_web_application_is_away(path: Path) -> None:
+    assert run(path, "away", "a", "--within", "1") == 0
