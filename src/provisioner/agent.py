@@ -101,10 +101,12 @@ class System:
             return {}  # systemd itself has not started yet, and says nothing of any
         found = {}
         for name, one in zip(self._units, shown, strict=True):
-            if one.get("ActiveState") in NOT_THERE and _since(name):
+            state, result = one.get("ActiveState"), one.get("Result")
+            if state in NOT_THERE and _since(name):
                 one["ActiveState"] = ASLEEP
-            elif (one.get("ActiveState"), one.get("Result")) == ("inactive", NOT_ASKED):
-                one["ActiveState"] = "activating"  # its container has just started: its keeper notes soon that it is asleep
+            elif (state, result) == ("inactive", NOT_ASKED):
+                # Its container has just started: its keeper notes soon that it is asleep.
+                one["ActiveState"] = "activating"
             if one.get("LoadState") not in (None, "not-found"):
                 found[name] = one
         return found

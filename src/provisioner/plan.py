@@ -139,7 +139,9 @@ def _while_configured(service: Service, start_s: float) -> str:
     if service.beside:
         return "nobody waits: a changed one is started beside it and takes over"
     longest = service.variables.get(f"{service.role}_queue")
-    if service.behind and longest:
+    if service.behind and not longest:
+        return "a page says meanwhile that it is not there"
+    if service.behind:
         likely = f"about {max(start_s, 1):.0f} s by its last starts, and " if start_s else "for "
         waits = f"requests wait meanwhile, {likely}up to {longest}"
         taken_over = "a changed one takes over beside it where that is possible; if not, "

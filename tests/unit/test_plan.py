@@ -135,6 +135,7 @@ UNASKED = Service("desktop", "a", "desktop", {}, port=3389)
         (replace(WAITING, beside=True), "nobody waits: a changed one is started beside it and takes over"),
         (replace(WAITING, beside=None), f"{WHERE_POSSIBLE}; if not, requests wait meanwhile, for up to 2m"),
         (REFUSING, "requests are refused meanwhile"),
+        (replace(WAITING, variables={}), "a page says meanwhile that it is not there"),
         (UNASKED, ""),
     ],
 )

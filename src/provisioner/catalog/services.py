@@ -150,7 +150,7 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "models", "aliases", "service", "stack", "sites", "file"):
+    if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
     words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
     return Reference(page["kind"], tuple(page.get("formats", ())), *(page.get(word) for word in words))

@@ -46,11 +46,12 @@ class Reference:
     ``folder_to``: the option that gets the folder in which the service finds the model by its name; a ``stack`` is
     one of wheels, and ``packages_to`` the option that gets them. ``routes_to`` gets the aliases joined with the engines
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
-    ``sites`` maps host names to services; ``signed_by`` is the secret of which the root of their certificate is made. A
-    ``file`` is one of this machine, and the service gets its text.
+    ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
+    is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
+    gets its text.
     """
 
-    kind: Literal["model", "models", "aliases", "service", "stack", "sites", "file"]
+    kind: Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     instead_of: str | None = None

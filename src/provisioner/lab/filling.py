@@ -115,6 +115,15 @@ def _service(place: Place, option: str) -> Filled:
     return filled, {address}
 
 
+def _services(place: Place, option: str) -> Filled:
+    """Where each of the services answers, with its key, and what it is asked for."""
+    from provisioner.lab.connections import connection  # nothing that a lab without them needs
+
+    addresses = [Address(written) for written in place.service.written[option]]
+    listed = [connection(place.lab, place.service.container, address) for address in addresses]
+    return {option: listed}, set(addresses)
+
+
 def _sites(place: Place, option: str) -> Filled:
     """Of each site where its service answers that it is well."""
     addresses: dict[str, str] = {}
@@ -141,6 +150,7 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "models": _models,
     "aliases": _aliases,
     "service": _service,
+    "services": _services,
     "stack": _stack,
     "sites": _sites,
     "file": _file,

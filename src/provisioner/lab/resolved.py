@@ -309,6 +309,8 @@ def _named_services(user: ResolvedService) -> Iterator[Address]:
         written = user.written.get(option)
         if reference.kind == "service" and isinstance(written, str):
             yield Address(written)
+        if reference.kind == "services" and written:
+            yield from map(Address, written)
     for site in user.sites.values():
         yield Address(site)
 

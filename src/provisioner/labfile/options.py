@@ -51,6 +51,7 @@ _REFERENCES: dict[str, Any] = {
     "model": str,
     "models": Annotated[list[str], Field(min_length=1)],
     "service": Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)],
+    "services": Annotated[list[Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
     "stack": str,
     "file": Annotated[str, Field(min_length=1)],
     "aliases": dict[AliasName, Alias],

@@ -18,6 +18,12 @@ _REFERENCES: dict[str, dict[str, Any]] = {
     "file": {"type": "string", "minLength": 1},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
+    "services": {
+        "type": "array",
+        "items": {"type": "string", "pattern": SERVICE_ADDRESS},
+        "minItems": 1,
+        "uniqueItems": True,
+    },
     "sites": {
         "type": "object",
         "propertyNames": {"pattern": HOST_NAME},

@@ -1,0 +1,23 @@
+"""Open WebUI: the images that have a Python for it, and what it may be connected to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from provisioner.services import base
+from provisioner.services.base import ResolvedService
+from provisioner.values.state import Problem
+
+IMAGES = ("debian/12",)
+"""Images whose Python is from 3.11 on and before 3.13."""
+
+
+class Knowledge(base.OnCpu):
+    """Knowledge of Open WebUI."""
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """An image whose Python is too new for it."""
+        if service.image not in IMAGES:
+            path = ("containers", service.container, "image")
+            message = f"Open WebUI cannot run on {service.image}: it needs a Python before 3.13"
+            yield Problem(path, message, f"Write image: {IMAGES[0]}.")
