@@ -26,6 +26,30 @@ def _lab_with_door(**options: Any) -> dict[str, Any]:
     }
 
 
+def _lab_with_chat() -> dict[str, Any]:
+    """A lab whose people have a chat, which says all that it can say."""
+    chat = {
+        "drain": "2m",
+        "port": 8090,
+        "admin": "penny@home.example",
+        "password": Secret("webui", "webui-password"),
+        "connect": ["gateway/litellm", "voice/kokoro"],
+        "max_body": 1048576,
+        "start_timeout_s": 1800,
+        "expose": "lan",
+    }
+    gateway = {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}
+    return {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {
+            "gateway": {"services": {"litellm": gateway}},
+            "voice": {"services": {"kokoro": {}}},
+            "web": {"services": {"open_webui": chat}},
+        },
+    }
+
+
 LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
@@ -307,6 +331,7 @@ LABS: dict[str, dict[str, Any]] = {
         drain="2m",
         expose="lan",
     ),
+    "chat": _lab_with_chat(),
     "certified door": _lab_with_door(
         certificate="tls/fullchain.pem", certificate_key=Secret("door_key", "-----BEGIN PRIVATE KEY-----")
     ),

@@ -12,7 +12,7 @@ from provisioner.services.base import DRAIN_OPTION
 from provisioner.values import paths
 from provisioner.values.quantities import UP_TO_AN_HOUR, seconds_of
 
-ANSWERING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
+ANSWERING = ("kokoro", "litellm", "llama_cpp", "open_webui", "tabbyapi")
 """The services that may be in the middle of an answer when they are stopped."""
 
 
@@ -41,13 +41,13 @@ def test_every_number_of_seconds_up_to_an_hour_may_be_written() -> None:
 
 
 QUEUEING = ("kokoro", "litellm", "llama_cpp", "tabbyapi")
-"""Those before which a switch stands."""
+"""Those whose requests wait in a switch; people see a page instead."""
 SWITCHES = ("switch-kokoro.service", "switch-litellm.service", "switch-llama-server.service", "switch-tabbyapi.service")
 
 
-def test_a_switch_stands_before_what_has_a_queue() -> None:
+def test_a_switch_stands_before_what_answers() -> None:
     services = load_catalog().services
-    assert sorted(name for name, page in services.items() if page.behind) == list(QUEUEING)
+    assert sorted(name for name, page in services.items() if page.behind) == list(ANSWERING)
     assert sorted(name for name, page in services.items() if "queue" in page.options) == list(QUEUEING)
     limits = {services[name].options["queue"].limit for name in QUEUEING}
     assert {limit and limit.pattern for limit in limits} == {UP_TO_AN_HOUR}

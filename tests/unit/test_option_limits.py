@@ -118,6 +118,10 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
         {"sites": {"a.example": "http://127.0.0.1:1/"}, "authority": "a-secret-that-is-long-enough", "plain_port": 0},
         "`plain_port` (0) must be 1 or more and 65535 or less.",
     ),
+    "open_webui": (
+        {"admin": "penny@home.example", "password": "long-enough", "connect": [], "max_body": 1023},
+        "`max_body` (1023) must be 1024 or more.",
+    ),
     "switch": (
         {"name": "a", "port": 8080, "slots": [], "parallel": 0},
         "`parallel` (0) must be 1 or more and 1000 or less.",

@@ -85,6 +85,38 @@ CERTIFIED: dict[str, tuple[dict[str, Any], str]] = {
         "set either `authority` or `certificate` or `acme_email`",
     ),
 }
+GATEWAY = {
+    "name": "gateway/litellm",
+    "protocol": "openai",
+    "url": "http://gateway.incus:4000/v1",
+    "model": "fast",
+    "api_key": "sk-canary",
+}
+VOICE = {
+    "name": "voice/kokoro",
+    "protocol": "speech",
+    "url": "http://voice.incus:8880/v1",
+    "model": "kokoro",
+    "voice": "af_sky",
+}
+OPEN_WEBUI: dict[str, tuple[dict[str, Any], str]] = {
+    "usual": ({}, ""),
+    "a voice alone": ({"connect": [VOICE]}, ""),
+    "nothing to ask": ({"connect": []}, "name at least one service in `connect`"),
+    "one twice": ({"connect": [GATEWAY, GATEWAY]}, "each once"),
+    "two voices": ({"connect": [VOICE, {**VOICE, "url": "http://other:8880/v1"}]}, "name one service that speaks"),
+    "a voice without a voice": (
+        {"connect": [{**VOICE, "voice": None}]},
+        "name one service that speaks, which has a voice",
+    ),
+    "a key of two lines": (
+        {"connect": [{**GATEWAY, "api_key": "canary\nx"}]},
+        "printable ASCII characters without spaces",
+    ),
+    "a short password": ({"password": "canary"}, "it must have 8 to 72 printable ASCII"),
+    "a long password": ({"password": "canary" * 13}, "it must have 8 to 72 printable ASCII"),
+    "a password that ends a line": ({"password": "canary-long\n"}, "it must have 8 to 72 printable ASCII"),
+}
 WHEEL = {
     "name": "numpy",
     "version": "1.0",
@@ -186,4 +218,21 @@ def test_door_refuses_what_it_cannot_serve_with_and_nothing_else(told_by_door: d
     said = told_by_door.get(name, "")
     assert words in said
     assert (name in told_by_door) == bool(words), said
+    assert "canary" not in said
+
+
+@pytest.fixture(scope="module")
+def told_by_open_webui(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What role open_webui says to each case, nothing where it takes it."""
+    usual = {"admin": "penny@home.example", "password": "canary-long-enough", "connect": [GATEWAY, VOICE]}
+    cases = {name: {**usual, **options} for name, (options, _) in OPEN_WEBUI.items()}
+    return refusals(ROOT, tmp_path_factory.mktemp("open_webui"), "open_webui", "preflight_options", cases)
+
+
+@pytest.mark.parametrize("name", OPEN_WEBUI)
+def test_open_webui_refuses_what_it_cannot_be_connected_with(told_by_open_webui: dict[str, str], name: str) -> None:
+    words = OPEN_WEBUI[name][1]
+    said = told_by_open_webui.get(name, "")
+    assert words in said
+    assert (name in told_by_open_webui) == bool(words), said
     assert "canary" not in said

@@ -1,0 +1,166 @@
+"""Asks Open WebUI over its own HTTP API. Every answer has a time, a limit and a form."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+LARGEST_ANSWER = 16 * 2**20
+TECHNICAL = "provisioner@localhost"
+"""The user by whom what the lab's file says is written, and by whom it is proved."""
+PASSWORDS = Path("/etc/open-webui/technical.json")
+"""Its passwords, the newest first: one that was about to become another one has two."""
+POLL_S = 0.5
+ENDED = ("failed", "inactive")
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class AnswerError(Exception):
+    """It did not answer, or not as it should; ``status`` is 0 where it did not answer at all."""
+
+    def __init__(self, words: str, status: int = 0) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class Client:
+    """Open WebUI at ``url``; ``token`` is that of whoever has signed in."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url, self._timeout_s = url.rstrip("/"), timeout_s
+        self.token = ""
+
+    def answer(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Status and body of an answer, whatever it is; ``AnswerError`` where there is none, or no end of it."""
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310  # of 127.0.0.1
+        try:
+            with _OPENER.open(request, timeout=self._timeout_s) as said:
+                return said.status, _whole(said, path)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, _whole(refusal, path)
+        except OSError as error:
+            raise AnswerError(f"{method} {path}: {getattr(error, 'reason', error)}") from None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of an answer that is well; ``AnswerError`` otherwise, with what it said."""
+        status, said = self.answer(method, path, body)
+        if not 200 <= status < 300:
+            raise AnswerError(f"{method} {path}: status {status}, {_detail(said)}", status)
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise AnswerError(f"{method} {path}: answered with what is no JSON: {said[:80]!r}") from None
+
+    def mapping(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """``ask`` of what answers with a mapping."""
+        said = self.ask(method, path, body)
+        if not isinstance(said, dict):
+            raise AnswerError(f"{method} {path}: answered with {type(said).__name__} instead of a mapping")
+        return said
+
+    def sign_in(self, email: str, password: str) -> None:
+        """Be this user from now on; ``AnswerError`` where it is another password."""
+        self.token = ""
+        said = self.mapping("POST", "/api/v1/auths/signin", {"email": email, "password": password})
+        if not isinstance(said.get("token"), str):
+            raise AnswerError("signing in gave no token: is a second factor asked for?")
+        self.token = said["token"]
+
+
+def _whole(said: Any, path: str) -> bytes:
+    body: bytes = said.read(LARGEST_ANSWER + 1)
+    if len(body) > LARGEST_ANSWER:
+        raise AnswerError(f"{path}: answered with more than {LARGEST_ANSWER} bytes")
+    return body
+
+
+def _detail(said: bytes) -> str:
+    """Its own words for what is wrong."""
+    text = said[:300].decode("utf-8", errors="replace")
+    try:
+        found = json.loads(said)
+    except ValueError:
+        return text
+    return str(found.get("detail", text))[:300] if isinstance(found, dict) else text
+
+
+def wait_until_ready(client: Client, unit: str, within_s: float) -> None:
+    """Wait until it has changed its database and answers; ``AnswerError`` where it has given up, or time is over."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            client.ask("GET", "/ready")
+        except AnswerError as error:
+            state = _unit_state(unit)
+            if state in ENDED:
+                raise AnswerError(f"{unit} is {state}") from None
+            if time.monotonic() > deadline:
+                raise AnswerError(f"not ready after {within_s:g} s: {error}") from None
+            time.sleep(POLL_S)
+        else:
+            return
+
+
+def _unit_state(unit: str) -> str:
+    command = ["systemctl", "show", "--value", "--property=ActiveState", "--", unit]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+
+
+def passwords() -> list[str]:
+    """Those of the technical user, the one first that was made last; none where there is no such user yet."""
+    try:
+        found = json.loads(PASSWORDS.read_text(encoding="utf-8"))["passwords"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return []
+    return [one for one in found if isinstance(one, str)]
+
+
+def keep(made: list[str]) -> None:
+    """Write them where only root reads them, before they count."""
+    beside = PASSWORDS.with_suffix(".new")
+    beside.unlink(missing_ok=True)
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump({"passwords": made}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(PASSWORDS)
+
+
+def technical_signed_in(client: Client) -> str | None:
+    """The password by which the technical user has signed in; None where there is none that is right."""
+    for password in passwords():
+        try:
+            client.sign_in(TECHNICAL, password)
+        except AnswerError as error:
+            if error.status not in REFUSED:
+                raise
+        else:
+            return password
+    return None
+
+
+REFUSED = (400, 401, 403)
+"""The statuses by which it says that a password is not right."""
+
+
+def masked(words: str, secrets: Mapping[str, Any] | list[Any] | str) -> str:
+    """``words`` without any of the secrets, whoever has repeated them."""
+    if isinstance(secrets, str):
+        return words.replace(secrets, "********") if secrets else words
+    for one in secrets.values() if isinstance(secrets, Mapping) else secrets:
+        words = masked(words, one)
+    return words

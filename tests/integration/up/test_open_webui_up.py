@@ -1,0 +1,96 @@
+"""A chat for people, whole: a real browser signs in to a real Open WebUI, and a real engine answers through a gateway.
+
+The tests of this module build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
+from tests.integration.up.webdriver import ENTER, PATIENCE_S, POLL_S, Browser
+from tests.lab.incus import Lab as Incus
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+NAME = "e2ewebui"
+ADMIN, PASSWORD = "penny@home.example", "CANARY3-{{7*7}}-$x"
+PORT = 8090
+FILE = f"""
+name: {NAME}
+models:
+  tiny: {{ source: "builtin:tiny", context: 1024 }}
+containers:
+  llama: {{ memory: 3GiB, services: {{ llama_cpp: {{ model: tiny, api_key: !secret engine_key }} }} }}
+  gateway: {{ services: {{ litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny] }} }} }} }}
+  web:
+    services:
+      open_webui: {{ admin: {ADMIN}, password: !secret webui_password, connect: [gateway/litellm] }}
+"""
+CLOSES_THE_NEWS = """
+    const button = [...document.querySelectorAll("button")].find(one => one.innerText.includes("Let's Go"));
+    if (button) button.click();
+    return Boolean(button);
+"""
+"""An administrator who signs in for the first time is shown what is new, over everything else."""
+ANSWER = "const said = document.querySelector('.chat-assistant'); return said ? said.innerText : ''"
+IS_WRITING = "return document.body.innerText.includes('Generating')"
+PICTURES = os.environ.get("PROVISION_TEST_PICTURES", "")
+"""A folder in which pictures are kept; without it they are looked at and gone."""
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up: what its first ``up`` said is its first run."""
+    lab = Lab(tmp_path_factory.mktemp("webui"), incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    with (lab.folder / "secrets.env").open("a", encoding="utf-8") as file:
+        file.write(f"webui_password={PASSWORD}\n")
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    lab.runs.clear()
+    first = lab.provision("up", "--yes", "--json")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+    assert ended.code == 0, ended.out + ended.err
+
+
+@pytest.fixture(scope="module")
+def browser(lab: Lab) -> Browser:
+    return Browser(lab, "llama")
+
+
+def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
+    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
+    assert checks == {"llama/llama_cpp": True, "gateway/litellm": True, "web/open_webui": True}
+    again = lab.provision("plan", "--detailed-exitcode")
+    assert again.code == 0, again.out
+    verified = lab.provision("verify")
+    assert verified.code == 0, verified.out + verified.err
+
+
+def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+    pictures = Path(PICTURES) if PICTURES else tmp_path
+    browser.open(f"http://{lab.address('web')}:{PORT}/auth")
+    browser.write("input[type=email]", ADMIN)
+    browser.picture(pictures / "sign-in.png")
+    browser.write("input[type=password]", PASSWORD + ENTER)
+    wait_until(lambda: browser.run(CLOSES_THE_NEWS), PATIENCE_S, POLL_S)
+    browser.find("#chat-input")
+    browser.write("#chat-input", "Say hello." + ENTER)
+    wait_until(lambda: str(browser.run(ANSWER)).strip(), PATIENCE_S, POLL_S)
+    wait_until(lambda: not browser.run(IS_WRITING), PATIENCE_S, POLL_S)
+    browser.picture(pictures / "chat.png")
+    assert (pictures / "chat.png").stat().st_size > 10_000
+
+
+def test_no_secret_was_seen(lab: Lab) -> None:
+    assert not lab.arguments_seen
+    said = "".join(run.out + run.err for run in lab.runs)
+    for secret in ("CANARY", MASTER_KEY):
+        assert secret not in said
