@@ -19,6 +19,9 @@ PASSWORDS = Path("/etc/open-webui/technical.json")
 """Its passwords, the newest first: one that was about to become another one has two."""
 POLL_S = 0.5
 ENDED = ("failed", "inactive")
+TOO_OFTEN = 429
+PATIENCE_S = 200.0
+"""It lets a user sign in 15 times in 180 s."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -31,11 +34,11 @@ class AnswerError(Exception):
 
 
 class Client:
-    """Open WebUI at ``url``; ``token`` is that of whoever has signed in."""
+    """Open WebUI at ``url``; ``token`` and ``role`` are those of whoever has signed in."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        self._url, self._timeout_s = url.rstrip("/"), timeout_s
-        self.token = ""
+    def __init__(self, url: str, timeout_s: float, patience_s: float = PATIENCE_S) -> None:
+        self._url, self._timeout_s, self._patience_s = url.rstrip("/"), timeout_s, patience_s
+        self.token = self.role = ""
 
     def answer(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         """Status and body of an answer, whatever it is; ``AnswerError`` where there is none, or no end of it."""
@@ -73,12 +76,23 @@ class Client:
         return said
 
     def sign_in(self, email: str, password: str) -> None:
-        """Be this user from now on; ``AnswerError`` where it is another password."""
-        self.token = ""
-        said = self.mapping("POST", "/api/v1/auths/signin", {"email": email, "password": password})
+        """Be this user from now on; ``AnswerError`` where it is another password.
+
+        Who has signed in too often is told to come again, and does so.
+        """
+        self.token = self.role = ""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                said = self.mapping("POST", "/api/v1/auths/signin", {"email": email, "password": password})
+                break
+            except AnswerError as error:
+                if error.status != TOO_OFTEN or time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_S)
         if not isinstance(said.get("token"), str):
             raise AnswerError("signing in gave no token: is a second factor asked for?")
-        self.token = said["token"]
+        self.token, self.role = said["token"], str(said.get("role"))
 
 
 def _whole(said: Any, path: str) -> bytes:

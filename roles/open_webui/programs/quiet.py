@@ -50,7 +50,7 @@ def main() -> int:
     left_alone = [*CONTROL, "away", "a", "--within", str(asked.within)]
     try:
         subprocess.run(left_alone, check=True, timeout=asked.within + ANSWER_S)
-        left = wait(Client(asked.url, ANSWER_S), deadline)
+        left = wait(Client(asked.url, ANSWER_S, asked.within), deadline)
     except (AnswerError, OSError, subprocess.SubprocessError) as error:
         sys.stderr.write(f"Unable to wait for its answers: {masked(str(error), passwords())}.\n")
         return 1

@@ -31,13 +31,18 @@ OWN = Path("/etc/open-webui/connections.json")
 UPSTREAM = "https://api.openai.com/v1"
 """What it would ask by itself."""
 BYTES = 32
+ADMINISTRATOR = "admin"
+"""Its word for who may do everything."""
 
 
 def take_account(client: Client, admin: str, password: str) -> list[str]:
-    """Sign in as the technical user, which is made where there is none, and give it a new password."""
+    """Sign in as the technical user, and give it a new password.
+
+    Where there is none, or people have taken its rights, the administrator of the file makes it.
+    """
     current = technical_signed_in(client)
     made = secrets.token_urlsafe(BYTES)
-    if current is not None:
+    if current is not None and client.role == ADMINISTRATOR:
         keep([made, current])
         client.ask("POST", "/api/v1/auths/update/password", {"password": current, "new_password": made})
     else:
@@ -62,9 +67,9 @@ def _make_technical(client: Client, password: str) -> None:
     found = client.mapping("GET", f"/api/v1/users/search?query={TECHNICAL}").get("users") or []
     mine = [one for one in found if isinstance(one, dict) and one.get("email") == TECHNICAL]
     if mine:
-        client.ask("POST", f"/api/v1/users/{mine[0]['id']}/update", {"role": "admin", "password": password})
+        client.ask("POST", f"/api/v1/users/{mine[0]['id']}/update", {"role": ADMINISTRATOR, "password": password})
         return
-    wanted = {"name": "Provisioner", "email": TECHNICAL, "password": password, "role": "admin"}
+    wanted = {"name": "Provisioner", "email": TECHNICAL, "password": password, "role": ADMINISTRATOR}
     client.ask("POST", "/api/v1/auths/add", wanted)
 
 
@@ -72,7 +77,7 @@ def _told_of_admin(client: Client, admin: str) -> list[str]:
     """Whether the file's administrator is one of its database; the password is that of the first start, or later."""
     found = client.mapping("GET", f"/api/v1/users/search?query={admin}").get("users") or []
     roles = [one.get("role") for one in found if isinstance(one, dict) and one.get("email") == admin.lower()]
-    if roles == ["admin"]:
+    if roles == [ADMINISTRATOR]:
         return []
     has = f"{admin} is {roles[0]} in its database" if roles else f"its database has no user {admin}"
     return [f"{has}, where the file has the administrator: that counts at the first start alone."]

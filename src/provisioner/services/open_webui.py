@@ -8,8 +8,8 @@ from provisioner.services import base
 from provisioner.services.base import ResolvedService
 from provisioner.values.state import Problem
 
-IMAGES = ("debian/12",)
-"""Images whose Python is from 3.11 on and before 3.13."""
+IMAGE = "debian/12"
+"""The release whose Python is from 3.11 on and before 3.13; an image of it may say more behind that."""
 
 
 class Knowledge(base.OnCpu):
@@ -17,7 +17,7 @@ class Knowledge(base.OnCpu):
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
         """An image whose Python is too new for it."""
-        if service.image not in IMAGES:
+        if not service.image.startswith(IMAGE):
             path = ("containers", service.container, "image")
             message = f"Open WebUI cannot run on {service.image}: it needs a Python before 3.13"
-            yield Problem(path, message, f"Write image: {IMAGES[0]}.")
+            yield Problem(path, message, f"Write image: {IMAGE}.")

@@ -1,0 +1,102 @@
+"""How Open WebUI is asked: what it says too often, wrongly or without an end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[3] / "roles/open_webui/programs/client.py"
+
+
+def load() -> ModuleType:
+    """The program as a module."""
+    spec = importlib.util.spec_from_file_location("open_webui_client", PROGRAM)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+client = load()
+
+
+class Server(ThreadingHTTPServer):
+    """A stand-in that gives these answers one after the other."""
+
+    answers: list[tuple[int, Any]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with the next one; the last one stays."""
+
+    def do_POST(self) -> None:
+        """Whatever was asked."""
+        assert isinstance(self.server, Server)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answers = self.server.answers
+        status, said = answers.pop(0) if len(answers) > 1 else answers[0]
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def asks(server: Server, *answers: tuple[int, Any], patience_s: float = 20.0) -> Any:
+    server.answers = list(answers)
+    return client.Client(f"http://127.0.0.1:{server.server_port}", 5.0, patience_s)
+
+
+SIGNED_IN = (200, {"token": "t", "role": "admin"})
+TOO_OFTEN = (429, {"detail": "The rate limit is exceeded"})
+
+
+def test_who_has_signed_in_too_often_comes_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "POLL_S", 0.01)
+    asked = asks(server, TOO_OFTEN, TOO_OFTEN, SIGNED_IN)
+    asked.sign_in("penny@home.example", "secret")
+    assert (asked.token, asked.role) == ("t", "admin")
+
+
+def test_and_does_so_no_longer_than_it_has_patience(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "POLL_S", 0.01)
+    with pytest.raises(client.AnswerError, match="status 429, The rate limit is exceeded"):
+        asks(server, TOO_OFTEN, patience_s=0.05).sign_in("penny@home.example", "secret")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ((400, {"detail": "wrong"}), "status 400, wrong"),
+        ((200, {"id": "1"}), "signing in gave no token"),
+        ((200, ["a"]), "answered with list instead of a mapping"),
+    ],
+)
+def test_a_sign_in_that_gives_no_token_is_told(server: Server, answer: tuple[int, Any], words: str) -> None:
+    with pytest.raises(client.AnswerError, match=words):
+        asks(server, answer).sign_in("penny@home.example", "secret")
+
+
+def test_what_the_other_side_repeats_of_secrets_is_masked() -> None:
+    assert client.masked("said sk-1 and pw", ["sk-1", ["pw"], ""]) == "said ******** and ********"
