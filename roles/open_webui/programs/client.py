@@ -20,8 +20,8 @@ PASSWORDS = Path("/etc/open-webui/technical.json")
 POLL_S = 0.5
 ENDED = ("failed", "inactive")
 TOO_OFTEN = 429
-PATIENCE_S = 200.0
-"""It lets a user sign in 15 times in 180 s."""
+PATIENCE_S, AGAIN_S = 200.0, 20.0
+"""It lets a user try 15 times in 180 s, and tries that it refuses count as well."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -89,7 +89,7 @@ class Client:
             except AnswerError as error:
                 if error.status != TOO_OFTEN or time.monotonic() > deadline:
                     raise
-            time.sleep(POLL_S)
+            time.sleep(AGAIN_S)
         if not isinstance(said.get("token"), str):
             raise AnswerError("signing in gave no token: is a second factor asked for?")
         self.token, self.role = said["token"], str(said.get("role"))

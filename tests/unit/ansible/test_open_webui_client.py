@@ -73,14 +73,20 @@ TOO_OFTEN = (429, {"detail": "The rate limit is exceeded"})
 
 
 def test_who_has_signed_in_too_often_comes_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "POLL_S", 0.01)
+    monkeypatch.setattr(client, "AGAIN_S", 0.01)
     asked = asks(server, TOO_OFTEN, TOO_OFTEN, SIGNED_IN)
     asked.sign_in("penny@home.example", "secret")
     assert (asked.token, asked.role) == ("t", "admin")
 
 
+def test_and_so_seldom_that_its_own_tries_are_not_too_many() -> None:
+    tries, within_s = 15, 180
+    assert within_s / client.AGAIN_S < tries
+    assert within_s + client.AGAIN_S <= client.PATIENCE_S
+
+
 def test_and_does_so_no_longer_than_it_has_patience(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "POLL_S", 0.01)
+    monkeypatch.setattr(client, "AGAIN_S", 0.01)
     with pytest.raises(client.AnswerError, match="status 429, The rate limit is exceeded"):
         asks(server, TOO_OFTEN, patience_s=0.05).sign_in("penny@home.example", "secret")
 
