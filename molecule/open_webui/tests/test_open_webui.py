@@ -364,9 +364,7 @@ def test_an_open_sign_up_is_found_and_closed_again(whole: Web, penny: Web) -> No
     config = penny.ask("GET", "/api/v1/auths/admin/config").body
     assert penny.ask("POST", "/api/v1/auths/admin/config", {**config, "ENABLE_SIGNUP": True}).status == 200
     assert_fails(proof(), "a stranger can sign up")
-    strangers = penny.ask("GET", "/api/v1/users/search?query=stranger@localhost").body["users"]
-    for one in strangers:
-        assert penny.ask("DELETE", f"/api/v1/users/{one['id']}").status == 200
+    assert penny.ask("GET", "/api/v1/users/search?query=stranger").body["users"] == [], "the proof changes nothing"
     ran = playbook("converge.yml")
     assert ran.returncode == 0, ran.stdout
     assert whole.ask("GET", "/api/config").body["features"]["enable_signup"] is False

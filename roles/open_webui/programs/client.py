@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -171,10 +171,8 @@ REFUSED = (400, 401, 403)
 """The statuses by which it says that a password is not right."""
 
 
-def masked(words: str, secrets: Mapping[str, Any] | list[Any] | str) -> str:
+def masked(words: str, secrets: Iterable[str]) -> str:
     """``words`` without any of the secrets, whoever has repeated them."""
-    if isinstance(secrets, str):
-        return words.replace(secrets, "********") if secrets else words
-    for one in secrets.values() if isinstance(secrets, Mapping) else secrets:
-        words = masked(words, one)
+    for secret in filter(None, secrets):
+        words = words.replace(secret, "********")
     return words

@@ -17,7 +17,8 @@ from client import AnswerError, Client, masked, passwords, technical_signed_in, 
 
 WHOLE = ("stop", "length")
 """How an answer ends that was not cut."""
-STRANGER = "stranger@localhost"
+STRANGER = "stranger"
+"""No address, so that no account is made where people may sign up: that they may not is said first, by 403."""
 CLOSED = ("/docs", "/redoc", "/openapi.json", "/ollama/api/tags", "/metrics")
 """Pages that nobody needs, closed by the switch."""
 DEVELOPMENT = (b"swagger-ui", b'"openapi":')
@@ -73,6 +74,8 @@ def talks(client: Client, model: str) -> Iterator[str]:
 def _keeps(client: Client, text: str) -> Iterator[str]:
     """Whether a chat that is kept can be read again."""
     kept = client.mapping("POST", "/api/v1/chats/new", {"chat": {"title": "proof", "said": text}})
+    if not isinstance(kept.get("id"), str):
+        raise AnswerError("a chat was kept without a number")
     path = f"/api/v1/chats/{kept['id']}"
     try:
         read = client.mapping("GET", path)

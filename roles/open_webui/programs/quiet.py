@@ -26,7 +26,9 @@ CONTROL = [
 def tasks(client: Client) -> int:
     """How many answers it is giving."""
     running = client.mapping("GET", "/api/tasks").get("tasks")
-    return len(running) if isinstance(running, list) else 0
+    if not isinstance(running, list):
+        raise AnswerError("it does not say what it is answering")
+    return len(running)
 
 
 def wait(client: Client, deadline: float) -> int:

@@ -1,4 +1,4 @@
-"""Open WebUI: the images that have a Python for it, and what it may be connected to."""
+"""Open WebUI: the images that have a Python for it."""
 
 from __future__ import annotations
 

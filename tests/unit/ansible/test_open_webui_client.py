@@ -105,4 +105,4 @@ def test_a_sign_in_that_gives_no_token_is_told(server: Server, answer: tuple[int
 
 
 def test_what_the_other_side_repeats_of_secrets_is_masked() -> None:
-    assert client.masked("said sk-1 and pw", ["sk-1", ["pw"], ""]) == "said ******** and ********"
+    assert client.masked("said sk-1 and pw", ["sk-1", "pw", ""]) == "said ******** and ********"
