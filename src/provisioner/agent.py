@@ -35,6 +35,8 @@ NOT_THERE = ("inactive", "failed", "activating", "deactivating")
 """States in which a unit may be that is asleep: it is stopped for that, or waits for its turn on a card."""
 NOT_ASKED = "exec-condition"
 """What systemd says became of a start at which a unit was found not to be needed yet."""
+CLOSED = ("active", "activating")
+"""States of the unit that keeps people out of a service, in which it does that."""
 LARGE_BYTES = 16 * 2**20
 """A larger file is not read: its size, times and inode stand for its content."""
 HEALTH_TIMEOUT_S = 5.0
@@ -411,7 +413,8 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
     stamps = {role: read_stamp(role, request["of"]) for role in request["roles"]}
     whole = {role: stamp for role, stamp in stamps.items() if "problem" not in stamp}
     asked = {one["address"]: one["unit"] for one in request["services"] if one["unit"]}
-    system = System([one["managed"] for one in whole.values()], list(asked.values()))
+    closers = {one["address"]: one["closed_by"] for one in request["services"] if one["closed_by"]}
+    system = System([one["managed"] for one in whole.values()], [*asked.values(), *closers.values()])
     health = {one["address"]: _health(one["port"], one["health"]) for one in request["services"] if one["health"]}
     units, packages = system.units(), system.packages()
     silent = [one for one in request["services"] if one["late"] or health.get(one["address"]) == _TIMED_OUT]
@@ -432,6 +435,7 @@ def look(request: dict[str, Any]) -> dict[str, Any]:
         "verdict": {address: verdict for address, verdict in verdicts.items() if verdict},
         "unit": states,
         "rest": {address: rest for address, rest in rests.items() if rest},
+        "closed": [address for address, unit in closers.items() if units.get(unit, {}).get("ActiveState") in CLOSED],
         "health": health,
         "damaged": [path for path in request["manifests"] if not _is_intact(path)],
     }

@@ -22,7 +22,7 @@ KINDS = tuple(field.name for field in fields(Managed))
 LOWEST_STATUS, HIGHEST_STATUS = 100, 999
 
 
-LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "damaged")
+LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "closed", "damaged")
 LATEST_S = 2**35
 """Seconds of the epoch; long after every container, and a year that can be written."""
 LONGEST_START_S = 2**20
@@ -44,10 +44,8 @@ def look_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     _some(found["verdict"], "verdict", units, _verdict)
     _some(found["rest"], "rest", units, _rest)
     _list(found["leftovers"], "leftovers", _name)
-    _list(found["damaged"], "damaged", _text)
-    foreign = set(found["damaged"]) - set(asked["manifests"])
-    if foreign:
-        raise DamagedAnswerError(f"damaged: {min(foreign)[:NAME]!r} was not asked for")
+    _some_of(found["closed"], "closed", {one["address"] for one in services if one["closed_by"]})
+    _some_of(found["damaged"], "damaged", asked["manifests"])
     return found
 
 
@@ -133,6 +131,14 @@ def _list(value: Any, where: str, check: Check) -> None:
         raise DamagedAnswerError(f"{where}: a list of {len(value)} entries")
     for one in value:
         check(one, where)
+
+
+def _some_of(value: Any, where: str, names: Collection[str]) -> None:
+    """A list of some of ``names``."""
+    _list(value, where, _text)
+    foreign = set(value) - set(names)
+    if foreign:
+        raise DamagedAnswerError(f"{where}: {min(foreign)[:NAME]!r} was not asked for")
 
 
 def _exactly(value: Any, where: str, names: Collection[str], check: Check) -> None:

@@ -18,6 +18,7 @@ from provisioner.stamp import change_text, owner, stamp_for
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError
 from provisioner.values.facts import (
+    Closed,
     ContainerFact,
     DamagedArtifacts,
     Health,
@@ -66,8 +67,7 @@ def probe(
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
     Of each service ``UnitState``, ``Health`` and, where its proof noted what computes, ``Verdict``, where it ends when
-    nobody asks it, ``Rest``; of each role
-    ``RoleStamp``; of a container ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent``
+    nobody asks it, ``Rest``, where it keeps people out, ``Closed``; of each role ``RoleStamp``; of a container ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent``
     where it cannot be looked into, ``Silent`` where it does not answer, or not as it should; of a host ``HostVolumes``.
     ``hosts`` are looked at even where no instance is on them. ``late``: addresses of services that let a proof wait,
     which may be busy although their health pages answer.
@@ -128,7 +128,7 @@ def _request(instance: Instance, *, full: bool, late: Collection[str] = ()) -> d
     for one in instance.services:
         is_late = bool(one.health) and one.address in late
         asked = {"address": one.address, "unit": one.unit, "health": one.health, "late": is_late}
-        services.append({**asked, "port": one.port, "own_port": one.own_port})
+        services.append({**asked, "port": one.port, "own_port": one.own_port, "closed_by": one.closed_by})
     volumes = [device.properties["path"] for device in instance.devices if device.kind == "volume"]
     return {
         "do": "look",
@@ -150,6 +150,7 @@ def _seen(instance: Instance, answer: Answer) -> list[ContainerFact]:
         *(UnitState(Address(address), state) for address, state in answer["unit"].items()),
         *(Health(Address(address), said) for address, said in answer["health"].items()),
         *(Rest(Address(address), **noted) for address, noted in answer["rest"].items()),
+        *(Closed(Address(address)) for address in answer["closed"]),
         *(Verdict(Address(address), **noted) for address, noted in answer["verdict"].items()),
         Leftovers(container, tuple(answer["leftovers"])),
         DamagedArtifacts(container, tuple(answer["damaged"])),

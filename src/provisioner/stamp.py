@@ -12,11 +12,12 @@ from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
 from provisioner.values.address import Address
-from provisioner.values.facts import ContainerFact, Health, NoAgent, RoleStamp, Silent, UnitState, by_address
+from provisioner.values.facts import Closed, ContainerFact, Health, NoAgent, RoleStamp, Silent, UnitState, by_address
 from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
+STILL_CLOSED = "it keeps people out: a run that was to change it has not come to its end"
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 
@@ -29,10 +30,13 @@ def reasons_to_run(instance: Instance, facts: Collection[ContainerFact]) -> dict
     if of_all:
         return {role.address: (of_all,) for role in instance.roles}
     stamps, units, pages = by_address(facts, RoleStamp), by_address(facts, UnitState), by_address(facts, Health)
+    closed = by_address(facts, Closed)
     found: dict[Address, tuple[str, ...]] = {}
     for role in instance.roles:
         own = [*_stamp_reasons(role, stamps.get(role.address))]
         own += _running_reasons(role, units.get(role.address), pages.get(role.address))
+        if role.address in closed:
+            own.append(STILL_CLOSED)
         if own:
             found[role.address] = tuple(dict.fromkeys(own))
     return found

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provisioner.services.base import Processor
+from provisioner.stamp import STILL_CLOSED
 from provisioner.values.address import Address
-from provisioner.values.facts import ContainerFact, Health, Proof, UnitState, Verdict, by_address
+from provisioner.values.facts import Closed, ContainerFact, Health, Proof, UnitState, Verdict, by_address
 from provisioner.values.state import Finding, Fleet, Instance, Service, Status
 
 UNSEEN = "not known: nobody looked"
@@ -45,10 +46,11 @@ def _on_device(verdict: Verdict | None, asked: Processor) -> tuple[str, str]:
 def judge(desired: Fleet, actual: Fleet, facts: Iterable[ContainerFact]) -> tuple[Finding, ...]:
     """What is not as it should be, container by container; nothing when all is well.
 
-    Facts used: ``UnitState``, ``Health`` and ``Proof`` of each service.
+    Facts used: ``UnitState``, ``Health``, ``Closed`` and ``Proof`` of each service.
     """
     known = tuple(facts)
-    seen = _Seen(by_address(known, UnitState), by_address(known, Health), by_address(known, Proof))
+    units, pages, proofs = by_address(known, UnitState), by_address(known, Health), by_address(known, Proof)
+    seen = _Seen(units, pages, proofs, by_address(known, Closed))
     return tuple(finding for instance in desired.instances for finding in _of_instance(instance, actual, seen))
 
 
@@ -59,6 +61,7 @@ class _Seen:
     units: Mapping[Address, UnitState]
     pages: Mapping[Address, Health]
     proofs: Mapping[Address, Proof]
+    closed: Mapping[Address, Closed]
 
 
 def _of_instance(wanted: Instance, actual: Fleet, seen: _Seen) -> list[Finding]:
@@ -85,6 +88,8 @@ def _of_service(service: Service, seen: _Seen) -> list[Finding]:
     if service.health and not (health and health.is_well):
         answer = health.answer if health else UNSEEN
         findings.append(Finding(address, f"{service.health} on port {service.port} answers {answer}"))
+    if address in seen.closed:
+        findings.append(Finding(address, STILL_CLOSED, resolution="Run: provision up"))
     proof = seen.proofs.get(address)
     if proof is not None and proof.failure:
         findings.append(Finding(address, "its proof failed", details=proof.failure))

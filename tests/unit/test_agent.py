@@ -36,6 +36,12 @@ def stamp(role: str = "role", **more: Any) -> dict[str, Any]:
     return {"role": role, "of": OF, "inputs": {"role": "1"}, "secrets": {}, "salt": "s", "managed": {}} | more
 
 
+def service(**more: Any) -> dict[str, Any]:
+    """A service as it is asked for."""
+    asked = {"address": "box/role", "unit": "none.service", "port": 9, "own_port": 9, "health": None}
+    return asked | {"late": False, "closed_by": ""} | more
+
+
 def looked(**more: Any) -> dict[str, Any]:
     return look({"do": "look", "of": OF, "roles": ["role"], "services": [], "manifests": []} | more)
 
@@ -305,8 +311,7 @@ def test_stamps_of_roles_that_nobody_asks_for_are_told() -> None:
 
 
 def test_a_service_that_listens_and_says_nothing_is_not_healthy() -> None:
-    service = {"address": "box/role", "unit": None, "port": 9, "health": "/", "late": False}
-    assert looked(services=[service])["health"] == {"box/role": "Connection refused"}
+    assert looked(services=[service(unit=None, health="/")])["health"] == {"box/role": "Connection refused"}
 
 
 def test_a_damaged_artifact_is_told(tmp_path: Path) -> None:
@@ -363,11 +368,17 @@ def test_nvidia_s_driver_is_known_by_its_own_line(tmp_path: Path, monkeypatch: p
 
 def test_a_look_tells_verdicts_beside_units(proofs: Path) -> None:
     note(proofs)
-    told = looked(
-        services=[{"address": "box/llama_cpp", "unit": "none.service", "port": 1, "health": None, "late": False}]
-    )
+    told = looked(services=[service(address="box/llama_cpp")])
     assert told["verdict"]["box/llama_cpp"]["stale"] == "it was started again", "a unit that is not there has no start"
     assert looked()["verdict"] == {}
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "inactive", "failed", "deactivating", "", None])
+def test_one_that_keeps_people_out_is_told(monkeypatch: pytest.MonkeyPatch, state: str | None) -> None:
+    there = {} if state is None else {"web-closed.service": {"ActiveState": state}}
+    monkeypatch.setattr(agent.System, "units", lambda _: there)
+    services = [service(closed_by="web-closed.service"), service(address="box/other")]
+    assert looked(services=services)["closed"] == ["box/role"] * (state in ("active", "activating"))
 
 
 def test_a_connection_that_was_taken_is_a_client_and_one_that_waits_is_none() -> None:

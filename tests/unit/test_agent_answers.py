@@ -48,6 +48,7 @@ REAL: dict[str, Any] = {
     "rest": {"mine/engine": {"since": 1764064800, "proved": 1764061200, "start_s": 3.2}},
     "unit": {"mine/engine": "active"},
     "health": {"mine/engine": 200},
+    "closed": [],
     "damaged": [],
 }
 HOSTILE: tuple[Any, ...] = (
@@ -201,6 +202,8 @@ def test_no_cut_or_broken_text_of_an_answer_breaks_anything() -> None:
         json.dumps(REAL).encode().replace(b"active", b"\xff\xfe"),
         json.dumps(REAL).encode("utf-16"),
         json.dumps({**REAL, "damaged": "abc"}).encode(),
+        json.dumps({**REAL, "closed": {"mine/engine": True}}).encode(),
+        json.dumps({**REAL, "closed": ["mine/engine"]}).encode(),
         json.dumps({**REAL, "damaged": ["/srv/models/MANIFEST.sha256"]}).encode(),
         json.dumps({**REAL, "health": {"mine/engine": 200, "other/engine": 500}}).encode(),
         json.dumps({**REAL, "health": {"other/engine": 500}}).encode(),

@@ -12,10 +12,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ from testinfra.host import Host
 
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "open-webui.service"
+CLOSES = "open-webui-closed.service"
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
 PORT, ENGINE_PORT = 8090, 9001
@@ -126,6 +128,7 @@ def whole(web: Web) -> Iterator[Web]:
     """All is well again when the test is over."""
     yield web
     web.tell("answer")
+    web.host.check_output(f"systemctl stop {CLOSES}")
     changed = f"[ ! -e {DROP_IN} ] || {{ rm -r {DROP_IN}; systemctl daemon-reload; systemctl restart {UNIT}; }}"
     web.host.check_output(f"{changed}; systemctl start {UNIT}")
     wait_until(lambda: web.ask("GET", "/ready").status == 200, READY_S)
@@ -265,18 +268,26 @@ def test_pages_of_other_sites_may_not_ask(penny: Web) -> None:
         assert penny.ask("GET", "/api/v1/auths/", headers={"Origin": other}).status == 403, other
 
 
-def test_a_websocket_goes_through(web: Web) -> None:
+@contextmanager
+def websocket(web: Web) -> Iterator[tuple[bytes, BinaryIO]]:
+    """The status of a page's request for a connection that stays open, and what comes by it."""
     key = base64.b64encode(os.urandom(16)).decode()
-    with socket.create_connection((web.address, PORT), 10) as link:
+    with socket.create_connection((web.address, PORT), 30) as link:
         link.sendall(
             f"GET /ws/socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {web.address}:{PORT}\r\n"
             f"Origin: http://{web.address}:{PORT}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
         stream = link.makefile("rb")
-        assert stream.readline().split()[1] == b"101"
+        status = stream.readline().split()[1]
         while stream.readline().strip():
             pass
+        yield status, stream
+
+
+def test_a_websocket_goes_through(web: Web) -> None:
+    with websocket(web) as (status, stream):
+        assert status == b"101"
         assert b'"sid"' in stream.read(40)
 
 
@@ -329,6 +340,91 @@ def test_an_answer_goes_on_when_its_browser_has_gone(whole: Web, penny: Web) -> 
     wait_until(lambda: whole.ask("GET", "/ready").status == 200, READY_S)
     answer = penny.ask("GET", f"/api/v1/chats/{kept}").body["chat"]["history"]["messages"]["a"]
     assert answer["content"] == "Hello from the engine"
+
+
+# While its container may go back: nobody writes what would be lost.
+
+
+def is_closed(web: Web) -> bool:
+    """Whether people see the page, and scripts are told to come again, as the server itself answers."""
+    page, script, ready = (
+        web.ask("GET", "/", headers=HTML),
+        web.ask("GET", "/api/config"),
+        web.ask("GET", "/ready"),
+    )
+    assert ready.status == 200
+    assert page.status == script.status
+    assert (page.status == 503) == (b"Back in a moment" in page.said)
+    return page.status == 503
+
+
+def test_people_are_kept_out_and_whoever_proves_it_is_not(whole: Web, penny: Web) -> None:
+    assert not is_closed(whole)
+    whole.host.check_output(f"systemctl start {CLOSES}")
+    assert is_closed(whole)
+    for method, path in (("POST", "/api/v1/chats/new"), ("POST", "/api/chat/completions"), ("GET", "/ready/")):
+        assert penny.ask(method, path, {}).status in (404, 503), path
+    with websocket(whole) as (status, _):
+        assert status == b"503"
+    ran = proof()
+    assert ran.returncode == 0, ran.stdout
+    assert is_closed(whole)
+    whole.host.check_output(f"systemctl stop {CLOSES}")
+    assert not is_closed(whole)
+    assert penny.chat().status == 200
+
+
+def test_only_root_gets_past_it(whole: Web) -> None:
+    folder, door = whole.host.file("/run/switch-open-webui"), whole.host.file("/run/switch-open-webui/inside.sock")
+    assert (folder.mode, door.mode, door.user) == (0o700, 0o600, "haproxy")
+
+
+@pytest.mark.parametrize("unit", ["switch-open-webui.service", UNIT])
+def test_it_stays_closed_whatever_is_started_anew(whole: Web, unit: str) -> None:
+    whole.host.check_output(f"systemctl start {CLOSES} && systemctl restart {unit}")
+    wait_until(lambda: whole.ask("GET", "/ready").status == 200, READY_S)
+    assert is_closed(whole)
+
+
+def test_nothing_closes_it_when_its_container_starts(web: Web) -> None:
+    """So that one that has gone back to an earlier state is open."""
+    assert web.host.run(f"systemctl is-enabled {CLOSES}").stdout.strip() == "static"
+    assert web.host.check_output(f"systemctl show --property WantedBy,RequiredBy --value {CLOSES}").strip() == ""
+
+
+def test_what_is_being_written_is_finished_before_it_counts_as_closed(whole: Web, penny: Web) -> None:
+    whole.tell(f"slow {PAUSE_S}")
+    before = whole.seen()
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(penny.chat(stream=False)))
+    thread.start()
+    wait_until(lambda: whole.seen()["asked"] > before["asked"])
+    with websocket(whole) as (_, stream):
+        whole.host.check_output(f"systemctl start {CLOSES}")
+        assert whole.seen()["whole"] == before["whole"] + 1
+        stream.read()  # to its end: it is over
+    thread.join(timeout=60)
+    assert [one.status for one in answers] == [200]
+
+
+def test_one_that_does_not_answer_is_closed_all_the_same(whole: Web) -> None:
+    whole.host.check_output(f"systemctl stop {UNIT} && systemctl start {CLOSES}")
+    assert "Unable to wait for its answers" in whole.host.check_output(f"journalctl --unit {CLOSES} --output cat")
+    whole.host.check_output(f"systemctl start {UNIT}")
+    wait_until(lambda: whole.ask("GET", "/ready").status == 200, READY_S)
+    assert is_closed(whole)
+
+
+def test_where_the_switch_cannot_be_closed_the_unit_says_so_and_it_stays_open(whole: Web) -> None:
+    program = "/usr/local/lib/switch/control.py"
+    try:
+        whole.host.check_output(f"mv {program} {program}.away")
+        assert whole.host.run(f"systemctl start {CLOSES}").rc != 0
+    finally:
+        whole.host.check_output(f"mv {program}.away {program}")
+    assert whole.host.run(f"systemctl is-active {CLOSES}").stdout.strip() == "failed"
+    assert not is_closed(whole)
+    whole.host.check_output(f"systemctl reset-failed {CLOSES}")
 
 
 # Its own proof.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import socket
 import subprocess
 import time
 import urllib.error
@@ -22,7 +24,26 @@ ENDED = ("failed", "inactive")
 TOO_OFTEN = 429
 PATIENCE_S, AGAIN_S = 200.0, 20.0
 """It lets a user try 15 times in 180 s, and tries that it refuses count as well."""
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+INSIDE = "/run/switch-open-webui/inside.sock"
+"""By this socket the switch lets root in, also while it keeps people out; as an address, ``inside://open-webui``."""
+
+
+class _Inside(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(INSIDE)
+
+
+class _InsideHandler(urllib.request.AbstractHTTPHandler):
+    def inside_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(_Inside, request)
+
+    def inside_request(self, request: urllib.request.Request) -> Any:
+        return self.do_request_(request)
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _InsideHandler())
 
 
 class AnswerError(Exception):

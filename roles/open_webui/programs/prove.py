@@ -1,6 +1,7 @@
 """Proves that Open WebUI works: its technical user signs in, sees the models, is answered, and strangers get nothing.
 
-Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``unit``, ``within_s``, ``answer_s``, and
+Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``inside`` the same past people whom it keeps
+out, ``unit``, ``within_s``, ``answer_s``, and
 ``models``, those that it has to offer, of which the first is asked. Prints JSON: ``wrong``, one line for each thing
 that is not as it has to be. Changes nothing: its chat is deleted again.
 """
@@ -87,8 +88,9 @@ def _keeps(client: Client, text: str) -> Iterator[str]:
 
 def wrong(wanted: dict[str, Any]) -> Iterator[str]:
     """One line for each thing that is not as it has to be."""
-    client, door = Client(wanted["url"], wanted["answer_s"]), Client(wanted["door"], wanted["answer_s"])
+    client, door = Client(wanted["url"], wanted["answer_s"]), Client(wanted["inside"], wanted["answer_s"])
     wait_until_ready(client, wanted["unit"], wanted["within_s"])
+    Client(wanted["door"], wanted["answer_s"]).ask("GET", "/ready")
     yield from strangers(client, door)
     if technical_signed_in(door) is None:
         yield "its technical user cannot sign in: run up with --full, which gives it another password"

@@ -1,7 +1,8 @@
 """Has Open WebUI finish what it answers before it is stopped: ``quiet.py --url URL --within SECONDS``.
 
 Nobody is let in any more: the switch shows its page. An answer goes on when its browser has gone, as a task of the
-server, so that the tasks are waited for as well as the requests.
+server, so that the tasks are waited for as well as the requests. With ``--close`` the page stays until the switch is
+told to open, whatever becomes of the server, and connections that pages keep open are ended: nobody writes any more.
 """
 
 from __future__ import annotations
@@ -42,23 +43,40 @@ def wait(client: Client, deadline: float) -> int:
     return 0
 
 
+def told(timeout_s: float, *words: str) -> None:
+    """Have the switch do something; ``SubprocessError`` where it does not."""
+    subprocess.run([*CONTROL, *words], check=True, timeout=timeout_s + ANSWER_S)
+
+
+def finish(url: str, within_s: float, deadline: float) -> bool:
+    """Wait for its answers, and say which are not finished; whether anything is known of them."""
+    try:
+        left = wait(Client(url, ANSWER_S, within_s), deadline)
+    except (AnswerError, OSError) as error:
+        sys.stderr.write(f"Unable to wait for its answers: {masked(str(error), passwords())}.\n")
+        return False
+    if left:
+        sys.stderr.write(f"Not finished within {within_s:g} s, and ended all the same: {left} answers.\n")
+    return True
+
+
 def main() -> int:
-    """The exit code."""
+    """The exit code; of one that is closed it says whether nobody writes any more."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", required=True)
     parser.add_argument("--within", type=float, required=True)
+    parser.add_argument("--close", action="store_true")
     asked = parser.parse_args()
     deadline = time.monotonic() + asked.within
-    left_alone = [*CONTROL, "away", "a", "--within", str(asked.within)]
     try:
-        subprocess.run(left_alone, check=True, timeout=asked.within + ANSWER_S)
-        left = wait(Client(asked.url, ANSWER_S, asked.within), deadline)
-    except (AnswerError, OSError, subprocess.SubprocessError) as error:
-        sys.stderr.write(f"Unable to wait for its answers: {masked(str(error), passwords())}.\n")
+        told(asked.within, "close" if asked.close else "away", "a", "--within", str(asked.within))
+        is_known = finish(asked.url, asked.within, deadline)
+        if asked.close:
+            told(0, "hang-up", "a")
+    except (OSError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"Unable to have the switch keep people out: {error}.\n")
         return 1
-    if left:
-        sys.stderr.write(f"Not finished within {asked.within:g} s, and ended all the same: {left} answers.\n")
-    return 0
+    return 0 if is_known or asked.close else 1
 
 
 if __name__ == "__main__":

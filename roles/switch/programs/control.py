@@ -11,13 +11,16 @@
 * ``leave SLOT --within SECONDS`` does so and has the slot count as gone, for looks as well.
 * ``away SLOT --within SECONDS`` has a web application count as gone at once, so that who comes is shown a page, and
   waits until the requests that it has are finished; connections that stay open (WebSockets) are no requests.
+* ``close SLOT --within SECONDS`` has people see that page until ``open``, also while the application answers, and waits
+  for its requests in the same way; its health page and the socket for root alone are left as they are. ``hang-up
+  SLOT`` then ends the connections that stay open.
 * ``gone SLOT --unit NAME`` has nobody wait any more for an engine that does not come by itself, where no other serves.
 * ``settled --within SECONDS`` waits until nobody waits for an engine to come.
 * ``reload --process PID --states FILE`` has its process hand over to a new one that knows from the file how slots
   stand, and ends when that one answers.
 
-Where no switch runs, nobody is served by it: ``drain``, ``leave``, ``away`` and ``settled`` then have nothing to wait
-for, the others fail with 1.
+Where no switch runs, nobody is served by it: ``drain``, ``leave``, ``away``, ``close``, ``hang-up``, ``open`` and
+``settled`` then have nothing to do, the others fail with 1.
 """
 
 from __future__ import annotations
@@ -52,6 +55,8 @@ HAND_OVER_S = 60.0
 """So long a new process may take to answer in place of the one before, and others wait for that."""
 LOCK = "lock"
 """Lies beside the socket, and belongs to the switch."""
+CLOSED = "closed"
+"""The same by which people see the page of a web application that answers; nobody is to write in it."""
 ENDED = ("inactive", "failed")
 SYSTEMCTL = "/usr/bin/systemctl"
 TABLE = Path("/proc/self/net/tcp")
@@ -177,6 +182,11 @@ def folder_of(socket_path: Path) -> Path:
 def marker_of(socket_path: Path) -> Path:
     """The file that is there from before an idle engine is stopped until it is started again."""
     return folder_of(socket_path) / "asleep"
+
+
+def closed_unit_of(socket_path: Path) -> str:
+    """The unit that is active for as long as a web application is closed."""
+    return f"{socket_path.parent.name.removeprefix('switch-')}-closed.service"
 
 
 def state(switch: Switch) -> dict[str, Any]:
@@ -331,9 +341,41 @@ def _leave(switch: Switch, slot: str) -> None:
         return
 
 
-def away(switch: Switch, slot: str, within_s: float) -> int:
-    """Have a web application's slot count as gone; how many of its requests are not finished when the time is over."""
-    _leave(switch, slot)
+def shut(switch: Switch) -> None:
+    """Have people see the page until it is opened; one that does not run is closed when it begins."""
+    try:
+        with switch.alone():
+            switch.tell(f"set server {CLOSED}/{CLOSED} state ready")
+    except AWAY:
+        return
+
+
+def opened(switch: Switch) -> None:
+    """Let people in again; one that does not run is open when it begins."""
+    try:
+        with switch.alone():
+            switch.tell(f"set server {CLOSED}/{CLOSED} state maint")
+    except AWAY:
+        return
+
+
+def stay_closed(switch: Switch, unit: str) -> None:
+    """Close a web application's switch that was started itself while the unit says that it is closed."""
+    with switch.alone():
+        if (CLOSED, CLOSED) in switch.rows() and unit_state(unit)[0] in ("active", "activating"):
+            switch.tell(f"set server {CLOSED}/{CLOSED} state ready")
+
+
+def hung_up(switch: Switch, slot: str) -> None:
+    """End the connections of a web application that stay open."""
+    try:
+        switch.tell(f"shutdown sessions server sockets/{slot}")
+    except AWAY:
+        return
+
+
+def finished(switch: Switch, slot: str, within_s: float) -> int:
+    """How many requests of a web application are not finished when the time is over."""
     deadline = time.monotonic() + within_s
     try:
         while running := int(switch.rows()[f"{LOOKS}-{slot}", slot]["scur"]):
@@ -360,10 +402,12 @@ def main(words: Sequence[str]) -> int:
     hands_over = verbs.add_parser("reload")
     hands_over.add_argument("--process", type=int, required=True)
     hands_over.add_argument("--states", type=Path, required=True)
-    for verb in ("drain", "leave", "away"):
+    for verb in ("drain", "leave", "away", "close"):
         ends = verbs.add_parser(verb)
         ends.add_argument("slot")
         ends.add_argument("--within", type=float, required=verb != "drain")
+    verbs.add_parser("hang-up").add_argument("slot")
+    verbs.add_parser("open")
     left = verbs.add_parser("gone")
     left.add_argument("slot")
     left.add_argument("--unit", required=True)
@@ -378,7 +422,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def _drain(switch: Switch, asked: argparse.Namespace) -> None:
-    left = (away if asked.verb == "away" else drained)(switch, asked.slot, asked.within)
+    if asked.verb in ("drain", "leave"):
+        left = drained(switch, asked.slot, asked.within)
+    else:
+        left = finished(switch, asked.slot, asked.within)
     if left:
         sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
 
@@ -397,6 +444,7 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
         _begin(switch, asked)
         told_awake(switch)
     elif asked.verb == "begin":
+        stay_closed(switch, closed_unit_of(asked.socket))
         _begin(switch, asked)
     elif asked.verb == "settled":
         settled(switch, asked.within)
@@ -409,7 +457,15 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
         if _has(switch, asked.slot):
             _drain(switch, asked)
             _leave(switch, asked.slot)
+    elif asked.verb == "open":
+        opened(switch)
+    elif asked.verb == "hang-up":
+        hung_up(switch, asked.slot)
     else:
+        if asked.verb == "away":
+            _leave(switch, asked.slot)
+        elif asked.verb == "close":
+            shut(switch)
         _drain(switch, asked)
 
 

@@ -109,6 +109,7 @@ def _service(
         pictures=page.get("pictures", ""),
         implied=page.get("implied", False),
         behind=page.get("behind", ""),
+        closed_by=page.get("closed_by", ""),
         also_listens=tuple(page.get("also_listens", ())),
     )
     _check_names(service)

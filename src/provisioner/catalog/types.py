@@ -148,6 +148,8 @@ class ServiceType:
     """Whether it comes with something else of the container (a card brings its driver), so that no file names it."""
     behind: str = ""
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
+    closed_by: str = ""
+    """The unit that keeps people out of it while its container may go back; empty where nobody writes into it."""
     also_listens: tuple[str, ...] = ()
     """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
 
@@ -158,9 +160,10 @@ class ServiceType:
             return ()
         if not self.behind:
             return (self.unit,)
+        closed = (self.closed_by,) if self.closed_by else ()
         before = f"{self.behind}-{self.unit}"
         keeper = (f"{before.removesuffix('.service')}-keeper.service",) if "idle" in self.options else ()
-        return (self.unit, before, *keeper)
+        return (self.unit, before, *keeper, *closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,6 +212,7 @@ def _made_of(
         unstampable=page.unstampable_reason,
         pictures=page.pictures,
         behind=page.behind,
+        closed_by=page.closed_by,
         given=tuple(page.artifact.gives) if page.artifact is not None else (),
     )
 

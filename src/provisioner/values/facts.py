@@ -87,6 +87,13 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """A service that keeps people out: a run changes its container, or has not come to its end."""
+
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
 class RoleStamp:
     """The stamp of a role in its container, as the agent read it: ``problem`` alone, or what it was written for.
 
@@ -179,6 +186,7 @@ ContainerFact = (
     | Health
     | Verdict
     | Rest
+    | Closed
     | RoleStamp
     | Leftovers
     | DamagedArtifacts

@@ -165,6 +165,8 @@ class Service:
     """The folder in the container where its proof keeps pictures of what it saw; empty where it sees nothing."""
     behind: str = ""
     """The role that stands before it and has its port; empty where its unit's own process listens there."""
+    closed_by: str = ""
+    """The unit that keeps people out of it while its container may go back; empty where nobody writes into it."""
     beside: bool | None = False
     """Whether a changed one is started beside it and takes over; None where only its role can tell."""
     estimates: Mapping[str, int] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from provisioner.values.events import Diagnostic
 from provisioner.values.facts import ContainerFact, Unmended, Unstamped
 from provisioner.values.state import Artifact, Finding, Fleet, Instance
 from provisioner.verify import judge
-from provisioner.workflow import keeping, unfinished
+from provisioner.workflow import closing, keeping, unfinished
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import remember_use
@@ -51,7 +51,24 @@ class Run:
         built = [one.after for one in self.made.of("build") if isinstance(one.after, Artifact)]
         ensure_artifacts(built, effects.providers, self.lab.name, run_playbook=effects.run_playbook, emit=effects.emit)
         apply_instances(self.made.of("adopt"), effects.providers, effects.emit)
-        kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
+        there, facts = self._touched(), self.seen.facts
+        try:
+            kept = keeping.keep_before(self.made, self.seen, effects, self.keep)
+            outcome = self._change_and_prove(kept)
+        finally:
+            closed = [one for one in there if self.keep or closing.is_left_closed(one, facts)]
+            closing.open_again(closed, facts, effects)
+        touched = self._touched()
+        remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
+        announce_checks(self.seen.wanted, (), effects)
+        unfinished.forget(touched, effects)
+        keeping.drop_surplus(self.lab, touched, effects, self.keep)
+        changed = self.made.of("replace", "update")
+        drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
+
+    def _change_and_prove(self, kept: keeping.Kept) -> Configured:
+        """Change what has to change, and stamp what has proved itself; what has not goes back."""
+        effects = self.effects
         self._make()
         _wait_until_ready(self._touched(), effects)
         unsure = self.seen.unsure(self.made)
@@ -63,18 +80,13 @@ class Run:
         # Before anything goes back: they show what was wrong.
         gather(run, effects.providers, self.lab.folder, effects.emit)
         self._let_go(outcome)
-        facts = settled([one for one in touched if one.name not in outcome.failed], effects)
+        facts = _settled([one for one in touched if one.name not in outcome.failed], effects)
         findings = self._findings(touched, outcome, facts)
         self.lease.check()
         self._stamp(run, outcome, findings)
         if outcome.error or findings:
             self._give_up(kept, outcome, findings)
-        remember_use(self.lab, self.seen.cards, outcome.facts, effects.emit)
-        announce_checks(self.seen.wanted, (), effects)
-        unfinished.forget(touched, effects)
-        keeping.drop_surplus(self.lab, touched, effects, self.keep)
-        changed = self.made.of("replace", "update")
-        drop_volumes([one.before for one in changed if isinstance(one.before, Instance)], effects)
+        return outcome
 
     def _make(self) -> None:
         """Make and change containers; what their services use until they are configured stays mounted."""
@@ -95,7 +107,7 @@ class Run:
         started = {one.container for one in self.made.of("start", "update", "adopt")}
         started |= {address.container for address in unsure} - new
         looked = [one for one in touched if one.name in started]
-        found = _reasons(looked, settled(looked, self.effects))
+        found = _reasons(looked, _settled(looked, self.effects))
         addresses = known | found | {role.address for one in touched if one.name in new for role in one.roles}
         pruned = [replace(one, services=tuple(s for s in one.services if s.address in addresses)) for one in touched]
         return tuple(one for one in pruned if any(role.address in addresses for role in one.roles))
@@ -171,6 +183,11 @@ def _warning(fact: Unstamped | Unmended) -> Diagnostic:
         details="\n".join(fact.changes),
         resolution="It counts as right from now on. Undo it by hand, or have the container made anew (up --replace).",
     )
+
+
+def _settled(instances: Sequence[Instance], effects: Effects) -> tuple[ContainerFact, ...]:
+    """What they say once they have come up; that people are kept out is this run's own doing."""
+    return closing.without_closed(settled(instances, effects))
 
 
 def _reasons(instances: Iterable[Instance], facts: Sequence[ContainerFact]) -> set[Address]:

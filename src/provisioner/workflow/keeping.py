@@ -16,7 +16,7 @@ from provisioner.values.errors import InputError, PreflightError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart
 from provisioner.values.facts import ContainerFact, Health, RoleStamp, UnitState, of_kind
 from provisioner.values.state import Instance, Status
-from provisioner.workflow import unfinished
+from provisioner.workflow import closing, unfinished
 from provisioner.workflow.effects import Effects, Outcome
 from provisioner.workflow.ending import drop_volumes
 from provisioner.workflow.settling import settled
@@ -52,11 +52,18 @@ def obstacles(made: Plan, seen: Survey, effects: Effects, keep: int) -> dict[str
 
 
 def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
-    """Take a snapshot of every running container that the plan changes; none when none are kept."""
+    """Take a snapshot of every running container that the plan changes; none when none are kept.
+
+    Nobody writes any more into what would be lost with that container; ``closing.open_again`` ends that.
+    """
     if not keep:
         return {}
 
+    wanted = {one.name: one for one in seen.wanted}
+
     def take(one: Instance) -> tuple[str, Before]:
+        if one.name in wanted:
+            closing.close(wanted[one.name], seen.facts, effects)
         proved = proved_as_it_is(one.name, seen.facts)
         name = next_name(one, "" if proved else "unproved")
         _worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))

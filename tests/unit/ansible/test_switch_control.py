@@ -46,6 +46,7 @@ class HaProxy:
         self.hold: str | None = "no check"
         """What it says of the place where requests wait; None where it has none."""
         self.asleep = "MAINT"
+        self.has_pages = False
         self.refusals: dict[str, str] = {}
         self.slots = {"a": "DRAIN"}
         self.port = 1
@@ -87,6 +88,8 @@ class HaProxy:
             rows = [f"answers,{name},0,0,{running},3,{status}," for name, status in self.slots.items()]
             rows.append(f"looks-a,a,0,0,{self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]},9,no check,")
             rows.append(f"asleep,asleep,0,0,0,0,{self.asleep},")
+            if self.has_pages:
+                rows.append("closed,closed,0,0,0,0,MAINT,")
             if self.hold is not None:
                 rows.append(f"answers,hold,0,0,0,0,{self.hold},")
             if command == "show stat -1 6 -1":
@@ -126,7 +129,8 @@ def test_a_slot_leaves_maintenance_before_it_is_called_down_and_ready(haproxy: H
     """Seen with the real one: it counts as well as soon as it leaves maintenance, whatever was said before."""
     assert run(path, "begin", "a") == 0
     states = ["hold state ready", "a state drain", "a health down", "a state ready"]
-    assert haproxy.commands == [f"set server answers/{state}" for state in states]
+    told = [command for command in haproxy.commands if not command.startswith("show ")]
+    assert told == [f"set server answers/{state}" for state in states]
 
 
 @pytest.mark.parametrize(("verb", "stays"), [("ready", False), ("begin", True)])
@@ -433,3 +437,55 @@ def test_a_request_of_a_web_application_that_does_not_end_is_told(
 
 def test_where_no_switch_runs_a_web_application_is_away(path: Path) -> None:
     assert run(path, "away", "a", "--within", "1") == 0
+
+
+def test_a_web_application_is_closed_while_it_answers_and_its_requests_are_waited_for(
+    haproxy: HaProxy, path: Path
+) -> None:
+    haproxy.looks = [2, 1, 0]
+    assert run(path, "close", "a", "--within", "20") == 0
+    assert haproxy.commands[0] == "set server closed/closed state ready"
+    assert haproxy.looks == [0]
+    assert run(path, "hang-up", "a") == 0
+    assert haproxy.commands[-1] == "shutdown sessions server sockets/a"
+    assert run(path, "open") == 0
+    assert haproxy.commands[-1] == "set server closed/closed state maint"
+    assert not [command for command in haproxy.commands if command.startswith("set server answers/")]
+
+
+def test_what_is_not_closed_is_told(haproxy: HaProxy, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a switch says it whose configuration is of a version before."""
+    haproxy.refusals["set server closed/closed state ready"] = "No such backend.\n"
+    assert run(path, "close", "a", "--within", "1") == 1
+    assert "No such backend." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "inactive", "failed", "deactivating"])
+@pytest.mark.parametrize("has_pages", [True, False])
+def test_a_switch_that_starts_stays_closed_for_as_long_as_systemd_says(
+    haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch, state: str, has_pages: bool
+) -> None:
+    asked = list[str]()
+
+    def shown(unit: str) -> tuple[str, bool]:
+        asked.append(unit)
+        return state, False
+
+    monkeypatch.setattr(control, "unit_state", shown)
+    haproxy.has_pages = has_pages
+    assert run(path, "begin", "a") == 0
+    closes = has_pages and state in ("active", "activating")
+    assert haproxy.commands.count("set server closed/closed state ready") == closes
+    assert haproxy.commands[-1] == "set server answers/a state ready"
+    assert asked == [f"{path.parent.name}-closed.service"] * has_pages
+
+
+def test_the_unit_that_closes_it_is_named_after_whom_the_switch_serves() -> None:
+    unit = control.closed_unit_of(Path("/run/switch-open-webui/control.sock"))
+    assert unit == "open-webui-closed.service"
+
+
+def test_where_no_switch_runs_a_web_application_is_closed_and_open(path: Path) -> None:
+    assert run(path, "close", "a", "--within", "1") == 0
+    assert run(path, "hang-up", "a") == 0
+    assert run(path, "open") == 0

@@ -105,6 +105,10 @@ class World:
     """By address what a proof noted of who computes, as the agent says it."""
     measured: dict[str, dict[str, int]] = field(default_factory=dict)
     """By address what its proof measures, as a module of ours says it to the controller."""
+    active: set[str] = field(default_factory=set)
+    """The units that systemd was told to start and not to stop again."""
+    systemctl_code: int = 0
+    """How ``systemctl`` ends; one that fails does nothing."""
     inventories: list[str] = field(default_factory=list)
     """Those of all playbooks that were run."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -113,6 +117,16 @@ class World:
     def __post_init__(self) -> None:
         """Give every container the agent that ``probe`` asks."""
         self.host.programs["python3"] = self._agent
+        self.host.programs["systemctl"] = self._systemctl
+
+    def _systemctl(
+        self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
+    ) -> Execution:
+        _, verb, _, unit = command
+        if self.systemctl_code:
+            return Execution(self.systemctl_code, b"", b"Job for it failed.")
+        (self.active.add if verb == "start" else self.active.discard)(unit)
+        return Execution(0, b"", b"")
 
     def add_host(self, name: str) -> FakeProvider:
         """One more host, whose containers have agents, too."""
@@ -200,6 +214,7 @@ class World:
             "rest": {
                 one["address"]: self.rests[one["address"]] for one in asked["services"] if one["address"] in self.rests
             },
+            "closed": [one["address"] for one in asked["services"] if one["closed_by"] in self.active],
             "damaged": [],
         }
         return Execution(0, json.dumps(answer).encode(), b"")
