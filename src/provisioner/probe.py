@@ -67,8 +67,9 @@ def probe(
     """What the running ``instances`` say of themselves, and what a look gives that ``observe`` does not.
 
     Of each service ``UnitState``, ``Health`` and, where its proof noted what computes, ``Verdict``, where it ends when
-    nobody asks it, ``Rest``, where it keeps people out, ``Closed``; of each role ``RoleStamp``; of a container ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent``
-    where it cannot be looked into, ``Silent`` where it does not answer, or not as it should; of a host ``HostVolumes``.
+    nobody asks it, ``Rest``, where it keeps people out, ``Closed``; of each role ``RoleStamp``; of a container
+    ``Leftovers``, ``DamagedArtifacts`` (looked for with ``full`` only), and ``NoAgent`` where it cannot be looked into,
+    ``Silent`` where it does not answer, or not as it should; of a host ``HostVolumes``.
     ``hosts`` are looked at even where no instance is on them. ``late``: addresses of services that let a proof wait,
     which may be busy although their health pages answer.
     """

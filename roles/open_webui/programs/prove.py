@@ -1,9 +1,9 @@
 """Proves that Open WebUI works: its technical user signs in, sees the models, is answered, and strangers get nothing.
 
-Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``inside`` the same past people whom it keeps
-out, ``unit``, ``within_s``, ``answer_s``, and
-``models``, those that it has to offer, of which the first is asked. Prints JSON: ``wrong``, one line for each thing
-that is not as it has to be. Changes nothing: its chat is deleted again.
+Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``inside`` the same also while it keeps
+people out, ``unit``, ``within_s``, ``answer_s``, and ``models``, those that it has to offer, of which the first is
+asked. Prints JSON: ``wrong``, one line for each thing that is not as it has to be. Changes nothing: its chat is deleted
+again.
 """
 
 from __future__ import annotations

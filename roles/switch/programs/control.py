@@ -35,7 +35,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,8 @@ HAND_OVER_S = 60.0
 """So long a new process may take to answer in place of the one before, and others wait for that."""
 LOCK = "lock"
 """Lies beside the socket, and belongs to the switch."""
-CLOSED = "closed"
-"""The same by which people see the page of a web application that answers; nobody is to write in it."""
+SHUT = "closed/closed"
+"""By this one people see the page of a web application that answers: nobody is to write in it."""
 ENDED = ("inactive", "failed")
 SYSTEMCTL = "/usr/bin/systemctl"
 TABLE = Path("/proc/self/net/tcp")
@@ -333,28 +333,11 @@ def _has(switch: Switch, slot: str) -> bool:
         return False
 
 
-def _leave(switch: Switch, slot: str) -> None:
+def put(switch: Switch, server: str, word: str) -> None:
+    """Bring a server into a state; where no switch runs nobody is served by it."""
     try:
         with switch.alone():
-            switch.tell(f"set server {BACKEND}/{slot} state maint")
-    except AWAY:
-        return
-
-
-def shut(switch: Switch) -> None:
-    """Have people see the page until it is opened; one that does not run is closed when it begins."""
-    try:
-        with switch.alone():
-            switch.tell(f"set server {CLOSED}/{CLOSED} state ready")
-    except AWAY:
-        return
-
-
-def opened(switch: Switch) -> None:
-    """Let people in again; one that does not run is open when it begins."""
-    try:
-        with switch.alone():
-            switch.tell(f"set server {CLOSED}/{CLOSED} state maint")
+            switch.tell(f"set server {server} state {word}")
     except AWAY:
         return
 
@@ -362,8 +345,8 @@ def opened(switch: Switch) -> None:
 def stay_closed(switch: Switch, unit: str) -> None:
     """Close a web application's switch that was started itself while the unit says that it is closed."""
     with switch.alone():
-        if (CLOSED, CLOSED) in switch.rows() and unit_state(unit)[0] in ("active", "activating"):
-            switch.tell(f"set server {CLOSED}/{CLOSED} state ready")
+        if tuple(SHUT.split("/")) in switch.rows() and unit_state(unit)[0] in ("active", "activating"):
+            switch.tell(f"set server {SHUT} state ready")
 
 
 def hung_up(switch: Switch, slot: str) -> None:
@@ -421,52 +404,70 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _drain(switch: Switch, asked: argparse.Namespace) -> None:
-    if asked.verb in ("drain", "leave"):
-        left = drained(switch, asked.slot, asked.within)
-    else:
-        left = finished(switch, asked.slot, asked.within)
+def _told(left: int, within_s: float) -> None:
+    """Say how many answers are not finished."""
     if left:
-        sys.stderr.write(f"Not drained within {asked.within:g} s, and ended all the same: {left} answers.\n")
+        sys.stderr.write(f"Not drained within {within_s:g} s, and ended all the same: {left} answers.\n")
+
+
+def _ready(switch: Switch, asked: argparse.Namespace) -> None:
+    marker_of(asked.socket).unlink(missing_ok=True)
+    _come(switch, asked)
+    told_awake(switch)
 
 
 def _begin(switch: Switch, asked: argparse.Namespace) -> None:
+    stay_closed(switch, closed_unit_of(asked.socket))
+    _come(switch, asked)
+
+
+def _come(switch: Switch, asked: argparse.Namespace) -> None:
     ready(switch, asked.slot, asked.port)
     if asked.within is not None:
         _wait_until_up(switch, asked.slot, asked.within)
 
 
-def _do(switch: Switch, asked: argparse.Namespace) -> None:
-    if asked.verb == "state":
-        json.dump(state(switch), sys.stdout)
-    elif asked.verb == "ready":
-        marker_of(asked.socket).unlink(missing_ok=True)
-        _begin(switch, asked)
-        told_awake(switch)
-    elif asked.verb == "begin":
-        stay_closed(switch, closed_unit_of(asked.socket))
-        _begin(switch, asked)
-    elif asked.verb == "settled":
-        settled(switch, asked.within)
-    elif asked.verb == "gone":
-        if not marker_of(asked.socket).exists():
-            gone(switch, asked.slot, asked.unit)
-    elif asked.verb == "reload":
-        reload(switch, asked.process, asked.states)
-    elif asked.verb == "leave":
-        if _has(switch, asked.slot):
-            _drain(switch, asked)
-            _leave(switch, asked.slot)
-    elif asked.verb == "open":
-        opened(switch)
-    elif asked.verb == "hang-up":
-        hung_up(switch, asked.slot)
-    else:
-        if asked.verb == "away":
-            _leave(switch, asked.slot)
-        elif asked.verb == "close":
-            shut(switch)
+def _drain(switch: Switch, asked: argparse.Namespace) -> None:
+    _told(drained(switch, asked.slot, asked.within), asked.within)
+
+
+def _leave(switch: Switch, asked: argparse.Namespace) -> None:
+    if _has(switch, asked.slot):
         _drain(switch, asked)
+        put(switch, f"{BACKEND}/{asked.slot}", "maint")
+
+
+def _away(switch: Switch, asked: argparse.Namespace) -> None:
+    put(switch, f"{BACKEND}/{asked.slot}", "maint")
+    _told(finished(switch, asked.slot, asked.within), asked.within)
+
+
+def _close(switch: Switch, asked: argparse.Namespace) -> None:
+    put(switch, SHUT, "ready")
+    _told(finished(switch, asked.slot, asked.within), asked.within)
+
+
+def _gone(switch: Switch, asked: argparse.Namespace) -> None:
+    if not marker_of(asked.socket).exists():
+        gone(switch, asked.slot, asked.unit)
+
+
+def _do(switch: Switch, asked: argparse.Namespace) -> None:
+    does: dict[str, Callable[[], None]] = {
+        "state": lambda: json.dump(state(switch), sys.stdout),
+        "ready": lambda: _ready(switch, asked),
+        "begin": lambda: _begin(switch, asked),
+        "settled": lambda: settled(switch, asked.within),
+        "reload": lambda: reload(switch, asked.process, asked.states),
+        "drain": lambda: _drain(switch, asked),
+        "leave": lambda: _leave(switch, asked),
+        "away": lambda: _away(switch, asked),
+        "close": lambda: _close(switch, asked),
+        "hang-up": lambda: hung_up(switch, asked.slot),
+        "open": lambda: put(switch, SHUT, "maint"),
+        "gone": lambda: _gone(switch, asked),
+    }
+    does[asked.verb]()
 
 
 if __name__ == "__main__":
