@@ -109,6 +109,21 @@ class Lab:
         self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
         return self.runs[-1]
 
+    def provision_of(self, version: Path, *arguments: str) -> Ran:
+        """Run the command of another version, by its checkout."""
+        done = subprocess.run(
+            [sys.executable, "-m", "provisioner", *arguments],
+            cwd=self.folder,
+            env={**os.environ, **self.environment, "PYTHONPATH": str(version / "src")},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=1800,
+            check=False,
+        )
+        self.runs.append(Ran(done.returncode, done.stdout, done.stderr))
+        return self.runs[-1]
+
     def incus(self, *arguments: str, check: bool = True) -> str:
         """What Incus' own client says; the yardstick for what ours says."""
         done = subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from io import BytesIO
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.up.quickstart_lab import Lab, Ran
+from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
@@ -50,26 +49,11 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory, earlier: Pat
     lab = Lab(tmp_path_factory.mktemp("old"), incus_lab.environment, "debian/12", "debian/12", name="old")
     lab.write(FILE)
     lab.provision("destroy", "--prune", "--yes", "--lab", "old")  # what an interrupted run of this test left
-    made = provision_of(earlier, lab, "up", "--yes")
+    made = lab.provision_of(earlier, "up", "--yes")
     assert made.code == 0, made.out[-4000:] + made.err[-4000:]
     yield lab
     ended = lab.provision("destroy", "--prune", "--yes", "--lab", "old")
     assert ended.code == 0, ended.out + ended.err
-
-
-def provision_of(version: Path, lab: Lab, *arguments: str) -> Ran:
-    """Run the command of another version."""
-    done = subprocess.run(
-        [sys.executable, "-m", "provisioner", *arguments],
-        cwd=lab.folder,
-        env={**os.environ, **lab.environment, "PYTHONPATH": str(version / "src")},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=1800,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def containers(lab: Lab) -> dict[str, tuple[str, ...]]:
