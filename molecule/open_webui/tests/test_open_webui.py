@@ -25,6 +25,10 @@ from testinfra.host import Host
 SCENARIO = Path(__file__).resolve().parents[1]
 UNIT = "open-webui.service"
 CLOSES = "open-webui-closed.service"
+BROWSER = json.dumps({"open_webui_proof": "browser"})
+PICTURES = "/var/lib/provisioner/open_webui"
+SEEN = os.environ.get("PROVISION_TEST_PICTURES", "")
+"""A folder in which pictures are kept; without it they are looked at and gone."""
 DROP_IN = f"/run/systemd/system/{UNIT}.d"
 SECURITY_LIMIT = 30  # systemd counts in tenths: 3.0
 PORT, ENGINE_PORT = 8090, 9001
@@ -454,6 +458,54 @@ def test_an_engine_that_does_not_answer_is_found(whole: Web, mode: str, words: s
 def test_a_model_that_is_not_offered_is_found(web: Web) -> None:
     assert_fails(proof(open_webui_connect=[{**ENGINE, "model": "large"}]), "it does not offer large")
     assert web.ask("GET", "/ready").status == 200
+
+
+@pytest.fixture(scope="module")
+def browser(host: Host) -> Host:
+    """The container with the browser that proves it."""
+    ran = playbook("converge.yml", "--tags", "open_webui_install", "--extra-vars", BROWSER)
+    assert ran.returncode == 0, ran.stdout
+    return host
+
+
+def test_a_browser_signs_in_and_is_answered_also_while_people_are_kept_out(
+    whole: Web, browser: Host, tmp_path: Path
+) -> None:
+    whole.host.check_output(f"systemctl start {CLOSES}")
+    ran = proof(open_webui_proof="browser")
+    assert ran.returncode == 0, ran.stdout
+    shows = json.loads(browser.file(f"{PICTURES}/proof.json").content_string)["pictures"]
+    assert shows == {"sign_in": "the page on which one signs in", "chat": "an answer of small"}
+    for name in shows:
+        picture = browser.file(f"{PICTURES}/{name}.png").content
+        assert picture.startswith(b"\x89PNG"), name
+        assert len(picture) > 10_000, name
+        (Path(SEEN or tmp_path) / f"{name}.png").write_bytes(picture)
+    assert "chrome" not in browser.check_output("ps -e -o args="), "it has ended"
+    made = json.loads(browser.file("/etc/open-webui/technical.json").content_string)["passwords"][0]
+    assert made not in ran.stdout
+    again = proof()
+    assert again.returncode == 0, again.stdout
+    assert not browser.file(f"{PICTURES}/proof.json").exists, "they are of a proof that is over"
+
+
+def test_what_only_a_browser_sees_is_found(whole: Web, browser: Host) -> None:
+    text = "[Service]\nEnvironment=ENABLE_LOGIN_FORM=False\n"
+    browser.check_output(f"mkdir -p {DROP_IN} && printf '{text}' > {DROP_IN}/form.conf && systemctl daemon-reload")
+    browser.check_output(f"systemctl restart {UNIT}")
+    wait_until(lambda: whole.ask("GET", "/ready").status == 200, READY_S)
+    assert proof().returncode == 0, "programs can sign in"
+    assert_fails(proof(open_webui_proof="browser"), "with a browser: its page has no input[type=email]")
+    assert browser.file(f"{PICTURES}/failed.png").exists
+
+
+def test_a_browser_that_is_not_there_is_found(whole: Web, browser: Host) -> None:
+    browser.check_output("mv /usr/bin/chromedriver /usr/bin/chromedriver.away")
+    try:
+        assert_fails(proof(open_webui_proof="browser"), "with a browser:", "chromedriver")
+    finally:
+        browser.check_output("mv /usr/bin/chromedriver.away /usr/bin/chromedriver")
+    assert whole.ask("GET", "/ready").status == 200
 
 
 def test_an_open_sign_up_is_found_and_closed_again(whole: Web, penny: Web) -> None:

@@ -1,9 +1,9 @@
 """Proves that Open WebUI works: its technical user signs in, sees the models, is answered, and strangers get nothing.
 
 Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``inside`` the same also while it keeps
-people out, ``unit``, ``within_s``, ``answer_s``, and ``models``, those that it has to offer, of which the first is
-asked. Prints JSON: ``wrong``, one line for each thing that is not as it has to be. Changes nothing: its chat is deleted
-again.
+people out, ``unit``, ``within_s``, ``answer_s``, ``models``, those that it has to offer, of which the first is asked,
+and ``browser``, whether a real one is to do so as well. Prints JSON: ``wrong``, one line for each thing that is not as
+it has to be. Changes nothing: its chats are deleted again, and its pictures are those of the latest proof.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import browse
 from client import AnswerError, Client, masked, passwords, technical_signed_in, wait_until_ready
 
 WHOLE = ("stop", "length")
@@ -91,14 +92,19 @@ def wrong(wanted: dict[str, Any]) -> Iterator[str]:
     client, door = Client(wanted["url"], wanted["answer_s"]), Client(wanted["inside"], wanted["answer_s"])
     wait_until_ready(client, wanted["unit"], wanted["within_s"])
     Client(wanted["door"], wanted["answer_s"]).ask("GET", "/ready")
+    browse.forget()
     yield from strangers(client, door)
-    if technical_signed_in(door) is None:
+    password = technical_signed_in(door)
+    if password is None:
         yield "its technical user cannot sign in: run up with --full, which gives it another password"
         return
     missing = list(offers(door, wanted["models"]))
     yield from missing
-    if not missing and wanted["models"]:
-        yield from talks(door, wanted["models"][0])
+    if missing or not wanted["models"]:
+        return
+    yield from talks(door, wanted["models"][0])
+    if wanted["browser"]:
+        yield from browse.sees(door, password, wanted["models"][0], wanted["answer_s"])
 
 
 def main() -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
-from tests.integration.up.webdriver import ENTER, PATIENCE_S, POLL_S, Browser
+from tests.integration.up.webdriver import ENTER, browser_in, driver
 from tests.lab.incus import Lab as Incus
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ CLOSES_THE_NEWS = """
 """
 """An administrator who signs in for the first time is shown what is new, over everything else."""
 ANSWER = "const said = document.querySelector('.chat-assistant'); return said ? said.innerText : ''"
-IS_WRITING = "return document.body.innerText.includes('Generating')"
+IS_DONE = "return Boolean(document.querySelector('.copy-response-button'))"
 PICTURES = os.environ.get("PROVISION_TEST_PICTURES", "")
 """A folder in which pictures are kept; without it they are looked at and gone."""
 
@@ -61,8 +61,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def browser(lab: Lab) -> Browser:
-    return Browser(lab, "llama")
+def browser(lab: Lab) -> Any:
+    return browser_in(lab, "llama")
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
@@ -74,18 +74,16 @@ def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
     assert verified.code == 0, verified.out + verified.err
 
 
-def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Browser, tmp_path: Path) -> None:
+def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Path) -> None:
     pictures = Path(PICTURES) if PICTURES else tmp_path
     browser.open(f"http://{lab.address('web')}:{PORT}/auth")
     browser.write("input[type=email]", ADMIN)
-    browser.picture(pictures / "sign-in.png")
+    (pictures / "sign-in.png").write_bytes(browser.picture())
     browser.write("input[type=password]", PASSWORD + ENTER)
-    wait_until(lambda: browser.run(CLOSES_THE_NEWS), PATIENCE_S, POLL_S)
-    browser.find("#chat-input")
-    browser.write("#chat-input", "Say hello." + ENTER)
-    wait_until(lambda: str(browser.run(ANSWER)).strip(), PATIENCE_S, POLL_S)
-    wait_until(lambda: not browser.run(IS_WRITING), PATIENCE_S, POLL_S)
-    browser.picture(pictures / "chat.png")
+    browser.write("#chat-input", "Say hello." + ENTER, clears=CLOSES_THE_NEWS)
+    driver.until(lambda: str(browser.run(ANSWER)).strip(), "no answer comes", browser.text)
+    driver.until(lambda: browser.run(IS_DONE), "the answer does not end", browser.text)
+    (pictures / "chat.png").write_bytes(browser.picture())
     assert (pictures / "chat.png").stat().st_size > 10_000
 
 

@@ -1,0 +1,124 @@
+"""Drives a Chromium over WebDriver, which is JSON over HTTP. Every wait has an end."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+"""Under this name the standard hands an element out."""
+ENTER = "\ue007"
+PATIENCE_S, POLL_S, ANSWER_S = 90.0, 0.5, 60.0
+LARGEST_ANSWER = 32 * 2**20
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",  # an unprivileged container gives it no namespaces of its own
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+)
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class BrowserError(Exception):
+    """The browser does not do, or does not show, what it should."""
+
+
+class Browser:
+    """A window of the browser whose driver listens at ``address``."""
+
+    def __init__(self, address: str) -> None:
+        self._url = f"{address}/session"
+        options = {"args": [*ARGUMENTS]}
+        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+
+        def begun() -> Any:
+            try:
+                return self._ask("POST", "", wanted)
+            except urllib.error.HTTPError as refusal:
+                raise BrowserError(f"the browser does not start: {_words(refusal)}") from None
+            except OSError:
+                return None
+
+        session = until(begun, "the browser's driver does not listen")
+        self._url += f"/{session['sessionId']}"
+
+    def end(self) -> None:
+        """Close the window."""
+        self._ask("DELETE", "")
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310  # of a driver
+        with _OPENER.open(request, timeout=ANSWER_S) as said:
+            text = said.read(LARGEST_ANSWER + 1)
+        if len(text) > LARGEST_ANSWER:
+            raise BrowserError(f"its driver answered {path} with more than {LARGEST_ANSWER} bytes")
+        return json.loads(text)["value"]
+
+    def open(self, address: str) -> None:
+        """Go to a page."""
+        self._ask("POST", "/url", {"url": address})
+
+    def find(self, css: str) -> str:
+        """The first element that there is of the kind, waited for."""
+
+        def found() -> Any:
+            try:
+                return self._ask("POST", "/element", {"using": "css selector", "value": css})
+            except urllib.error.HTTPError:
+                return None
+
+        return str(until(found, f"its page has no {css}", self.text)[ELEMENT])
+
+    def write(self, css: str, text: str, clears: str = "") -> None:
+        """Type into an element, once nothing is in front of it; before each try ``clears`` is run in the page."""
+
+        def typed() -> bool:
+            if clears:
+                self.run(clears)
+            try:
+                self._ask("POST", f"/element/{self.find(css)}/value", {"text": text})
+            except urllib.error.HTTPError as refusal:
+                said = _words(refusal)
+                if "not interactable" not in said:
+                    raise BrowserError(f"nothing can be written into {css}: {said}") from None
+                return False
+            return True
+
+        until(typed, f"something is in front of {css}", self.text)
+
+    def text(self) -> str:
+        """All words of the page that are seen."""
+        return str(self.run("return document.body.innerText"))
+
+    def run(self, script: str) -> Any:
+        """What a script in the page returns."""
+        return self._ask("POST", "/execute/sync", {"script": script, "args": []})
+
+    def picture(self) -> bytes:
+        """What the window shows, as PNG."""
+        return base64.b64decode(self._ask("GET", "/screenshot"))
+
+
+def until(
+    said: Callable[[], Any], otherwise: str, shown: Callable[[], str] | None = None, within_s: float = PATIENCE_S
+) -> Any:
+    """What it says as soon as that is something; ``BrowserError`` with what is ``shown`` when the time is over."""
+    deadline = time.monotonic() + within_s
+    while not (something := said()):
+        if time.monotonic() > deadline:
+            raise BrowserError(f"{otherwise}: {' '.join(shown().split())[:500]}" if shown else otherwise)
+        time.sleep(POLL_S)
+    return something
+
+
+def _words(refusal: urllib.error.HTTPError) -> str:
+    with refusal:
+        return refusal.read(2000).decode("utf-8", errors="replace")[:500]
