@@ -108,10 +108,10 @@ class Browser:
 
 
 def until(
-    said: Callable[[], Any], otherwise: str, shown: Callable[[], str] | None = None, within_s: float = PATIENCE_S
+    said: Callable[[], Any], otherwise: str, shown: Callable[[], str] | None = None, within_s: float | None = None
 ) -> Any:
     """What it says as soon as that is something; ``BrowserError`` with what is ``shown`` when the time is over."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + (PATIENCE_S if within_s is None else within_s)
     while not (something := said()):
         if time.monotonic() > deadline:
             raise BrowserError(f"{otherwise}: {' '.join(shown().split())[:500]}" if shown else otherwise)
