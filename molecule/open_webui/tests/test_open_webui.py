@@ -181,7 +181,8 @@ def test_the_unit_is_locked_up_and_starts_at_boot(host: Host) -> None:
     service = host.service("open-webui")
     assert service.is_running
     assert service.is_enabled
-    host.check_output(f"systemd-analyze security --no-pager --threshold={SECURITY_LIMIT} {UNIT}")
+    for unit in (UNIT, CLOSES):
+        host.check_output(f"systemd-analyze security --no-pager --threshold={SECURITY_LIMIT} {unit}")
     main = host.check_output(f"systemctl show --property MainPID --value {UNIT}")
     assert host.check_output(f"ps -o user= -p {main}") == "open-webui"
 

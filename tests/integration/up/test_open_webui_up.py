@@ -6,6 +6,7 @@ The tests of this module build on each other, in their order.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ containers:
   gateway: {{ services: {{ litellm: {{ master_key: !secret master_key, aliases: {{ fast: [tiny] }} }} }} }}
   web:
     services:
-      open_webui: {{ admin: {ADMIN}, password: !secret webui_password, connect: [gateway/litellm] }}
+      open_webui:
+        {{ admin: {ADMIN}, password: !secret webui_password, connect: [gateway/litellm], proof: browser }}
 """
 CLOSES_THE_NEWS = """
     const button = [...document.querySelectorAll("button")].find(one => one.innerText.includes("Let's Go"));
@@ -62,7 +64,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def browser(lab: Lab) -> Any:
-    return browser_in(lab, "llama")
+    return browser_in(lab, "web")
 
 
 def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
@@ -72,6 +74,16 @@ def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
     assert again.code == 0, again.out
     verified = lab.provision("verify")
     assert verified.code == 0, verified.out + verified.err
+
+
+def test_what_its_proof_saw_is_kept_and_told(lab: Lab) -> None:
+    folder = lab.folder / "screens/web/open_webui"
+    told = " ".join(lab.provision("status").out.split())
+    for name, shows in (("sign_in", "the page on which one signs in"), ("chat", "an answer of fast")):
+        assert (folder / f"{name}.png").stat().st_size > 10_000
+        assert shows in told
+        if PICTURES:
+            shutil.copy(folder / f"{name}.png", Path(PICTURES) / f"proof-{name}.png")
 
 
 def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Path) -> None:

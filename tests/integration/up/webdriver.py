@@ -10,10 +10,6 @@ from typing import Any
 from tests.integration.up.quickstart_lab import Lab
 
 PROGRAM = Path(__file__).resolve().parents[3] / "roles/open_webui/programs/webdriver.py"
-INSTALL = (
-    "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "
-    "chromium chromium-driver fonts-dejavu-core"
-)
 PORT = 9515
 
 
@@ -32,8 +28,7 @@ ENTER: str = driver.ENTER
 
 
 def browser_in(lab: Lab, container: str) -> Any:
-    """A browser in a container of the lab, with one window."""
-    lab.incus("exec", container, "--", "sh", "-c", INSTALL)
+    """A browser in a container that has one for its proof, with one window."""
     words = [f"--port={PORT}", "--allowed-ips=", "--allowed-origins=*"]
     unit = ["systemd-run", "--quiet", "--unit=webdriver", "--collect", "--setenv=HOME=/root"]
     lab.incus("exec", container, "--", *unit, "chromedriver", *words)
