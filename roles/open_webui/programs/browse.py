@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import socket
 import socketserver
 import subprocess
-import tempfile
 import threading
-import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from client import INSIDE, POLL_S, TECHNICAL, AnswerError, Client
+from client import INSIDE, TECHNICAL, AnswerError, Client
 from webdriver import ENTER, Browser, BrowserError, until
 
 FOLDER = Path("/var/lib/provisioner/open_webui")
 """Where the pictures are kept, and in ``proof.json`` what they show."""
 DRIVER = "/usr/bin/chromedriver"
-NOBODY, NOGROUP = "nobody", "nogroup"
-STARTED = re.compile(r"started successfully on port (\d+)")
-START_S, END_S = 60.0, 10.0
+UNIT = "open-webui-proof.service"
+ALONE = (
+    "--property=DynamicUser=yes",
+    "--property=RuntimeMaxSec=3600",
+    "--property=TimeoutStopSec=10",
+    "--property=NoNewPrivileges=yes",
+    "--property=PrivateTmp=yes",
+    "--setenv=HOME=/tmp",  # its own
+)
+END_S = 60.0
 PIECE = 65536
 CLOSES_THE_NEWS = """
     const button = [...document.querySelectorAll("button")].find(one => one.innerText.includes("Let's Go"));
@@ -86,50 +88,21 @@ def led_inside() -> Iterator[str]:
 
 @contextmanager
 def driver() -> Iterator[str]:
-    """The address of a browser's driver, which runs as nobody in a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="open-webui-proof-") as folder:
-        shutil.chown(folder, NOBODY, NOGROUP)
-        environment = {"HOME": folder, "TMPDIR": folder, "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-        with Path(folder, "said").open("w+", encoding="utf-8", errors="replace") as said:
-            process = subprocess.Popen(
-                [DRIVER, "--port=0"],
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-                user=NOBODY,
-                group=NOGROUP,
-                extra_groups=[],
-                start_new_session=True,
-            )
-            try:
-                yield f"http://127.0.0.1:{_port(process, Path(said.name))}"
-            finally:
-                _ended(process)
+    """The address of a browser's driver, which is nobody's and ends with its unit, also where a proof was killed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    _run("systemctl", "stop", UNIT)
+    said = _run("systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *ALONE, DRIVER, f"--port={port}")
+    if said.returncode:
+        raise BrowserError(f"its driver does not start: {said.stderr.strip()[-500:]}")
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        _run("systemctl", "stop", UNIT)
 
 
-def _port(process: subprocess.Popen[bytes], said: Path) -> int:
-    deadline = time.monotonic() + START_S
-    while True:
-        words = said.read_text(encoding="utf-8", errors="replace")
-        if found := STARTED.search(words):
-            return int(found[1])
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise BrowserError(f"its driver does not start: {words.strip()[-500:]}")
-        time.sleep(POLL_S)
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End it and all that it has started."""
-    for number in (15, 9):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(END_S)
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=END_S)
 
 
 class Pictures:
@@ -165,9 +138,10 @@ def sees(client: Client, password: str, model: str, answer_s: float) -> Iterator
                 _sign_in(browser, address, password, pictures)
                 _talk(browser, address, model, answer_s, pictures)
             except BrowserError:
-                pictures.keep("failed", browser.picture(), "where it failed")
+                with suppress(BrowserError, OSError):  # one that has ended shows nothing
+                    pictures.keep("failed", browser.picture(), "where it failed")
                 raise
-    except (BrowserError, OSError) as error:
+    except (BrowserError, OSError, subprocess.SubprocessError) as error:
         yield f"with a browser: {error}"
     finally:
         for chat in _chats(client) - before:

@@ -14,6 +14,8 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """Under this name the standard hands an element out."""
 ENTER = "\ue007"
 PATIENCE_S, POLL_S, ANSWER_S = 90.0, 0.5, 60.0
+NOT_THERE, COVERED = "no such element", "not interactable"
+"""What the standard calls an element that is not there, and one that something is in front of."""
 LARGEST_ANSWER = 32 * 2**20
 ARGUMENTS = (
     "--headless=new",
@@ -40,24 +42,23 @@ class Browser:
         def begun() -> Any:
             try:
                 return self._ask("POST", "", wanted)
-            except urllib.error.HTTPError as refusal:
-                raise BrowserError(f"the browser does not start: {_words(refusal)}") from None
             except OSError:
                 return None
 
         session = until(begun, "the browser's driver does not listen")
         self._url += f"/{session['sessionId']}"
 
-    def end(self) -> None:
-        """Close the window."""
-        self._ask("DELETE", "")
-
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)  # noqa: S310  # of a driver
-        with _OPENER.open(request, timeout=ANSWER_S) as said:
-            text = said.read(LARGEST_ANSWER + 1)
+        try:
+            with _OPENER.open(request, timeout=ANSWER_S) as said:
+                text = said.read(LARGEST_ANSWER + 1)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                words = refusal.read(2000).decode("utf-8", errors="replace")[:500]
+            raise BrowserError(f"its driver refuses {path or 'a window'}: {words}") from None
         if len(text) > LARGEST_ANSWER:
             raise BrowserError(f"its driver answered {path} with more than {LARGEST_ANSWER} bytes")
         return json.loads(text)["value"]
@@ -72,7 +73,9 @@ class Browser:
         def found() -> Any:
             try:
                 return self._ask("POST", "/element", {"using": "css selector", "value": css})
-            except urllib.error.HTTPError:
+            except BrowserError as error:
+                if NOT_THERE not in str(error):
+                    raise
                 return None
 
         return str(until(found, f"its page has no {css}", self.text)[ELEMENT])
@@ -85,10 +88,9 @@ class Browser:
                 self.run(clears)
             try:
                 self._ask("POST", f"/element/{self.find(css)}/value", {"text": text})
-            except urllib.error.HTTPError as refusal:
-                said = _words(refusal)
-                if "not interactable" not in said:
-                    raise BrowserError(f"nothing can be written into {css}: {said}") from None
+            except BrowserError as error:
+                if COVERED not in str(error):
+                    raise
                 return False
             return True
 
@@ -117,8 +119,3 @@ def until(
             raise BrowserError(f"{otherwise}: {' '.join(shown().split())[:500]}" if shown else otherwise)
         time.sleep(POLL_S)
     return something
-
-
-def _words(refusal: urllib.error.HTTPError) -> str:
-    with refusal:
-        return refusal.read(2000).decode("utf-8", errors="replace")[:500]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -149,7 +150,7 @@ def test_an_element_is_waited_for_and_written_into_once_nothing_is_in_front_of_i
     [
         ((404, {"error": "no such element"}), "its page has no #chat-input: what is seen"),
         ((400, {"error": "element not interactable"}), "something is in front of #chat-input: what is seen"),
-        ((400, {"error": "invalid session id"}), "nothing can be written into #chat-input: .*invalid session id"),
+        ((400, {"error": "invalid session id"}), "its driver refuses /element/1/value: .*invalid session id"),
     ],
 )
 def test_what_does_not_come_is_told_with_what_is_seen(
@@ -166,16 +167,17 @@ def test_what_does_not_come_is_told_with_what_is_seen(
         driven(says).write("#chat-input", "hello")
 
 
-def test_a_driver_that_does_not_start_is_told_in_its_own_words(
-    browse: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_driver_that_does_not_start_is_told_in_the_words_of_systemd(
+    browse: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "driver"
-    program.write_text("#!/bin/sh\necho 'no such library'\nexit 1\n")
-    program.chmod(0o755)
-    tmp_path.chmod(0o755)
-    monkeypatch.setattr(browse, "DRIVER", str(program))
-    monkeypatch.setattr(browse.shutil, "chown", lambda *_: None)
-    monkeypatch.setattr(browse, "NOBODY", None)
-    monkeypatch.setattr(browse, "NOGROUP", None)
-    with pytest.raises(browse.BrowserError, match="its driver does not start: no such library"), browse.driver():
+    ran: list[str] = []
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        ran.append(" ".join(command[:2]))
+        code = int(command[0] == "systemd-run")
+        return subprocess.CompletedProcess(command, code, "", "Failed to find executable /usr/bin/chromedriver\n")
+
+    monkeypatch.setattr(browse, "_run", run)
+    with pytest.raises(browse.BrowserError, match="its driver does not start: Failed to find"), browse.driver():
         pytest.fail("there is no driver")
+    assert ran == ["systemctl stop", "systemd-run --quiet"], "one that a killed proof has left is ended first"
