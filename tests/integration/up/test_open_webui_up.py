@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
-from tests.integration.up.webdriver import ENTER, browser_in, driver
+from tests.integration.up.webdriver import browser_in, program
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
@@ -34,14 +34,7 @@ containers:
       open_webui:
         {{ admin: {ADMIN}, password: !secret webui_password, connect: [gateway/litellm], proof: browser }}
 """
-CLOSES_THE_NEWS = """
-    const button = [...document.querySelectorAll("button")].find(one => one.innerText.includes("Let's Go"));
-    if (button) button.click();
-    return Boolean(button);
-"""
-"""An administrator who signs in for the first time is shown what is new, over everything else."""
-ANSWER = "const said = document.querySelector('.chat-assistant'); return said ? said.innerText : ''"
-IS_DONE = "return Boolean(document.querySelector('.copy-response-button'))"
+browse = program("browse")
 PICTURES = os.environ.get("PROVISION_TEST_PICTURES", "")
 """A folder in which pictures are kept; without it they are looked at and gone."""
 
@@ -91,10 +84,10 @@ def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Pat
     browser.open(f"http://{lab.address('web')}:{PORT}/auth")
     browser.write("input[type=email]", ADMIN)
     (pictures / "sign-in.png").write_bytes(browser.picture())
-    browser.write("input[type=password]", PASSWORD + ENTER)
-    browser.write("#chat-input", "Say hello." + ENTER, clears=CLOSES_THE_NEWS)
-    driver.until(lambda: str(browser.run(ANSWER)).strip(), "no answer comes", browser.text)
-    driver.until(lambda: browser.run(IS_DONE), "the answer does not end", browser.text)
+    browser.write("input[type=password]", PASSWORD + browse.ENTER)
+    browser.write("#chat-input", "Say hello." + browse.ENTER, clears=browse.CLOSES_THE_NEWS)
+    browse.until(lambda: str(browser.run(browse.ANSWER)).strip(), "no answer comes", browser.text)
+    browse.until(lambda: browser.run(browse.IS_DONE), "the answer does not end", browser.text)
     (pictures / "chat.png").write_bytes(browser.picture())
     assert (pictures / "chat.png").stat().st_size > 10_000
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from tests.integration.up.quickstart_lab import Lab
 
-PROGRAM = Path(__file__).resolve().parents[3] / "roles/open_webui/programs/webdriver.py"
+PROGRAMS = Path(__file__).resolve().parents[3] / "roles/open_webui/programs"
 PORT = 9515
 
 
-def load() -> ModuleType:
-    """The program as a module."""
-    spec = importlib.util.spec_from_file_location("webdriver", PROGRAM)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-driver = load()
-ENTER: str = driver.ENTER
+def program(name: str) -> Any:
+    """One of the role's programs as a module: it finds others beside it, as in a container."""
+    sys.path.insert(0, str(PROGRAMS))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(PROGRAMS))
 
 
 def browser_in(lab: Lab, container: str) -> Any:
@@ -32,4 +27,4 @@ def browser_in(lab: Lab, container: str) -> Any:
     words = [f"--port={PORT}", "--allowed-ips=", "--allowed-origins=*"]
     unit = ["systemd-run", "--quiet", "--unit=webdriver", "--collect", "--setenv=HOME=/root"]
     lab.incus("exec", container, "--", *unit, "chromedriver", *words)
-    return driver.Browser(f"http://{lab.address(container)}:{PORT}")
+    return program("webdriver").Browser(f"http://{lab.address(container)}:{PORT}")
