@@ -14,12 +14,14 @@ PORT = 9515
 
 
 def program(name: str) -> Any:
-    """One of the role's programs as a module: it finds others beside it, as in a container."""
+    """One of the role's programs as a module: it finds others beside it, as in a container, and nobody else does."""
     sys.path.insert(0, str(PROGRAMS))
     try:
         return importlib.import_module(name)
     finally:
         sys.path.remove(str(PROGRAMS))
+        for file in PROGRAMS.glob("*.py"):
+            sys.modules.pop(file.stem, None)
 
 
 def browser_in(lab: Lab, container: str) -> Any:
