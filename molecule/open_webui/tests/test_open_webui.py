@@ -397,6 +397,12 @@ def test_nothing_closes_it_when_its_container_starts(web: Web) -> None:
     assert web.host.check_output(f"systemctl show --property WantedBy,RequiredBy --value {CLOSES}").strip() == ""
 
 
+def test_when_its_container_stops_it_is_opened_last(web: Web) -> None:
+    """systemd stops in the reverse order: seen with the other one, a chat was accepted just before it was given up."""
+    later = set(web.host.check_output(f"systemctl show --property Before --value {CLOSES}").split())
+    assert {UNIT, "switch-open-webui.service"} <= later
+
+
 def test_what_is_being_written_is_finished_before_it_counts_as_closed(whole: Web, penny: Web) -> None:
     whole.tell(f"slow {PAUSE_S}")
     before = whole.seen()
