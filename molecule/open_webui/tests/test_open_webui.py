@@ -398,7 +398,7 @@ def test_nothing_closes_it_when_its_container_starts(web: Web) -> None:
 
 
 def test_when_its_container_stops_it_is_opened_last(web: Web) -> None:
-    """systemd stops in the reverse order: seen with the other one, a chat was accepted just before it was given up."""
+    """They stop in the reverse order: seen with the other one, a chat was accepted just before it was given up."""
     later = set(web.host.check_output(f"systemctl show --property Before --value {CLOSES}").split())
     assert {UNIT, "switch-open-webui.service"} <= later
 
