@@ -195,7 +195,11 @@ def test_nor_over_forty_changes_of_all_kinds(lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_an_engine_that_is_killed_cuts_what_it_was_answering_and_nothing_else(lab: Lab) -> None:
-    """What it was answering ends without an end, so that nobody takes it for whole; all others are answered."""
+    """A stream that it was answering ends without an end, one answer in a piece is told to have failed by its status.
+
+    So nobody takes it for whole. Nothing is asked again, as it may have been what ended the engine; all others are
+    answered.
+    """
     made(lab)
     kills = 5
 
@@ -205,9 +209,10 @@ def test_an_engine_that_is_killed_cuts_what_it_was_answering_and_nothing_else(la
             sh(lab, ENGINE, "pkill --signal KILL --exact llama-server")
 
     became = while_asked(lab, kill, "fast")
-    assert set(became) <= {"whole", "slowest", "cut"}, became
+    died_with_it = {"cut", "500", "502"}
+    assert set(became) <= {"whole", "slowest"} | died_with_it, became
     assert became["whole"] > 5 * kills
-    assert became.get("cut", 0) <= kills * 2, "it answers two at a time"
+    assert sum(became.get(kind, 0) for kind in died_with_it) <= kills * 2, "it answers two at a time"
 
 
 @pytest.mark.slow
