@@ -70,7 +70,7 @@ def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: Lab) -> None:
 
 
 def test_what_its_proof_saw_is_kept_and_told(lab: Lab) -> None:
-    folder = lab.folder / "screens/web/open_webui"
+    folder = lab.folder / ".provision/screens/web/open_webui"
     told = " ".join(lab.provision("status").out.split())
     for name, shows in (("sign_in", "the page on which one signs in"), ("chat", "an answer of fast")):
         assert (folder / f"{name}.png").stat().st_size > 10_000
