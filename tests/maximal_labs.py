@@ -36,6 +36,7 @@ def _lab_with_chat() -> dict[str, Any]:
         "connect": ["gateway/litellm", "voice/kokoro"],
         "max_body": 1048576,
         "start_timeout_s": 1800,
+        "proof": "browser",
         "expose": "lan",
     }
     gateway = {"master_key": Secret("master", "sk-master"), "aliases": {"fast": ["cloud"]}}

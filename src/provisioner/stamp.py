@@ -12,12 +12,21 @@ from typing import Any
 
 from provisioner.agent import canonical, keyed_digest
 from provisioner.values.address import Address
-from provisioner.values.facts import Closed, ContainerFact, Health, NoAgent, RoleStamp, Silent, UnitState, by_address
+from provisioner.values.facts import (
+    STILL_CLOSED,
+    Closed,
+    ContainerFact,
+    Health,
+    NoAgent,
+    RoleStamp,
+    Silent,
+    UnitState,
+    by_address,
+)
 from provisioner.values.state import Instance, Secret, Service, secrets_of
 
 CARD = frozenset({"card", "driver_version", "nodes"})
 """Options that nobody writes: what the host says of the card that the container got."""
-STILL_CLOSED = "it keeps people out: a run that was to change it has not come to its end"
 _NOUNS = {"units": "unit", "helpers": "unit", "packages": "package", "users": "user", "venvs": "virtual environment"}
 
 

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from provisioner.services.base import Processor
-from provisioner.stamp import STILL_CLOSED
 from provisioner.values.address import Address
-from provisioner.values.facts import Closed, ContainerFact, Health, Proof, UnitState, Verdict, by_address
+from provisioner.values.facts import (
+    STILL_CLOSED,
+    Closed,
+    ContainerFact,
+    Health,
+    Proof,
+    UnitState,
+    Verdict,
+    by_address,
+)
 from provisioner.values.state import Finding, Fleet, Instance, Service, Status
 
 UNSEEN = "not known: nobody looked"

@@ -20,6 +20,8 @@ HTTP_OK = 200
 """What a health page answers when all is well."""
 BUSY = "busy"
 """The same of a service that computes for somebody, and answers nobody else meanwhile: it is not broken."""
+STILL_CLOSED = "it keeps people out: a run that was to change it has not come to its end"
+"""What is said of a service that is closed while nobody changes its container."""
 
 
 @dataclass(frozen=True, slots=True)

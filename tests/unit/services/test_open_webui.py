@@ -16,5 +16,5 @@ def test_what_restarts_nothing_makes_no_process_stale() -> None:
     writers = [task for task in tasks if "provision_files" in task]
     quiet = [task for task in writers if "notify" not in task]
     written = {entry["path"] for task in quiet for entry in task["provision_files"]["files"]}
-    assert written == {"{{ __open_webui_secrets }}"}
+    assert written == {"{{ __open_webui_secrets }}", "{{ __open_webui_closed_file }}"}
     assert written.isdisjoint(variables["__open_webui_read"])
