@@ -35,6 +35,8 @@ DOING = {
     "adopt": "adopting",
     "rejoin": "bringing back",
     "restore": "restoring",
+    "close": "keeping people out",
+    "open": "letting people in again",
 }
 
 

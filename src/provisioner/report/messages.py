@@ -26,6 +26,8 @@ _PAST = {
     "adopt": "adopted",
     "rejoin": "rejoined",
     "restore": "restored",
+    "close": "closed",
+    "open": "opened",
 }
 
 

@@ -63,6 +63,13 @@ def test_it_is_closed_from_the_snapshot_until_it_is_proved(chat_there: World, mo
     assert chat_there.command("plan", "--detailed-exitcode").code == 0
 
 
+def test_it_is_said_in_words(chat_there: World) -> None:
+    done = chat_there.command("up", "--yes")
+    assert "chat/open_webui: keeping people out" in done.err + done.out
+    assert "chat/open_webui: letting people in again" in done.err + done.out
+    assert "1 closed, 1 snapshotted, 1 configured, 1 opened." in done.out + done.err
+
+
 def test_it_is_open_again_when_it_has_gone_back(chat_there: World, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = closed_meanwhile(chat_there, monkeypatch)
     chat_there.failures["site.yml"] = (PROOF,)
