@@ -255,8 +255,10 @@ def test_killed_at_any_moment_of_a_change_answers_go_on_and_one_engine_is_left(l
 
 @pytest.mark.slow
 def test_without_the_queue_the_same_changes_refuse_requests(lab: Lab) -> None:
-    """The gate can fail: requests that may not wait are refused while the engine is exchanged."""
+    """The gate can fail: requests that may not wait are refused while an engine is exchanged that is slow to start."""
     made(lab, engine=", beside: false, queue: 0s", gateway=", num_retries: 0")
+    drop_in = "/run/systemd/system/llama-server.service.d"
+    sh(lab, ENGINE, f"mkdir {drop_in} && printf '[Service]\\nExecStartPre=/bin/sleep 5\\n' > {drop_in}/slow.conf")
     became = while_asked(
         lab, lambda: made(lab, engine=", beside: false, queue: 0s, batch: 128", gateway=", num_retries: 0")
     )
