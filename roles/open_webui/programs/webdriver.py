@@ -61,7 +61,12 @@ class Browser:
             raise BrowserError(f"its driver refuses {path or 'a window'}: {words}") from None
         if len(text) > LARGEST_ANSWER:
             raise BrowserError(f"its driver answered {path} with more than {LARGEST_ANSWER} bytes")
-        return json.loads(text)["value"]
+        try:
+            return json.loads(text)["value"]
+        except (ValueError, KeyError, TypeError):
+            raise BrowserError(
+                f"its driver answers {path or 'for a window'} with what WebDriver does not say"
+            ) from None
 
     def open(self, address: str) -> None:
         """Go to a page."""

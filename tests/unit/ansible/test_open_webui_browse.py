@@ -181,3 +181,13 @@ def test_a_driver_that_does_not_start_is_told_in_the_words_of_systemd(
     with pytest.raises(browse.BrowserError, match="its driver does not start: Failed to find"), browse.driver():
         pytest.fail("there is no driver")
     assert ran == ["systemctl stop", "systemd-run --quiet"], "one that a killed proof has left is ended first"
+
+
+@pytest.mark.parametrize("said", [b"<html>", b"[]", b"{}", b'"value"'])
+def test_what_is_no_webdriver_is_told(
+    browse: Any, driven: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    browser = driven(lambda _method, _path: (200, None))
+    monkeypatch.setattr(sys.modules["webdriver"].json, "loads", lambda _text: json.JSONDecoder().decode(said.decode()))
+    with pytest.raises(browse.BrowserError, match="with what WebDriver does not say"):
+        browser.text()
