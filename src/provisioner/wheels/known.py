@@ -18,8 +18,10 @@ from provisioner.wheels.builds import TORCH, Build, build_of
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import is_python
 
-COLUMNS = (TORCH, "triton", "exllamav3", "exllamav2", "flash-attn", "causal-conv1d", "flash-linear-attention")
-"""What each stack has, or says why not."""
+EXLLAMA = ("exllamav3", "exllamav2")
+"""The packages with which tabbyAPI serves models."""
+COLUMNS = (TORCH, "triton", *EXLLAMA, "flash-attn", "causal-conv1d", "flash-linear-attention")
+"""What each stack for tabbyAPI has, or says why not."""
 UNVERIFIED = "unverified"
 """Instead of a hash that could not be read from any source."""
 
@@ -68,15 +70,16 @@ class Tabby(_Page):
 class Stack(_Page):
     """Packages that belong together, for some Pythons.
 
-    ``missing``: columns that it goes without, with the reasons; ``without``: what metadata asks for and nobody needs.
+    ``cuda`` and ``driver``: empty where it computes on the processor only. ``missing``: columns that it goes without,
+    with the reasons; ``without``: what metadata asks for and nobody needs.
     """
 
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
     title: str
     source: str
     tabbyapi: Tabby | None = None
-    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
-    driver: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")]
+    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = ""
+    driver: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)+$")] = ""
     python: tuple[Annotated[str, AfterValidator(_python)], ...]
     packages: Mapping[str, Package]
     missing: Mapping[str, str] = {}
@@ -85,15 +88,29 @@ class Stack(_Page):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Stack:
-        for column in COLUMNS:
-            if (column in self.packages) == (column in self.missing):
-                raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
-        unknown = self.missing.keys() - set(COLUMNS)
-        if unknown:
-            raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
+        if bool(self.cuda) != bool(self.driver):
+            raise ValueError("cuda and driver belong together: name both, or neither for a stack without a card")
+        self._check_columns()
         for name, package in self.packages.items():
             _check_wheels(name, package)
         return self
+
+    def _check_columns(self) -> None:
+        """Raise where it does not say of each column why it goes without, if it has to."""
+        unknown = self.missing.keys() - set(COLUMNS)
+        if unknown:
+            raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
+        for column in COLUMNS:
+            is_there, is_missing = column in self.packages, column in self.missing
+            is_said_twice = is_there and is_missing
+            is_unsaid = self.explains_columns and not is_there and not is_missing
+            if is_said_twice or is_unsaid:
+                raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
+
+    @property
+    def explains_columns(self) -> bool:
+        """Whether it has to say of each column that it goes without why: it is for tabbyAPI, or has what that needs."""
+        return self.tabbyapi is not None or any(name in self.packages for name in EXLLAMA)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
