@@ -91,15 +91,16 @@ def check(session: Session, what: tuple[str, ...], *, python: str, torch: str, d
 def lock(session: Session, name: str, *, output: Path | None, lists: tuple[Path, ...], **words: Any) -> int:
     """Find all wheels of a stack with their hashes, and write them as role torch_stack takes them.
 
-    What its packages ask for is resolved for that Python (by uv) and frozen with it.
+    What its packages ask for is resolved (by uv) for that Python on the image that has it, and frozen with it.
     """
     from provisioner.report.stacks import lock_text
     from provisioner.wheels.known import known_stack
     from provisioner.wheels.locking import LockRequest, locked
+    from provisioner.wheels.pythons import machine_with
 
     extra = tuple(line for file in lists for line in file.read_text(encoding="utf-8").splitlines())
     stack = known_stack(name)
-    wheels = locked(stack, LockRequest(extra=extra, **words))
+    wheels = locked(stack, LockRequest(extra=extra, machine=machine_with(words["python"]), **words))
     text = lock_text(stack.id, wheels)
     if output is not None:
         output.write_text(text, encoding="utf-8")
@@ -130,10 +131,12 @@ def _sets(what: tuple[str, ...], python: str, torch: str, driver: str) -> list[t
 
 
 def _judged(stack: Stack, python: str = "", driver: str = "") -> list[Judgement]:
-    """The stack on each of its Pythons, or on that one."""
+    """The stack on each of its Pythons, or on that one, each on the image that has it."""
+    from provisioner.wheels.pythons import machine_with
     from provisioner.wheels.rule import judge
 
-    return [judge(stack.parts, one, driver=driver) for one in ([python] if python else stack.python)]
+    pythons = [python] if python else stack.python
+    return [judge(stack.parts, version, machine_with(version), driver) for version in pythons]
 
 
 def _beside(torch: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:

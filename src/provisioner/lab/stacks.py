@@ -98,7 +98,7 @@ def host_problems(
     """
     for use in uses:
         card, floor = cards.get(use.container), known[use.stack].driver
-        if card and card.driver_version and Version(card.driver_version) < Version(floor):
+        if floor and card and card.driver_version and Version(card.driver_version) < Version(floor):
             what = f"{card.title} has driver {card.driver_version}, and {use.stack} needs {floor} or newer"
             yield Problem(use.path, what, "Install a newer driver on the host, or take a stack for an older CUDA.")
         machine, there = use.place[1].architecture, architectures.get(use.container, "")
@@ -109,7 +109,8 @@ def host_problems(
 
 def wanted(use: Use, stack: Stack) -> str:
     """A digest of what decides about the wheels: another one, and they have to be found anew."""
-    pages = {name: package.model_dump(mode="json") for name, package in stack.packages.items()}
+    # What is said of a wheel besides its address and hash makes it no other one.
+    pages = {name: package.model_dump(mode="json", exclude={"built_for"}) for name, package in stack.packages.items()}
     python, machine = use.place
     said = [pages, list(stack.without), python, asdict(machine), list(use.requirements)]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -15,13 +15,15 @@ from provisioner.wheels.rule import Judgement, Verdict, worst
 
 MARKS = {Fit.FITS: ("ok", "green"), Fit.UNFIT: ("bad", "red"), Fit.UNKNOWN: ("?", "yellow")}
 ABSENT = "-"
+TABLE = (*COLUMNS, "vllm")
+"""The packages that have a column in the table of stacks."""
 SHORT = {"causal-conv1d": "conv1d", "flash-linear-attention": "fla"}
 """How long names stand above the table's columns."""
 
 
 def table_text(stacks: Sequence[Stack], judged: Mapping[str, Sequence[Judgement]], style: Style = PLAIN) -> str:
     """The stacks as a table of marks, then each with its packages, a verdict and its reason a line."""
-    head = ["stack", "python", *(SHORT.get(column, column) for column in COLUMNS), "verdict"]
+    head = ["stack", "python", *(SHORT.get(column, column) for column in TABLE), "verdict"]
     lines = aligned([head, *(_row(stack, judged[stack.id]) for stack in stacks)])
     details = [stack_text(stack, judged[stack.id], style) for stack in stacks]
     return "\n".join([style.paint(lines[0], "bold"), *lines[1:], "", "\n\n".join(details)])
@@ -29,10 +31,8 @@ def table_text(stacks: Sequence[Stack], judged: Mapping[str, Sequence[Judgement]
 
 def stack_text(stack: Stack, judgements: Sequence[Judgement], style: Style = PLAIN) -> str:
     """One stack: its title and verdict, a line for each package and each that it goes without, and what is odd."""
-    head = (
-        f"{stack.id}: {stack.title} (Python {_span(stack.python)}, CUDA {stack.cuda}, driver {stack.driver} or newer)"
-    )
-    lines = [style.paint(head, "bold")]
+    needs = f"CUDA {stack.cuda}, driver {stack.driver} or newer" if stack.cuda else "needs no card"
+    lines = [style.paint(f"{stack.id}: {stack.title} (Python {_span(stack.python)}, {needs})", "bold")]
     for verdict in _worst_of_each(judgements):
         lines += _verdict_lines(verdict, style)
     lines += [f"  {ABSENT:<4} {name}: {safe_line(reason)}" for name, reason in stack.missing.items()]
@@ -77,7 +77,7 @@ def lock_text(stack: str, wheels: Sequence[Locked]) -> str:
 
 def _row(stack: Stack, judgements: Sequence[Judgement]) -> list[str]:
     verdicts = {verdict.package: verdict for verdict in _worst_of_each(judgements)}
-    cells = [MARKS[verdicts[column].fit][0] if column in verdicts else ABSENT for column in COLUMNS]
+    cells = [MARKS[verdicts[column].fit][0] if column in verdicts else ABSENT for column in TABLE]
     return [stack.id, _span(stack.python), *cells, str(worst(judgements))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import unquote
 
@@ -107,6 +107,23 @@ def pinned_build(name: str, version: str) -> Build:
         return _labelled(canonicalize_name(name), Version(version), frozenset(), "")
     except InvalidVersion as error:
         raise WheelNameError(f"{version} is no version of {name}") from error
+
+
+def completed(build: Build, torch: str = "", cuda: str = "") -> Build:
+    """The wheel with what its name does not say: torch ("2.14"; "2.11+" for later ones, too) and CUDA ("13.0").
+
+    ``WheelNameError`` where its name does say it.
+    """
+    says_torch, says_cuda = build.torch is not None, build.backend != ""
+    if (torch and says_torch) or (cuda and says_cuda):
+        raise WheelNameError(f"{build.file} says in its name what it was built for")
+    if torch:
+        major, minor = map(int, torch.removesuffix("+").split("."))
+        build = replace(build, torch=(major, minor), and_higher=torch.endswith("+"))
+    if cuda:
+        major, minor = map(int, cuda.split("."))
+        build = replace(build, cuda=(major, minor), backend="cuda")
+    return build
 
 
 def _labelled(package: str, version: Version, tags: frozenset[Tag], file: str) -> Build:

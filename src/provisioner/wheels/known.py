@@ -14,7 +14,7 @@ from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.values.plain_data import yaml_value
 from provisioner.values.regular_files import text_of
-from provisioner.wheels.builds import TORCH, Build, build_of
+from provisioner.wheels.builds import TORCH, Build, build_of, completed
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import is_python
 
@@ -53,11 +53,28 @@ class Wheel(_Page):
         return "://" not in self.url
 
 
+class BuiltFor(_Page):
+    """What wheels were built for and their names do not say: it was read in their metadata or their compiled files.
+
+    ``torch``: "2.14", or "2.11+" for one that goes with later ones, too, as it asks torch for its stable ABI only.
+    """
+
+    torch: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\+?$")] = ""
+    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")] = ""
+
+
 class Package(_Page):
     """A package in one version, and its wheels: one for each Python, or one for all."""
 
     version: str
+    built_for: BuiltFor = BuiltFor()
     wheels: Annotated[tuple[Wheel, ...], AfterValidator(lambda wheels: wheels or _refuse("it has no wheel"))]
+
+    @property
+    def builds(self) -> tuple[Build, ...]:
+        """Its wheels as their names and ``built_for`` describe them; ``WheelNameError`` where both say the same."""
+        told = self.built_for
+        return tuple(completed(wheel.build, told.torch, told.cuda) for wheel in self.wheels)
 
 
 class Tabby(_Page):
@@ -93,6 +110,9 @@ class Stack(_Page):
         self._check_columns()
         for name, package in self.packages.items():
             _check_wheels(name, package)
+            _check_built_for(name, package)
+            if not self.cuda:
+                _check_processor_only(package)
         return self
 
     def _check_columns(self) -> None:
@@ -115,11 +135,7 @@ class Stack(_Page):
     @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Its packages, to be judged."""
-        parts = []
-        for name, package in self.packages.items():
-            builds = tuple(wheel.build for wheel in package.wheels)
-            parts.append(Part(name, builds))
-        return tuple(parts)
+        return tuple(Part(name, package.builds) for name, package in self.packages.items())
 
     @property
     def serves(self) -> Tabby | None:
@@ -140,6 +156,23 @@ def _check_wheels(name: str, package: Package) -> None:
         build = wheel.build
         if (build.package, str(build.version)) != (name, package.version):
             raise ValueError(f"{build.file} is no wheel of {name} {package.version}")
+
+
+def _check_built_for(name: str, package: Package) -> None:
+    """Raise where it is said of a file that has no hash, and so may be any file, or where the name says it itself."""
+    if package.built_for == BuiltFor():
+        return
+    if any(wheel.sha256 == UNVERIFIED for wheel in package.wheels):
+        raise ValueError(f"built_for of {name} needs the hash of each of its wheels")
+    for wheel in package.wheels:
+        completed(wheel.build, package.built_for.torch, package.built_for.cuda)
+
+
+def _check_processor_only(package: Package) -> None:
+    """Raise where a stack that names no CUDA has a wheel for it: no rule would hold it against the host's driver."""
+    for build in package.builds:
+        if build.cuda is not None:
+            raise ValueError(f"{build.file} is built for CUDA {build.cuda[0]}: name cuda and driver, or take another")
 
 
 def known_stacks(folder: Path | None = None) -> dict[str, Stack]:

@@ -36,6 +36,14 @@ IMAGES = {
 """The Python and the machine of each image whose Python we know, by distribution and release."""
 
 
+def machine_with(python: str) -> Machine:
+    """The machine of the image that has this Python; Debian 12's where no image has it."""
+    for image_python, machine in IMAGES.values():
+        if image_python == python:
+            return machine
+    return DEBIAN_12
+
+
 def is_python(text: str) -> bool:
     """Whether it is a version of Python as we write it: "3.12", "3.13t" for one without the global lock."""
     return _PYTHON.fullmatch(text) is not None

@@ -213,10 +213,13 @@ def _why_it_fits(build: Build) -> str:
         return "pure Python"
     built_for = []
     if build.torch is not None:
-        built_for.append(f"torch {build.torch[0]}.{build.torch[1]}")
+        release = f"torch {build.torch[0]}.{build.torch[1]}"
+        built_for.append(f"{release} or later" if build.and_higher else release)
     if build.cuda is not None:
         major, minor = build.cuda
         built_for.append(f"CUDA {major}" if minor is None else f"CUDA {major}.{minor}")
+    if build.backend == "cpu":
+        built_for.append("the processor")
     return f"built for {', '.join(built_for)}" if built_for else "nothing speaks against it"
 
 

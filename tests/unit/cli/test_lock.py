@@ -13,6 +13,7 @@ from tests.unit.cli.conftest import World
 from tests.wheel_files import write_stack, write_wheel
 
 TORCH = "torch-2.9.0+cu128-cp313-cp313-manylinux_2_28_x86_64.whl"
+TORCH_OF_PROCESSOR = "torch-2.9.0+cpu-cp313-cp313-manylinux_2_28_x86_64.whl"
 FILE = """\
 name: homelab
 hosts: {{ box: {{ incus: local }} }}
@@ -159,6 +160,32 @@ def test_the_hosts_driver_is_as_new_as_the_stack_needs(
     assert answer.code == code, answer.err
     told = "has driver 525.60.12, and mine needs 525.60.13 or newer" in answer.err
     assert told == bool(code)
+
+
+def test_a_stack_for_the_processor_asks_for_no_driver(world: World, written: Path, wheels: Path) -> None:
+    write_wheel(wheels, TORCH_OF_PROCESSOR, "sympy")
+    (written.parent / "stacks/mine.yml").unlink()
+    (written.parent / "stacks").rmdir()
+    write_stack(written.parent / "stacks", wheels, "3.13", [TORCH_OF_PROCESSOR])
+    page = yaml.safe_load((written.parent / "stacks/mine.yml").read_text())
+    del page["cuda"], page["driver"]
+    (written.parent / "stacks/mine.yml").write_text(yaml.safe_dump(page))
+    assert world.command("lock", str(written), "--from", str(wheels)).code == 0
+    written.write_text(written.read_text().replace("  tabby:\n", "  tabby:\n    gpu: any\n"))
+    nodes = (Node("/dev/nvidia0", 195, 0),)
+    world.host.graphics = (Card("0000:01:00.0", "nvidia", "RTX 3060", "nvidia", driver_version="470.1", nodes=nodes),)
+    answer = world.command("plan", str(written))
+    assert answer.code == 0, answer.err
+
+
+def test_what_a_page_says_of_a_wheel_besides_its_file_leaves_the_lock_valid(
+    world: World, written: Path, wheels: Path
+) -> None:
+    world.command("lock", str(written), "--from", str(wheels))
+    page = yaml.safe_load((written.parent / "stacks/mine.yml").read_text())
+    page["packages"]["torch"]["built_for"] = {"torch": "2.9"}
+    (written.parent / "stacks/mine.yml").write_text(yaml.safe_dump(page))
+    assert world.command("plan", str(written)).code == 0
 
 
 def test_a_host_of_another_kind_than_the_wheels_is_refused(world: World, written: Path, wheels: Path) -> None:

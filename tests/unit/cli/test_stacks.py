@@ -10,6 +10,7 @@ import yaml
 from provisioner.wheels import locking
 from provisioner.wheels.known import Stack
 from provisioner.wheels.locking import Locked, LockRequest
+from provisioner.wheels.pythons import IMAGES
 from tests.unit.cli.conftest import World
 
 TORCH = "torch-2.9.0+cu128-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -111,6 +112,26 @@ def test_one_of_the_known_stacks(world: World) -> None:
     assert "There are wheels for Python 3.12, 3.13, 3.14." in answer.out
 
 
+def test_one_for_the_processor_says_that_it_needs_no_card(world: World) -> None:
+    text = world.command("stacks").out
+    assert "vllm-cpu: " in text
+    assert "(Python 3.12-3.13, needs no card)" in text
+    head, *rows = text.split("\n\n")[0].splitlines()
+    column = head.split().index("vllm")
+    marks = {row.split()[0]: row.split()[column] for row in rows}
+    assert (marks["vllm-cpu"], marks["vllm-cu13"], marks["tabbyapi-cu13"]) == ("ok", "ok", "-")
+
+
+def test_a_stack_is_judged_on_the_images_that_have_its_pythons(world: World) -> None:
+    assert world.command("stacks", "check", "vllm-cpu").code == 0
+    answer = world.command("stacks", "check", "vllm-cpu", "--python", "3.11")
+    assert answer.code == 3
+    assert "no wheel for Python 3.11 on x86_64 with glibc 2.36" in answer.out
+    answer = world.command("stacks", "check", "vllm-cu13", "--driver", "570.124")
+    assert answer.code == 3
+    assert "CUDA 13 needs driver 580.65.06 or newer, there is 570.124" in answer.out
+
+
 def test_an_unknown_stack_lists_those_that_there_are(world: World) -> None:
     assert "tabbyapi-cu12" in world.command("stacks", "check", "tabbyapi-cu11").err
 
@@ -142,7 +163,7 @@ def test_a_lock_is_what_the_role_takes(world: World, tmp_path: Path, monkeypatch
     answer = world.command(*arguments)
     written = {"name": wheel.name, "version": wheel.version, "url": wheel.url, "sha256": wheel.sha256}
     assert yaml.safe_load(answer.out) == {"torch_stack_name": "tabbyapi-cu13", "torch_stack_packages": [written]}
-    assert asked == [LockRequest("3.13", extra=("rich",))]
+    assert asked == [LockRequest("3.13", IMAGES["debian/13"][1], extra=("rich",))]
     (result,) = world.command("stacks", "lock", "--json", *arguments[2:]).of("result")
     assert result["packages"] == [written]
     told = world.command(*arguments, "--output", str(tmp_path / "vars.yml"))

@@ -12,25 +12,29 @@ from provisioner.values import paths
 from provisioner.values.errors import InputError, ProvisionError
 from provisioner.wheels.known import COLUMNS, UNVERIFIED, Stack, known_stack, known_stacks
 from provisioner.wheels.objections import DRIVERS, Fit
+from provisioner.wheels.parts import Part
+from provisioner.wheels.pythons import IMAGES, machine_with
 from provisioner.wheels.rule import judge, worst
 
 STACKS = known_stacks()
+WITH_CARD = {name: stack for name, stack in STACKS.items() if stack.cuda}
+FOR_TABBYAPI = {name: stack for name, stack in STACKS.items() if stack.tabbyapi}
 UNFIT = {"stack-d"}
 """The row of the post that puts a wheel for torch 2.11 beside torch 2.12: it is there to be refused."""
 
 
-def test_the_posts_rows_tabbyapi_s_pairs_and_one_for_exllamav2_are_known() -> None:
+def test_the_posts_rows_tabbyapi_s_pairs_one_for_exllamav2_and_two_of_vllm_are_known() -> None:
     rows = {f"stack-{one}" for one in "abcd"}
-    assert rows | {"tabbyapi-cu12", "tabbyapi-cu13", "exllamav2-cu12"} <= set(STACKS)
+    assert rows | {"tabbyapi-cu12", "tabbyapi-cu13", "exllamav2-cu12", "vllm-cu13", "vllm-cpu"} <= set(STACKS)
 
 
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
 def test_a_stack_is_judged_on_each_of_its_pythons(stack: Stack) -> None:
-    found = worst(judge(stack.parts, python, driver=stack.driver) for python in stack.python)
+    found = worst(judge(stack.parts, python, machine_with(python), stack.driver) for python in stack.python)
     assert found is (Fit.UNFIT if stack.id in UNFIT else Fit.FITS)
 
 
-@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+@pytest.mark.parametrize("stack", WITH_CARD.values(), ids=WITH_CARD)
 def test_its_driver_is_the_one_that_its_cuda_needs(stack: Stack) -> None:
     assert stack.driver == DRIVERS[int(stack.cuda.partition(".")[0])]
     (torch,) = [part for part in stack.parts if part.package == "torch"]
@@ -38,7 +42,23 @@ def test_its_driver_is_the_one_that_its_cuda_needs(stack: Stack) -> None:
     assert {build.cuda for build in torch.builds} == {(int(major), int(minor))}
 
 
-@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_one_for_the_processor_names_no_driver_and_has_nothing_for_a_card() -> None:
+    stack = STACKS["vllm-cpu"]
+    assert (stack.cuda, stack.driver) == ("", "")
+    assert {build.backend for part in stack.parts for build in part.builds} == {"cpu"}
+
+
+@pytest.mark.parametrize("name", ["vllm-cu13", "vllm-cpu"])
+def test_what_was_read_in_a_wheel_says_what_its_name_does_not(name: str) -> None:
+    (vllm,) = STACKS[name].packages["vllm"].builds
+    (torch, *_) = STACKS[name].packages["torch"].builds
+    assert vllm.torch == torch.version.release[:2]
+    by_name = [part for part in STACKS[name].parts if part.package == "torch"]
+    by_name += [Part("vllm", tuple(wheel.build for wheel in STACKS[name].packages["vllm"].wheels))]
+    assert judge(by_name, "3.13", machine_with("3.13")).fit is Fit.UNKNOWN
+
+
+@pytest.mark.parametrize("stack", FOR_TABBYAPI.values(), ids=FOR_TABBYAPI)
 def test_every_column_is_there_or_has_a_reason(stack: Stack) -> None:
     assert all((column in stack.packages) != bool(stack.missing.get(column)) for column in COLUMNS)
 
@@ -60,6 +80,38 @@ def test_another_name_lists_what_there_is() -> None:
     assert "tabbyapi-cu12" in caught.value.details
 
 
+@pytest.mark.parametrize("distribution", IMAGES)
+def test_a_python_is_on_the_machine_of_its_image(distribution: str) -> None:
+    python, machine = IMAGES[distribution]
+    assert machine_with(python) == machine
+    assert machine_with("3.14") == IMAGES["debian/12"][1]
+
+
+@pytest.mark.parametrize(
+    ("removed", "fault"),
+    [
+        (("tabbyapi", "missing"), "exllamav2 is to be in packages or"),
+        (("tabbyapi", "missing", "exllamav3"), ""),
+        (("tabbyapi", "missing", "exllamav3", "torch"), ""),
+        (("missing", "exllamav3"), "exllamav3 is to be in packages or"),
+    ],
+)
+def test_only_one_that_is_for_tabbyapi_or_has_what_that_needs_owes_reasons(
+    tmp_path: Path, removed: tuple[str, ...], fault: str
+) -> None:
+    page = yaml.safe_load((paths.data() / "stacks/tabbyapi-cu12.yml").read_text(encoding="utf-8"))
+    for key in removed:
+        page.pop(key, None)
+        page["packages"].pop(key, None)
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(page))
+    if not fault:
+        assert set(known_stacks(tmp_path)) == {"mine"}
+        return
+    with pytest.raises(ProvisionError) as caught:
+        known_stacks(tmp_path)
+    assert fault in caught.value.details
+
+
 def changed(page: dict[str, Any], way: str) -> None:
     """Make the page wrong in that way."""
     first = page["packages"]["torch"]["wheels"][0]
@@ -76,6 +128,12 @@ def changed(page: dict[str, Any], way: str) -> None:
         "a Python that is none": lambda: page.update(python=["three"]),
         "a commit that is none": lambda: page["tabbyapi"].update(commit="main"),
         "no torch": lambda: page["packages"].pop("torch"),
+        "a CUDA without a driver": lambda: page.pop("driver"),
+        "a driver without a CUDA": lambda: page.pop("cuda"),
+        "a wheel for CUDA without a card": lambda: (page.pop("cuda"), page.pop("driver")),
+        "what the name says": lambda: page["packages"]["torch"].update(built_for={"cuda": "12.8"}),
+        "what nobody has read": lambda: page["packages"]["exllamav3"].update(built_for={"torch": "2.9"}),
+        "a torch that is none": lambda: page["packages"]["triton"].update(built_for={"torch": "new"}),
     }
     ways[way]()
 
@@ -95,6 +153,12 @@ def changed(page: dict[str, Any], way: str) -> None:
         "a Python that is none",
         "a commit that is none",
         "no torch",
+        "a CUDA without a driver",
+        "a driver without a CUDA",
+        "a wheel for CUDA without a card",
+        "what the name says",
+        "what nobody has read",
+        "a torch that is none",
     ],
 )
 def test_a_page_that_is_wrong_is_refused_by_its_name(tmp_path: Path, way: str) -> None:

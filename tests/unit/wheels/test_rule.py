@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.wheels.builds import TORCH, build_of, pinned_build
+from provisioner.wheels.builds import TORCH, WheelNameError, build_of, completed, pinned_build
 from provisioner.wheels.objections import DRIVERS, Fit
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import every_python
@@ -156,6 +156,72 @@ def test_a_package_that_is_no_wheel_is_not_known() -> None:
     judgement = judge([Part("flash-attn", trouble="it is built from its source")])
     assert judgement.fit is Fit.UNKNOWN
     assert "from its source" in said(judgement, "flash-attn")
+
+
+VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
+TORCH_OF_PYPI = "torch-2.14.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    ("torch_cuda", "torch", "cuda", "fit", "says"),
+    [
+        ("13.0", "2.14", "13.0", Fit.FITS, "built for torch 2.14, CUDA 13.0"),
+        ("13.0", "2.11+", "13.0", Fit.FITS, "built for torch 2.11 or later, CUDA 13.0"),
+        ("13.0", "2.13", "13.0", Fit.UNFIT, "built for torch 2.13, beside it is torch 2.14.0"),
+        ("13.0", "2.15+", "13.0", Fit.UNFIT, "built for torch 2.15, beside it is torch 2.14.0"),
+        ("12.9", "2.14", "13.0", Fit.UNFIT, "beside it is torch for CUDA 12"),
+        ("", "2.14", "13.0", Fit.UNKNOWN, "for which CUDA the torch beside it was built is not known"),
+        ("13.0", "2.14", "", Fit.UNKNOWN, "its name does not say for which CUDA"),
+        ("13.0", "", "13.0", Fit.UNKNOWN, "its name does not say for which torch"),
+    ],
+)
+def test_what_was_read_in_a_wheel_is_judged_as_if_its_name_said_it(
+    torch_cuda: str, torch: str, cuda: str, fit: Fit, says: str
+) -> None:
+    beside = Part(TORCH, (completed(build_of(TORCH_OF_PYPI), cuda=torch_cuda),))
+    wheel = Part("vllm", (completed(build_of(VLLM), torch, cuda),))
+    judgement = judge([beside, wheel], "3.12")
+    assert judgement.fit is fit
+    assert says in said(judgement, "vllm")
+
+
+@pytest.mark.parametrize(
+    ("name", "torch", "cuda"),
+    [
+        ("exllamav3-1.4.2+cu128.torch2.9.0-cp312-cp312-linux_x86_64.whl", "2.9", ""),
+        ("vllm-0.33.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl", "", "12.9"),
+        ("vllm-0.31.0+cpu-cp38-abi3-manylinux_2_39_x86_64.whl", "", "13.0"),
+    ],
+)
+def test_what_a_name_says_is_said_once(name: str, torch: str, cuda: str) -> None:
+    with pytest.raises(WheelNameError, match="says in its name"):
+        completed(build_of(name), torch, cuda)
+
+
+@pytest.mark.parametrize(
+    ("other", "fit", "says"),
+    [
+        (
+            "vllm-0.33.0+cu129-cp38-abi3-manylinux_2_28_x86_64.whl",
+            Fit.UNFIT,
+            "torch 2.13.0+cpu, which has none",
+        ),
+        (VLLM, Fit.UNKNOWN, "for which CUDA"),
+        (
+            "somebody_s-0.1+cu130-cp312-cp312-linux_x86_64.whl",
+            Fit.UNFIT,
+            "torch 2.13.0+cpu, which has none",
+        ),
+        ("vllm-0.31.0+cpu-cp38-abi3-manylinux_2_28_x86_64.whl", Fit.FITS, "built for torch 2.13, the processor"),
+    ],
+)
+def test_beside_a_torch_for_the_processor_nothing_is_for_cuda(other: str, fit: Fit, says: str) -> None:
+    torch = part("torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl")
+    build = completed(build_of(other), "2.13")
+    judgement = judge([torch, Part(build.package, (build,))], "3.12")
+    assert judgement.fit is fit
+    assert says in said(judgement, build.package)
+    assert "built for the processor" in said(judgement, "torch")
 
 
 def test_the_worst_counts() -> None:
