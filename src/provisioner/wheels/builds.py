@@ -21,20 +21,25 @@ MODULES = {
     "flash-attn": ("flash_attn_2_cuda",),
     "flash-attn-3": ("flash_attn_3._C",),
     "mamba-ssm": ("selective_scan_cuda",),
-    "torchaudio": ("torchaudio.lib._torchaudio",),
-    "torchvision": ("torchvision._C",),
-    "vllm": ("vllm._C",),
+    "vllm": ("vllm.fs_io_C",),
     "xformers": ("xformers._C",),
 }
-"""Packages that are compiled against torch, and the compiled modules that show whether one loads."""
+"""Packages that are compiled against torch, and the compiled modules that show whether one loads.
+
+Of vLLM a module that every build has and every machine can load: importing its kernels for the processor
+(``vllm._C``, ``vllm._C_AVX512``) ends Python on one without AVX-512, and those for CUDA
+(``vllm._C_stable_libtorch``) need the driver's library.
+"""
 LINKED = frozenset(
     "apex auto-gptq autoawq autoawq-kernels deepspeed detectron2 fbgemm-gpu fbgemm-gpu-genai gptqmodel "  # noqa: SIM905
     "gsplat natten nvdiffrast pyg-lib pytorch3d sgl-kernel torch-cluster torch-scatter torch-sparse torch-spline-conv "
-    "torchao torchcodec torchtext transformer-engine-torch".split()
+    "torchao torchaudio torchcodec torchtext torchvision transformer-engine-torch".split()
 )
 """Packages that are compiled against torch, too; metadata of several of them does not ask for it.
 
-Their wheels without code are not."""
+Their wheels without code are not. Those of torchaudio and torchvision are libraries that torch loads: Python cannot
+import them.
+"""
 UNLINKED = frozenset({"bitsandbytes", "numpy", "safetensors", "sentencepiece", "tokenizers", "triton"})
 """Compiled packages of such sets that are known not to be linked with torch, whether or not they ask for it."""
 

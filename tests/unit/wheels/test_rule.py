@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.wheels.builds import TORCH, WheelNameError, build_of, completed, pinned_build
+from provisioner.values import paths
+from provisioner.wheels.builds import LINKED, MODULES, TORCH, WheelNameError, build_of, completed, pinned_build
 from provisioner.wheels.objections import DRIVERS, Fit
 from provisioner.wheels.parts import Part
 from provisioner.wheels.pythons import every_python
@@ -234,6 +235,12 @@ def test_the_worst_counts() -> None:
         Fit.UNFIT,
         Fit.FITS,
     ]
+
+
+def test_the_role_proves_the_modules_that_the_rule_knows() -> None:
+    variables = yaml.safe_load((paths.roles() / "torch_stack/vars/main.yml").read_text(encoding="utf-8"))
+    assert variables["__torch_stack_known_modules"] == {name: list(modules) for name, modules in MODULES.items()}
+    assert not LINKED & MODULES.keys()
 
 
 def test_every_cuda_that_torch_has_been_built_for_has_its_driver() -> None:
