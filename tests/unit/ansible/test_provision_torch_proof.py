@@ -307,12 +307,13 @@ def test_a_python_without_the_library_is_told_the_package(tmp_path: Path) -> Non
         assert said["msg"].endswith(f"apt install {package}")
 
 
-def test_what_nvidia_s_libraries_need_for_other_hardware_is_left_to_torch(tmp_path: Path) -> None:
+def test_what_files_without_torch_need_for_other_hardware_is_not_proved(tmp_path: Path) -> None:
     lacking = an_elf().replace(b"libc.so.6\0", b"libq.so.6\0")
     venv = stack(tmp_path / "venv").add("nvidia-cufile", "1.0", {"nvidia/cufile/lib/librdma.so.1": lacking})
     assert answer(venv, {**LOCKED, "nvidia-cufile": "1.0"})["problem"] == ""
     said = answer(venv.add("more", "1.0", {"more.so": lacking}), {**LOCKED, "more": "1.0"})
-    assert said["problem"] == "more (more.so) needs the library libq.so.6, which nothing here has"
+    assert said["problem"] == ""
+    assert "more (more.so) needs the library libq.so.6, which nothing here has" in said["unproved"]
 
 
 CPU = Torch(frozenset({"libc10.so", "libtorch_cpu.so"}), frozenset({"_ZN3c104fineEv"}), "")
@@ -358,6 +359,30 @@ def test_the_driver_s_library_is_nobody_s_to_install() -> None:
     assert judged(CUDA, Elf("ext.so", ("libcuda.so.1",))) == [
         ("no card", "needs the library libcuda.so.1, which the driver has", "")
     ]
+
+
+def test_without_a_device_the_driver_s_library_may_be_missing() -> None:
+    kernels = [Elf(f"ext/{name}.so", ("libtorch.so", "libcuda.so.1", "libcudart.so.12")) for name in "ab"]
+    torch = Torch(CUDA.libraries | {"libtorch.so"}, CUDA.exports, "12")
+    (step,) = symbols("ext", kernels, torch, SYSTEM, device="")
+    assert step.verdict == "unproved"
+    assert step.said == "ext (ext/a.so) needs the library libcuda.so.1, which the driver has and 1 more"
+    wrong = Elf("ext/c.so", ("libtorch.so", "libcuda.so.1", "libcudart.so.11"))
+    steps = symbols("ext", [wrong], torch, SYSTEM, device="")
+    assert [(step.verdict, step.change) for step in steps] == [("missing library", "ext"), ("unproved", "")]
+
+
+def test_a_library_that_a_file_without_torch_needs_decides_nothing() -> None:
+    pool = Elf("numba/tbbpool.so", ("libtbb.so.12", "libc.so.6"))
+    assert judged(CUDA, pool) == [
+        ("unproved", "ext (numba/tbbpool.so) needs the library libtbb.so.12, which nothing here has", "")
+    ]
+    linked = Elf("ext/_C.so", ("libnuma.so.1", "libc10.so"))
+    assert judged(CUDA, linked) == [
+        ("missing library", "needs the library libnuma.so.1, which nothing here has", "ext")
+    ]
+    calls = Elf("ext/_C.so", ("libnuma.so.1",), frozenset({"_ZN3c104fineEv"}))
+    assert judged(CUDA, calls)[0][0] == "missing library"
 
 
 def test_symbols_of_torch_are_looked_for_and_no_others() -> None:

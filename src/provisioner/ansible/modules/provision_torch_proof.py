@@ -88,6 +88,8 @@ OF_TORCH = re.compile(r"_Z\w*?N[KR]*(?:3c10|2at|5torch|6caffe2|4c10d)|_Z\d+THP|(
 OF_CUDA = re.compile(r"_Z\w*?N[KR]*(?:3c10|2at|5torch)4cuda|lib(?:c10_cuda|torch_cuda\w*|cudart)\.so\b")
 TORCH_S = re.compile(r"torch$|nvidia-")
 """What the import of torch itself proves; of NVIDIA's libraries, some are for hardware that few have."""
+OF_STACK = re.compile(rf"lib(?:torch|c10)\w*\.so|libcud(?:art|a)\.so|{OF_TORCH.pattern}")
+"""Libraries of torch and of CUDA, and functions of torch: a file that needs one of them belongs to the stack."""
 DRIVER = "libcuda.so.1"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TAIL = 65536
@@ -327,7 +329,7 @@ def _looks(python: Interpreter, stack: Stack, device: str) -> Iterator[Callable[
     """One after the other, each only once the one before found no problem."""
     yield lambda: _all_names(stack)
     yield lambda: _all_metadata(stack)
-    yield lambda: _installed_symbols(stack, python.environment)
+    yield lambda: _installed_symbols(stack, python.environment, device)
     yield lambda: _loaded(python, stack.modules, "")
     if device:
         yield lambda: _loaded(python, stack.modules, device)
@@ -443,7 +445,7 @@ def _requirement_step(package: str, requirement: Requirement, there: Mapping[str
     return replace(step, verdict="requirement not met", change=name if package == "torch" else package)
 
 
-def _installed_symbols(stack: Stack, environment: Mapping[str, str]) -> Iterator[Step]:
+def _installed_symbols(stack: Stack, environment: Mapping[str, str], device: str) -> Iterator[Step]:
     torch, system = read_torch(stack.site), system_libraries(environment)
     for package in stack.locked:
         if TORCH_S.match(package):
@@ -451,18 +453,35 @@ def _installed_symbols(stack: Stack, environment: Mapping[str, str]) -> Iterator
         elves: list[Elf] = []
         for name, path in compiled(stack.there[package]).items():
             elves += read(path, name)
-        yield from symbols(package, elves, torch, system)
+        yield from symbols(package, elves, torch, system, device)
 
 
-def symbols(package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[str]) -> list[Step]:
-    """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed."""
+def symbols(
+    package: str, elves: Sequence[Elf], torch: Torch, system: Iterable[str], device: str = "cuda"
+) -> list[Step]:
+    """Whether the loader finds all libraries, and all symbols of torch, that these files need; nothing is executed.
+
+    What a file lacks that has nothing of torch or CUDA, and without a device the driver's library, is unproved:
+    packages bring files for libraries that few machines have, and load them only there.
+    """
     steps = _damaged(package, elves)
+    undecided: list[str] = []
     exports = torch.exports.union(*(elf.exports for elf in elves))
     libraries = torch.libraries.union(Path(elf.name).name for elf in elves)
     for elf in elves:
         for verdict, said in _misfits(_lacking(elf, libraries, exports), torch, frozenset(system)):
-            steps.append(Step("symbols", package, elf.name, verdict, said, _blamed(verdict, package)))
+            if not _is_of_stack(elf) or (verdict == "no card" and not device):
+                undecided.append(f"{package} ({elf.name}) {said}")
+            else:
+                steps.append(Step("symbols", package, elf.name, verdict, said, _blamed(verdict, package)))
+    if undecided:
+        steps.append(Step("symbols", package, verdict="unproved", said=_shown(undecided)))
     return steps or [Step("symbols", package, said=f"{len(elves)} compiled files fit")]
+
+
+def _is_of_stack(elf: Elf) -> bool:
+    """Whether it is linked with torch or CUDA, or calls torch."""
+    return any(map(OF_STACK.match, chain(elf.needed, elf.undefined)))
 
 
 def _damaged(package: str, elves: Iterable[Elf]) -> list[Step]:
