@@ -119,16 +119,25 @@ def completed(build: Build, torch: str = "", cuda: str = "") -> Build:
 
     ``WheelNameError`` where its name does say it.
     """
-    says_torch, says_cuda = build.torch is not None, build.backend != ""
-    if (torch and says_torch) or (cuda and says_cuda):
-        raise WheelNameError(f"{build.file} says in its name what it was built for")
+    told = build
     if torch:
-        major, minor = map(int, torch.removesuffix("+").split("."))
-        build = replace(build, torch=(major, minor), and_higher=torch.endswith("+"))
+        _check_unsaid(build, build.torch)
+        release = torch.removesuffix("+")
+        told = replace(told, torch=_pair(release), and_higher=release != torch)
     if cuda:
-        major, minor = map(int, cuda.split("."))
-        build = replace(build, cuda=(major, minor), backend="cuda")
-    return build
+        _check_unsaid(build, build.backend)
+        told = replace(told, cuda=_pair(cuda), backend="cuda")
+    return told
+
+
+def _check_unsaid(build: Build, of_name: object) -> None:
+    if of_name:
+        raise WheelNameError(f"{build.file} says in its name what it was built for")
+
+
+def _pair(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")
+    return int(major), int(minor)
 
 
 def _labelled(package: str, version: Version, tags: frozenset[Tag], file: str) -> Build:

@@ -109,10 +109,7 @@ class Stack(_Page):
             raise ValueError("cuda and driver belong together: name both, or neither for a stack without a card")
         self._check_columns()
         for name, package in self.packages.items():
-            _check_wheels(name, package)
-            _check_built_for(name, package)
-            if not self.cuda:
-                _check_processor_only(package)
+            _check_wheels(name, package, has_card=bool(self.cuda))
         return self
 
     def _check_columns(self) -> None:
@@ -120,17 +117,17 @@ class Stack(_Page):
         unknown = self.missing.keys() - set(COLUMNS)
         if unknown:
             raise ValueError(f"missing has {', '.join(sorted(unknown))}, which is no column")
-        for column in COLUMNS:
-            is_there, is_missing = column in self.packages, column in self.missing
-            is_said_twice = is_there and is_missing
-            is_unsaid = self.explains_columns and not is_there and not is_missing
-            if is_said_twice or is_unsaid:
-                raise ValueError(f"{column} is to be in packages or, with the reason, in missing")
+        owed = set(COLUMNS) if self.explains_columns else set()
+        unsaid = owed - self.packages.keys() - self.missing.keys()
+        said_twice = self.packages.keys() & self.missing.keys()
+        unclear = ", ".join(sorted(unsaid | said_twice))
+        if unclear:
+            raise ValueError(f"each of {unclear} is to be in packages or, with the reason, in missing")
 
     @property
     def explains_columns(self) -> bool:
         """Whether it has to say of each column that it goes without why: it is for tabbyAPI, or has what that needs."""
-        return self.tabbyapi is not None or any(name in self.packages for name in EXLLAMA)
+        return self.tabbyapi is not None or not self.packages.keys().isdisjoint(EXLLAMA)
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -151,27 +148,15 @@ class Stack(_Page):
         return tuple(files)
 
 
-def _check_wheels(name: str, package: Package) -> None:
-    for wheel in package.wheels:
-        build = wheel.build
+def _check_wheels(name: str, package: Package, *, has_card: bool) -> None:
+    """Raise for a wheel that is another package's, that may be any file, or that nothing holds against a driver."""
+    is_told = package.built_for != BuiltFor()
+    for wheel, build in zip(package.wheels, package.builds, strict=True):
         if (build.package, str(build.version)) != (name, package.version):
             raise ValueError(f"{build.file} is no wheel of {name} {package.version}")
-
-
-def _check_built_for(name: str, package: Package) -> None:
-    """Raise where it is said of a file that has no hash, and so may be any file, or where the name says it itself."""
-    if package.built_for == BuiltFor():
-        return
-    if any(wheel.sha256 == UNVERIFIED for wheel in package.wheels):
-        raise ValueError(f"built_for of {name} needs the hash of each of its wheels")
-    for wheel in package.wheels:
-        completed(wheel.build, package.built_for.torch, package.built_for.cuda)
-
-
-def _check_processor_only(package: Package) -> None:
-    """Raise where a stack that names no CUDA has a wheel for it: no rule would hold it against the host's driver."""
-    for build in package.builds:
-        if build.cuda is not None:
+        if is_told and wheel.sha256 == UNVERIFIED:
+            raise ValueError(f"built_for of {name} needs the hash of each of its wheels")
+        if build.cuda is not None and not has_card:
             raise ValueError(f"{build.file} is built for CUDA {build.cuda[0]}: name cuda and driver, or take another")
 
 

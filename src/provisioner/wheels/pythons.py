@@ -38,10 +38,8 @@ IMAGES = {
 
 def machine_with(python: str) -> Machine:
     """The machine of the image that has this Python; Debian 12's where no image has it."""
-    for image_python, machine in IMAGES.values():
-        if image_python == python:
-            return machine
-    return DEBIAN_12
+    machines = dict(IMAGES.values())
+    return machines.get(python, DEBIAN_12)
 
 
 def is_python(text: str) -> bool:

@@ -90,10 +90,10 @@ def test_a_python_is_on_the_machine_of_its_image(distribution: str) -> None:
 @pytest.mark.parametrize(
     ("removed", "fault"),
     [
-        (("tabbyapi", "missing"), "exllamav2 is to be in packages or"),
+        (("tabbyapi", "missing"), "exllamav2, flash-attn is to be in packages or"),
         (("tabbyapi", "missing", "exllamav3"), ""),
         (("tabbyapi", "missing", "exllamav3", "torch"), ""),
-        (("missing", "exllamav3"), "exllamav3 is to be in packages or"),
+        (("missing", "exllamav3"), "exllamav2, exllamav3, flash-attn is to be in packages or"),
     ],
 )
 def test_only_one_that_is_for_tabbyapi_or_has_what_that_needs_owes_reasons(
