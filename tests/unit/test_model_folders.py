@@ -91,6 +91,8 @@ def test_an_engine_that_reads_the_format_is_given_the_folder(tmp_path: Path, cat
         ('{ source: "hf:acme/Small-AWQ@main" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is awq'),
         (f'{{ source: "{SOURCE}" }}', "llama_cpp", 'reads gguf, and model "m" is exl3'),
         ('{ source: "dir:small" }', "llama_cpp", 'reads gguf, and model "m" is exl3'),
+        ('{ source: "builtin:tiny-hf" }', "llama_cpp", 'reads gguf, and model "m" is safetensors'),
+        ('{ source: "builtin:tiny-hf" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is safetensors'),
     ],
 )
 def test_a_wrong_pair_is_refused_with_its_line(
@@ -109,6 +111,9 @@ def test_a_wrong_pair_is_refused_with_its_line(
         ('"hf:acme/x:Q4_K_M", format: awq', "format", "the source is a GGUF file, and format is awq"),
         (f'"{SOURCE}", format: gguf', "format", "the source is a folder, and a GGUF is a file of one"),
         (f'"{SOURCE}", sha256: "{"a" * 64}"', "sha256", "a folder has many files, and no sha256 of its own"),
+        (f'"builtin:tiny-hf", sha256: "{"a" * 64}"', "sha256", "a folder has many files, and no sha256 of its own"),
+        ('"builtin:tiny-hf", format: exl3', "format", "the built-in folder is safetensors, and format is exl3"),
+        ('"builtin:tiny-hf", format: gguf', "format", "the built-in folder is safetensors, and format is gguf"),
         ('"hf:acme/Small@main"', "source", "nothing tells its format. Write format: exl3 | exl2 | awq | gptq | fp8"),
         ('"hf:acme/Small-exl3@4bpw-exl2"', "source", "nothing tells its format"),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.lab.resolved import ResolvedLab
-from provisioner.models.folders import GGUF, unknown_format
-from provisioner.models.sources import filename_of, is_folder, part_count
+from provisioner.models.folders import GGUF, PLAIN, unknown_format
+from provisioner.models.sources import TINY_HF, filename_of, is_folder, part_count
 from provisioner.values.state import Problem
 
 
@@ -36,7 +36,10 @@ def model_formats(lab: ResolvedLab) -> Iterator[Problem]:
         if model.sha256 is not None:
             hint = "Leave it out: homelab.lock holds the sha256 of each file that comes from a hub."
             yield Problem(("models", name, "sha256"), "a folder has many files, and no sha256 of its own", hint)
-        if model.format == GGUF:
+        if model.source == TINY_HF and model.format != PLAIN:
+            message = f"the built-in folder is {PLAIN}, and format is {model.format}"
+            yield Problem(form, message, "Leave format out.")
+        elif model.format == GGUF:
             hint = 'Name the file: "hf:ORG/REPO:QUANT" or "file:PATH.gguf"'
             yield Problem(form, "the source is a folder, and a GGUF is a file of one", hint)
         elif model.format is None and not model.source.startswith("dir:"):  # what a folder here tells is read

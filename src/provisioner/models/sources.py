@@ -7,14 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from provisioner.models.folders import GGUF, format_by_name
+from provisioner.models.folders import GGUF, PLAIN, format_by_name
 from provisioner.values.refusals import did_you_mean, refusal
 
-BUILTIN_MODELS = ("tiny",)
+TINY = "builtin:tiny"
+"""A GGUF that is made on the spot."""
+TINY_HF = "builtin:tiny-hf"
+"""A folder of safetensors that is made on the spot."""
+BUILTIN_MODELS = ("tiny", "tiny-hf")
 TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """The variables in which the hub's own client looks for a token."""
 SOURCE = (
-    r"^(builtin:tiny|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
+    r"^(builtin:tiny(-hf)?|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
     r"|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
 )
 _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
@@ -30,8 +34,8 @@ _LONGEST_PLACE = 1000
 MOST_PARTS = 1000
 """More than any model has: a name that says so is not believed."""
 _HINT = (
-    'write "hf:ORG/REPO:QUANT", "hf:ORG/REPO@REVISION", "https://HOST/PATH.gguf", "file:PATH.gguf", "dir:PATH" '
-    'or "builtin:tiny"'
+    'write "hf:ORG/REPO:QUANT", "hf:ORG/REPO@REVISION", "https://HOST/PATH.gguf", "file:PATH.gguf", "dir:PATH", '
+    '"builtin:tiny" or "builtin:tiny-hf"'
 )
 _HUB_HINT = 'write "hf:ORG/REPO:QUANT", or "hf:ORG/REPO@REVISION" for a folder'
 
@@ -136,13 +140,15 @@ def hub_revision(source: str) -> tuple[str, str]:
 
 def is_folder(source: str) -> bool:
     """Whether the source gives a folder with many files of one model, not a GGUF."""
-    return source.startswith("dir:") or _HUB_FOLDER.fullmatch(source) is not None
+    return source == TINY_HF or source.startswith("dir:") or _HUB_FOLDER.fullmatch(source) is not None
 
 
 def format_of_source(source: str) -> str | None:
     """The format that the source itself tells; None for a folder here, and for a repository that hides it."""
     if source.startswith("dir:"):
         return None
+    if source == TINY_HF:
+        return PLAIN
     return format_by_name("@".join(hub_revision(source))) if is_folder(source) else GGUF
 
 

@@ -17,7 +17,10 @@ TORCH_OF_PROCESSOR = "torch-2.9.0+cpu-cp313-cp313-manylinux_2_28_x86_64.whl"
 FILE = """\
 name: homelab
 hosts: {{ box: {{ incus: local }} }}
-models: {{ qwen: {{ source: "dir:qwen" }}, tiny: {{ source: "builtin:tiny" }} }}
+models:
+  qwen: {{ source: "dir:qwen" }}
+  tiny: {{ source: "builtin:tiny" }}
+  made: {{ source: "builtin:tiny-hf" }}
 containers:
   tabby:
     image: {image}
@@ -130,6 +133,7 @@ def test_a_lock_file_that_was_edited_is_refused(world: World, written: Path, whe
         ({"stack": "tabbyapi-cu13", "image": "debian/12"}, "no wheel for Python 3.11 of debian/12"),
         ({"image": "alpine/3.22"}, "which Python alpine/3.22 has is not known"),
         ({"model": "tiny"}, 'tabbyAPI server reads exl3, exl2, gptq, and model "tiny" is gguf'),
+        ({"model": "made"}, 'tabbyAPI server reads exl3, exl2, gptq, and model "made" is safetensors'),
     ],
 )
 def test_what_cannot_be_is_told_with_its_line(world: World, written: Path, words: dict[str, str], says: str) -> None:

@@ -66,10 +66,12 @@ def test_a_folder_that_no_service_uses_is_in_nobodys_way(
 
 def test_show_tells_the_formats_as_they_were_understood(world: World, lab: Path) -> None:
     write_folder(lab.parent / "small", folder_files("awq"))
-    write(lab, f'  far: {{ source: "{SOURCE}" }}\n  near: {{ source: "dir:small" }}')
+    made = "  made: { source: builtin:tiny-hf }"
+    write(lab, f'  far: {{ source: "{SOURCE}" }}\n  near: {{ source: "dir:small" }}\n{made}')
     answer = world.command("show", "--json")
     models = answer.of("result")[0]["value"]["models"]
-    assert {name: one["format"] for name, one in models.items()} == {"tiny": "gguf", "far": "exl3", "near": "awq"}
+    formats = {name: one["format"] for name, one in models.items()}
+    assert formats == {"tiny": "gguf", "far": "exl3", "near": "awq", "made": "safetensors"}
 
 
 def test_a_folder_for_an_engine_that_reads_gguf_is_refused_before_anybody_is_asked(
@@ -82,6 +84,14 @@ def test_a_folder_for_an_engine_that_reads_gguf_is_refused_before_anybody_is_ask
         assert "homelab.yml:9: containers.llama.services.llama_cpp.model: llama.cpp server reads gguf" in answer.err
         assert 'model "far" is exl3' in answer.err
     assert hub.server.seen == []
+
+
+def test_the_built_in_folder_is_for_engines_that_read_it(world: World, lab: Path) -> None:
+    write(lab, "  made: { source: builtin:tiny-hf }", "made")
+    for verb in (["validate"], ["plan"]):
+        answer = world.command(*verb)
+        assert answer.code == 64
+        assert 'llama_cpp.model: llama.cpp server reads gguf, and model "made" is safetensors' in answer.err
 
 
 def test_a_missing_folder_names_its_line(world: World, lab: Path) -> None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from provisioner.lab import ModelFile
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import FolderError, contradiction
-from provisioner.models.sources import ModelPart, filename_of, hub_place, hub_revision, is_folder, part_names
+from provisioner.models.sources import (
+    TINY,
+    TINY_HF,
+    ModelPart,
+    filename_of,
+    hub_place,
+    hub_revision,
+    is_folder,
+    part_names,
+)
 from provisioner.values import paths
 from provisioner.values.errors import UnavailableError
 from provisioner.values.state import Problem, Secret
@@ -20,8 +29,6 @@ from provisioner.values.state import Problem, Secret
 if TYPE_CHECKING:
     from provisioner.labfile.pins import Pin
     from provisioner.models.hub import Hub
-
-BUILTIN_TINY = "builtin:tiny"
 
 
 @dataclass
@@ -98,17 +105,32 @@ def _add_folder(name: str, model: Model, found: Found) -> None:
 def _file_of(model: Model) -> ModelFile:
     from provisioner.models.hashes import sha256_of
 
-    if model.source == BUILTIN_TINY:
+    if model.source == TINY:
         from provisioner.models.tiny import SHA256, ensure_tiny_model
 
         file = ensure_tiny_model(paths.cache() / "models")
         return ModelFile(str(file), file.name, SHA256, file.stat().st_size)
+    if model.source == TINY_HF:
+        return _tiny_folder()
     if model.source.startswith("https:"):
         return ModelFile(model.source, filename_of(model.source), str(model.sha256), access=_access("download", None))
     file = _path(model)
     rest = tuple(ModelPart(str(one), sha256_of(one), one.stat().st_size) for one in _parts(file)[1:])
     size = file.stat().st_size if file.is_file() else None  # with a hash in the file it may be missing still
     return ModelFile(str(file), file.name, model.sha256 or sha256_of(file), size, rest=rest)
+
+
+def _tiny_folder() -> ModelFile:
+    """The built-in folder as one of ``dir:`` would be: the same files are the same volume."""
+    from provisioner.models.tiny_hf import HASHES, ensure_tiny_folder
+
+    folder = ensure_tiny_folder(paths.cache() / "models")
+    parts = []
+    for name, sha256 in HASHES.items():
+        file = folder / name
+        parts.append(ModelPart(str(file), sha256, file.stat().st_size))
+    first, *rest = parts
+    return ModelFile(first.file, first.filename, first.sha256, first.size, rest=tuple(rest), is_folder=True)
 
 
 def _hub_file(name: str, model: Model, pins: Mapping[str, Pin], found: Found) -> ModelFile:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from provisioner.labfile.spec import Model
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import part_count, part_names
+from provisioner.models.sources import TINY, part_count, part_names
 from provisioner.values.state import Problem
 
-BUILTIN_TINY = "builtin:tiny"
 PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
 
 
@@ -38,7 +37,7 @@ def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[P
 
 
 def _header_of(model: Model, file: Path) -> Header | None:
-    if model.source == BUILTIN_TINY:
+    if model.source == TINY:
         from provisioner.models.tiny import CONTEXT, EMBEDDING, HEADS, LAYERS, TOKENS
 
         size = EMBEDDING // HEADS
