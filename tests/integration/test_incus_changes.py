@@ -6,6 +6,7 @@ import json
 import secrets
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from provisioner.providers.incus import IncusProvider
+from provisioner.providers.incus import client as client_module
+from provisioner.providers.incus.wire import WireError
 from provisioner.values.errors import ProviderError
 from provisioner.values.state import Device, Instance, Status
 from tests.waiting import wait_until
@@ -348,3 +351,25 @@ def test_a_pool_of_plain_folders_keeps_newer_snapshots_too(plain: Box) -> None:
     assert plain.sh("cat /root/word") == "second"
     copy = plain.provider.clone(one, f"{plain.lab}-two")
     assert copy == replace(one, name=copy.name)
+
+
+def exec_body(*words: str) -> dict[str, Any]:
+    """An operation of Incus that lasts as long as the command."""
+    return {"command": list(words), "environment": {}, "wait-for-websocket": False, "interactive": False}
+
+
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_what_takes_longer_than_one_request_waits_is_waited_for(
+    box: Box, monkeypatch: pytest.MonkeyPatch, is_bare: bool
+) -> None:
+    """Incus 6.0 ends such a request with an error, "context deadline exceeded", as if the operation had failed."""
+    box.start()
+    monkeypatch.setattr(client_module, "_WAIT_S", 1)
+    client = client_module.Client(box.provider.endpoint)
+    if is_bare:
+        monkeypatch.setattr(client, "_request", client._bare_request)
+    before = time.monotonic()
+    client.change("post", "instances", box.one.name, "exec", body=exec_body("sleep", "4"))
+    assert time.monotonic() - before > 3
+    with pytest.raises(WireError, match="not found"):
+        client.change("post", "instances", box.one.name, "exec", body=exec_body("/no/such/command"))

@@ -27,6 +27,10 @@ _WAIT_S = 30
 """One request waits so long for an operation; pylxd's sockets give up after 60 s of silence."""
 
 
+_WELL = ("Running", "Success")
+"""States of an operation that has not failed."""
+
+
 class Client:
     """Requests about instances, images, volumes and profiles; usable from many threads at once."""
 
@@ -85,9 +89,13 @@ class Client:
         try:
             return self._request("get", ("operations", name, "wait"), params={"timeout": str(_WAIT_S)})["metadata"]
         except WireError as error:
-            if error.status != HTTPStatus.NOT_FOUND:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            # Incus 6.0 calls it an error ("context deadline exceeded") when the time of the request is over first.
+            state = self.find("operations", name)
+            if state is None or state["status"] not in _WELL:
                 raise
-            return None
+            return state
 
     def _request(self, method: str, path: tuple[str, ...], **arguments: Any) -> dict[str, Any]:
         if self.endpoint.is_remote:
