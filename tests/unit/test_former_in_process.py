@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-FILE = Path(__file__).resolve().parents[3] / "roles/tabbyapi/programs/former.py"
-FORMER, PRESENT = "canary-of-before-0123", "canary-of-now-0123"
+from provisioner import former_in_process as former
 
-_spec = importlib.util.spec_from_file_location("tabbyapi_former", FILE)
-assert _spec
-assert _spec.loader
-former = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = former  # where dataclasses look for the module of their class
-_spec.loader.exec_module(former)
+FORMER, PRESENT = "canary-of-before-0123", "canary-of-now-0123"
 
 
 def seen(until: float, *headers: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
