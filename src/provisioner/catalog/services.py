@@ -154,7 +154,10 @@ def _reference(page: Mapping[str, Any]) -> Reference:
     if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
     words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
-    return Reference(page["kind"], tuple(page.get("formats", ())), *(page.get(word) for word in words))
+    named = (page.get(word) for word in words)
+    return Reference(
+        page["kind"], tuple(page.get("formats", ())), *named, serves_with=tuple(page.get("serves_with", ()))
+    )
 
 
 def _defaults(page: Mapping[str, Any]) -> Defaults:

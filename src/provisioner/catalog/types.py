@@ -44,7 +44,8 @@ class Reference:
     """An option that names something else in the file, ``models`` several; ``instead_of``: the option it replaces.
 
     ``folder_to``: the option that gets the folder in which the service finds the model by its name; a ``stack`` is
-    one of wheels, and ``packages_to`` the option that gets them. ``routes_to`` gets the aliases joined with the engines
+    one of wheels, ``packages_to`` the option that gets them, and ``serves_with`` lists the packages of which it has to
+    have one. ``routes_to`` gets the aliases joined with the engines
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
@@ -60,6 +61,7 @@ class Reference:
     routes_to: str | None = None
     key_to: str | None = None
     signed_by: str | None = None
+    serves_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

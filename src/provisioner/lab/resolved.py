@@ -120,7 +120,7 @@ class ResolvedLab:
     def has_stacks(self) -> bool:
         """Whether a service is installed with a stack of wheels."""
         return any(
-            reference.kind == STACK and option in service.written
+            reference.kind == STACK and bool(service.option(option))
             for service in self.services.values()
             for option, reference in service.page.references.items()
         )

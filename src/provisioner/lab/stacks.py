@@ -41,6 +41,8 @@ class Use:
     stack: str
     distribution: str
     requirements: tuple[str, ...]
+    serves_with: tuple[str, ...] = ()
+    """The packages of which the stack has to have one, as the service's page says; empty: any stack will do."""
 
     @property
     def container(self) -> str:
@@ -64,22 +66,28 @@ class Use:
 
 
 def stack_uses(lab: ResolvedLab) -> tuple[Use, ...]:
-    """Every service that names a stack."""
+    """Every service that is installed with a stack, by its file or its page's default."""
     uses = []
     for service in lab.services.values():
         for option, reference in service.page.references.items():
-            if reference.kind == STACK and option in service.written:
-                stack, distribution = service.written[option], distribution_of(service.image)
-                uses.append(Use(service.address, option, stack, distribution, service.page.requirements))
+            stack = service.option(option) if reference.kind == STACK else ""
+            if stack:
+                distribution, requirements = distribution_of(service.image), service.page.requirements
+                use = Use(service.address, option, stack, distribution, requirements, reference.serves_with)
+                uses.append(use)
     return tuple(uses)
 
 
 def stack_problems(uses: tuple[Use, ...], known: Mapping[str, Stack]) -> Iterator[Problem]:
-    """A stack that there is not, an image whose Python nobody knows, or that the stack has no wheels for."""
+    """A stack that there is not, that is for another service, or that has no wheels for the Python of the image."""
     for use in uses:
         stack = known.get(use.stack)
         if stack is None:
             yield Problem(use.path, f'no stack "{use.stack}"', f"There are: {', '.join(known)}")
+        elif not _serves(use, stack):
+            fitting = [name for name, other in known.items() if _serves(use, other)]
+            what = f"stack {use.stack} has no {' and no '.join(use.serves_with)}"
+            yield Problem(use.path, what, f"Take one of: {', '.join(fitting)}")
         elif use.distribution not in IMAGES:
             hint = f"Take one of: {', '.join(IMAGES)}"
             yield Problem(
@@ -134,6 +142,11 @@ def wheel_options(
         options[str(page.references[use.option].packages_to)] = [asdict(one) for one in pinned[use.key].packages]
         options |= knowledge_of(page.role).options_of_stack(stack)
     return found
+
+
+def _serves(use: Use, stack: Stack) -> bool:
+    """Whether the stack has what the service runs."""
+    return not use.serves_with or any(name in stack.packages for name in use.serves_with)
 
 
 def _without_wheels(use: Use, stack: Stack) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from tests.unit.cli.conftest import World
 from tests.wheel_files import write_stack, write_wheel
 
 TORCH = "torch-2.9.0+cu128-cp313-cp313-manylinux_2_28_x86_64.whl"
+EXLLAMA = "exllamav3-1.4.2+cu128.torch2.9.0-cp313-cp313-linux_x86_64.whl"
 TORCH_OF_PROCESSOR = "torch-2.9.0+cpu-cp313-cp313-manylinux_2_28_x86_64.whl"
 FILE = """\
 name: homelab
@@ -35,6 +36,7 @@ def wheels(tmp_path: Path) -> Path:
     folder = tmp_path / "wheels"
     folder.mkdir()
     write_wheel(folder, TORCH, "sympy")
+    write_wheel(folder, EXLLAMA, "torch")
     others = (
         "aiofiles aiohttp async_lru fastapi_slim httptools huggingface_hub jinja2 loguru numpy packaging pillow psutil"
     )
@@ -50,7 +52,7 @@ def wheels(tmp_path: Path) -> Path:
 def written(lab: Path, wheels: Path) -> Path:
     """A lab with a stack of its own beside its file, and a model that is a folder."""
     write_folder(lab.parent / "qwen", folder_files())
-    write_stack(lab.parent / "stacks", wheels, "3.13", [TORCH])
+    write_stack(lab.parent / "stacks", wheels, "3.13", [TORCH, EXLLAMA])
     write(lab)
     return lab
 
@@ -85,7 +87,7 @@ def test_what_only_looks_at_the_file_needs_no_wheels(world: World, written: Path
 def test_what_is_locked_is_installed(world: World, written: Path, wheels: Path) -> None:
     answer = world.command("lock", str(written), "--from", str(wheels))
     assert answer.code == 0, answer.err
-    assert "mine for debian/13: 23 wheels" in answer.out
+    assert "mine for debian/13: 24 wheels" in answer.out
     assert "Looking for the wheels of mine for debian/13" in answer.err
     (entry,) = locked(written)
     assert (entry["stack"], entry["distribution"]) == ("mine", "debian/13")
@@ -130,6 +132,7 @@ def test_a_lock_file_that_was_edited_is_refused(world: World, written: Path, whe
     ("words", "says"),
     [
         ({"stack": "none"}, 'no stack "none"'),
+        ({"stack": "vllm-cu13"}, "stack vllm-cu13 has no exllamav3 and no exllamav2"),
         ({"stack": "tabbyapi-cu13", "image": "debian/12"}, "no wheel for Python 3.11 of debian/12"),
         ({"image": "alpine/3.22"}, "which Python alpine/3.22 has is not known"),
         ({"model": "tiny"}, 'tabbyAPI server reads exl3, exl2, gptq, and model "tiny" is gguf'),
@@ -167,10 +170,13 @@ def test_the_hosts_driver_is_as_new_as_the_stack_needs(
 
 
 def test_a_stack_for_the_processor_asks_for_no_driver(world: World, written: Path, wheels: Path) -> None:
+    exllama = EXLLAMA.replace("+cu128.torch2.9.0", "")
     write_wheel(wheels, TORCH_OF_PROCESSOR, "sympy")
+    write_wheel(wheels, exllama, "torch")
+    (wheels / EXLLAMA).unlink()
     (written.parent / "stacks/mine.yml").unlink()
     (written.parent / "stacks").rmdir()
-    write_stack(written.parent / "stacks", wheels, "3.13", [TORCH_OF_PROCESSOR])
+    write_stack(written.parent / "stacks", wheels, "3.13", [TORCH_OF_PROCESSOR, exllama])
     page = yaml.safe_load((written.parent / "stacks/mine.yml").read_text())
     del page["cuda"], page["driver"]
     (written.parent / "stacks/mine.yml").write_text(yaml.safe_dump(page))
