@@ -126,7 +126,7 @@ def test_a_gateway_with_nobody_behind_it_is_a_finding(restarted: SpeechLab) -> N
     restarted.inside(f"systemctl stop {UNIT}")
     finds(restarted, f"FAIL {restarted.voice}/kokoro: unit {UNIT} is inactive")
     finds(
-        restarted, "what speaks in this lab is not heard through the gateway. tts: status 500, ", of=restarted.gateway
+        restarted, "what speaks in this lab is not heard through the gateway. tts: status 503, ", of=restarted.gateway
     )
 
 
