@@ -51,6 +51,53 @@ def _lab_with_chat() -> dict[str, Any]:
     }
 
 
+def _lab_with_hub() -> dict[str, Any]:
+    """A lab that serves a whole model of Hugging Face, which says all that it can say."""
+    server = {
+        "stack": "vllm-cu13",
+        "mirror": "https://wheels.example/simple",
+        "backend": "cuda",
+        "drain": "2m",
+        "queue": "3m",
+        "idle": "15m",
+        "hold": "60s",
+        "port": 8000,
+        "api_key": Secret("vllm", "0123456789abcdef"),
+        "key_grace": "15m",
+        "model": "whole",
+        "max_model_len": 4096,
+        "max_num_seqs": 8,
+        "dtype": "auto",
+        "quantization": "fp8",
+        "kv_cache_dtype": "fp8",
+        "gpu_memory_utilization": 0.9,
+        "kv_cache_gib": 0,
+        "cpu_offload": 0,
+        "tensor_parallel": 1,
+        "enforce_eager": False,
+        "speculative": "ngram",
+        "speculative_tokens": 3,
+        "reasoning_parser": "qwen3",
+        "tool_parser": "hermes",
+        "vision": False,
+        "max_body": 1048576,
+        "start_timeout_s": 600,
+        "environment": {"VLLM_LOGGING_LEVEL": "INFO"},
+        "expose": "host",
+    }
+    share = [["hub/vllm", "other/vllm"]]
+    other = {"stack": "vllm-cu13", "api_key": Secret("other", "fedcba9876543210"), "model": "whole"}
+    return {
+        "name": "lab",
+        "hosts": {"box": {"incus": "local", "share": share, "share_key": Secret("share-box", "share-box-key")}},
+        "models": {"whole": {"source": "dir:/models/qwen", "format": "safetensors"}},
+        "containers": {
+            "hub": {"host": "box", "gpu": "any", "services": {"vllm": server}},
+            "other": {"host": "box", "gpu": "any", "services": {"vllm": other}},
+        },
+    }
+
+
 LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
@@ -332,6 +379,7 @@ LABS: dict[str, dict[str, Any]] = {
         drain="2m",
         expose="lan",
     ),
+    "hub": _lab_with_hub(),
     "chat": _lab_with_chat(),
     "certified door": _lab_with_door(
         certificate="tls/fullchain.pem", certificate_key=Secret("door_key", "-----BEGIN PRIVATE KEY-----")

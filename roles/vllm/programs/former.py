@@ -1,0 +1,1 @@
+../../../src/provisioner/former_in_process.py
