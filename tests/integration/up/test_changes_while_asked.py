@@ -118,7 +118,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     environment = {**incus_lab.environment, **SECRETS}
     lab = Lab(tmp_path_factory.mktemp("asked"), environment, "debian/12", "debian/12", name="asked")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiny, "SPREAD", tiny.SPREAD * 0.9)
+        patch.setattr(tiny, "RULED_OUT", tiny.RULED_OUT - 1)
         (lab.folder / "other.gguf").write_bytes(tiny.tiny_model())
     lab.write(file())
     lab.provision("destroy", "--prune", "--yes", "--lab", "asked")  # what an interrupted run of this test left
