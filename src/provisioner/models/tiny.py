@@ -5,16 +5,21 @@ no gguf), so they are the same everywhere and for ever: ``SHA256`` is a constant
 
 The format is GGUF 3, the architecture ``llama``. The vocabulary is SentencePiece-like: three control tokens, the
 256 byte tokens (so that any text has tokens), printable ASCII and a few words.
+
+``RandomTensor`` and ``ensure_file`` serve the other built-in model as well.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 import string
 import struct
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-
-from provisioner.models.builtin import RandomTensor, ensure_file
 
 FILENAME = "tiny.gguf"
 SHA256 = "6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb"
@@ -25,6 +30,7 @@ HEADS = 2
 FEED_FORWARD = 128
 CONTEXT = 4096
 TOKENS = 372
+SPREAD = 0.0866  # uniform in ±this: a standard deviation of 0.05, with which no activation runs away
 
 CONSTANT = 2.0
 RULED_OUT = -4.0
@@ -42,6 +48,28 @@ _TEMPLATE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class RandomTensor:
+    """A tensor of a built-in model by its name and shape."""
+
+    name: str
+    shape: tuple[int, ...]  # rows first
+    first_column: tuple[float, ...] = ()  # in place of the random one
+    spread: float = SPREAD
+
+    @property
+    def weights(self) -> list[float]:
+        """Its weights row by row: uniform in ±``spread`` but for the first column, and 1 in the vector of a norm."""
+        count = math.prod(self.shape)
+        if len(self.shape) == 1:
+            return [1.0] * count
+        numbers = struct.unpack(f"<{count}H", hashlib.shake_256(self.name.encode()).digest(2 * count))
+        weights = [(number / 32767.5 - 1) * self.spread for number in numbers]
+        for row, weight in enumerate(self.first_column):
+            weights[row * self.shape[1]] = weight
+        return weights
+
+
 class _Tensor(RandomTensor):
     __slots__ = ()
 
@@ -49,6 +77,19 @@ class _Tensor(RandomTensor):
     def content(self) -> bytes:
         weights = self.weights
         return struct.pack(f"<{len(weights)}f", *weights)
+
+
+def ensure_file(file: Path, sha256: str, make: Callable[[], bytes]) -> Path:
+    """The file, written with what ``make`` gives unless it is there whole."""
+    if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == sha256:
+        return file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # Two runs may write at once: each its own file, and either may have the last word, as both are the same.
+    handle, partial = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(make())
+    Path(partial).chmod(0o644)
+    return Path(partial).replace(file)
 
 
 def ensure_tiny_model(folder: Path) -> Path:

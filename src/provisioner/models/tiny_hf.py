@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from provisioner.models.builtin import RandomTensor, ensure_file
+from provisioner.models.tiny import RandomTensor, ensure_file
 
 FOLDER = "tiny-hf"
 HASHES: Mapping[str, str] = {
