@@ -1,8 +1,9 @@
 """Asks every route that a server says it has, without its key, and tells which of them answer all the same.
 
 Reads JSON: ``document`` (the address of the server's OpenAPI document), ``door`` (where clients reach it), ``open``
-(paths that may answer without a key), ``timeout_s`` for each. Answers as JSON: ``asked`` (how many), and ``answered``,
-lists of method, path and status. Bodies are empty, so that nothing is computed. Python's own library is enough.
+(paths that may answer without a key), ``timeout_s`` for each. Answers as JSON: ``asked`` (how many), ``answered``,
+lists of method, path and status, and ``silent`` (how many did not answer in time, or only to come again: a busy server
+is no open one). Bodies are empty, so that nothing is computed. Python's own library is enough.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 CLOSED = (401, 403, 404)
 METHODS = ("get", "head", "post", "put", "patch", "delete")
 LONGEST_DOCUMENT = 16 * 2**20
-NOBODY = 0
-"""The status of a route behind which nobody answers at all."""
+BUSY = 503
+SILENT = 0
+"""The status of a route behind which nobody answers, or only that one may come again."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -41,9 +43,10 @@ def status_of(door: str, method: str, path: str, timeout_s: float) -> int:
         with _DIRECT.open(request, timeout=timeout_s) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        return error.code
+        may_come_again = error.code == BUSY and error.headers.get("Retry-After")
+        return SILENT if may_come_again else error.code
     except (OSError, http.client.HTTPException):
-        return NOBODY
+        return SILENT
 
 
 def told(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,12 +54,14 @@ def told(asked: Mapping[str, Any]) -> dict[str, Any]:
     with _DIRECT.open(asked["document"], timeout=asked["timeout_s"]) as answer:
         document = json.loads(answer.read(LONGEST_DOCUMENT))
     routes = list(routes_in(document))
-    answered = []
+    answered, silent = [], 0
     for method, path in routes:
         status = status_of(asked["door"], method, path, asked["timeout_s"])
-        if status not in CLOSED and path not in asked["open"]:
+        if status == SILENT:
+            silent += 1
+        elif status not in CLOSED and path not in asked["open"]:
             answered.append([method, path, status])
-    return {"asked": len(routes), "answered": answered}
+    return {"asked": len(routes), "answered": answered, "silent": silent}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -115,6 +115,7 @@ class Handler(BaseHTTPRequestHandler):
     """A server with these routes."""
 
     asked: list[tuple[str, str, dict[str, str]]]
+    further: ClassVar[dict[str, str]] = {}
 
     def answer(self) -> None:
         """Status as in the table."""
@@ -122,6 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         self.asked.append((self.command, self.path, dict(self.headers)))
         self.send_response(STATUSES[self.path])
         self.send_header("Content-Length", str(len(body)))
+        for name, value in self.further.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -149,7 +152,7 @@ def told_by(asked: dict[str, Any]) -> subprocess.CompletedProcess[str]:
 def test_each_route_is_asked_without_a_key_and_what_answers_is_told(address: str) -> None:
     page = {"document": f"{address}/openapi.json", "door": address, "open": ["/health"], "timeout_s": 5}
     told = json.loads(told_by(page).stdout)
-    assert told == {"asked": 5, "answered": [["POST", "/invocations", 422]]}
+    assert told == {"asked": 5, "answered": [["POST", "/invocations", 422]], "silent": 0}
     routes = [(method, path) for method, path, _ in Handler.asked[1:]]
     assert routes == [
         ("GET", "/health"),
@@ -161,11 +164,22 @@ def test_each_route_is_asked_without_a_key_and_what_answers_is_told(address: str
     assert not any("Authorization" in headers for _, _, headers in Handler.asked)
 
 
-def test_a_door_behind_which_nobody_is_counts_as_no_refusal(address: str) -> None:
+def test_a_door_behind_which_nobody_is_refuses_nothing(address: str) -> None:
     page = {"document": f"{address}/openapi.json", "door": "http://127.0.0.1:9", "open": [], "timeout_s": 5}
-    answered = json.loads(told_by(page).stdout)["answered"]
-    assert len(answered) == 5
-    assert {status for _, _, status in answered} == {0}
+    assert json.loads(told_by(page).stdout) == {"asked": 5, "answered": [], "silent": 5}
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"), [({"Retry-After": "10"}, (1, [])), ({}, (0, [["GET", "/v1/models", 503]]))]
+)
+def test_who_is_told_to_come_again_has_had_no_answer(
+    address: str, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], told: tuple[int, list[list[Any]]]
+) -> None:
+    monkeypatch.setitem(STATUSES, "/v1/models", 503)
+    monkeypatch.setattr(Handler, "further", headers)
+    page = {"document": f"{address}/openapi.json", "door": address, "open": ["/health", "/invocations"], "timeout_s": 5}
+    answer = json.loads(told_by(page).stdout)
+    assert (answer["silent"], answer["answered"]) == told
 
 
 def test_a_server_without_a_list_of_its_routes_is_an_error(address: str) -> None:
