@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,34 @@ def test_it_is_found_once_and_pinned_with_every_file(hub: StandIn, tmp_path: Pat
     assert len(hub.server.seen) == asked
 
 
-def test_neither_heads_nor_sums_are_asked_of_a_folder(hub: StandIn, tmp_path: Path) -> None:
+def test_its_config_json_is_read_once_and_known_without_asking_after(hub: StandIn, tmp_path: Path) -> None:
+    numbers = {"model_type": "qwen3", "max_position_embeddings": 4096}
+    hub.files[CONFIG] = json.dumps({**json.loads(config("exl3")), **numbers}).encode()
+    hub.serve()
+    lab = opened(tmp_path)
+    assert lab.resolved.known.headers == {}
+    assert lab.look_at_models() == []
+    assert lab.with_headers.known.headers["m"].context == 4096
+    lab.pin()
+    asked = len(hub.server.seen)
+    again = opened(tmp_path)
+    assert again.resolved.known.headers["m"].context == 4096
+    assert again.look_at_models() == []
+    assert len(hub.server.seen) == asked
+
+
+def test_a_config_json_that_is_another_one_by_now_is_a_note(hub: StandIn, tmp_path: Path) -> None:
+    opened(tmp_path).models()
+    lab = opened(tmp_path)
+    lab.models()
+    hub.files[CONFIG] = config("gptq")
+    hub.serve()
+    (note,) = lab.look_at_models()
+    assert "what comes is another file than the one that was found there" in note.message
+    assert lab.with_headers.known.headers == {}
+
+
+def test_of_a_folder_neither_a_part_nor_a_sum_is_asked(hub: StandIn, tmp_path: Path) -> None:
     lab = opened(tmp_path)
     assert lab.look_at_models() == []
     assert budgets_of(lab, {}, 1 << 33) == ()

@@ -15,12 +15,12 @@ from provisioner.catalog import Catalog, load_catalog
 from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.opening.model_files import find_models, missing_files
 from provisioner.lab.opening.model_headers import read_headers
-from provisioner.lab.opening.remote_headers import cached_headers, fetch_headers
+from provisioner.lab.opening.remote_headers import cached_headers
 from provisioner.labfile.loader import Loaded, load
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model, Spec
-from provisioner.models.folders import contradiction, format_by_name
+from provisioner.models.folders import contradiction, format_by_name, header_of
 from provisioner.models.sources import ModelPart
 from provisioner.values.state import Artifact, Problem
 from tests.folder_files import CONFIG, folder_files, taken, write_catalog, write_folder
@@ -86,13 +86,25 @@ def test_an_engine_that_reads_the_format_is_given_the_folder(tmp_path: Path, cat
 @pytest.mark.parametrize(
     ("model", "engine", "words"),
     [
-        ('{ source: "builtin:tiny" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is gguf'),
-        ('{ source: "hf:acme/Small-GGUF:Q4_K_M" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is gguf'),
-        ('{ source: "hf:acme/Small-AWQ@main" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is awq'),
-        (f'{{ source: "{SOURCE}" }}', "llama_cpp", 'reads gguf, and model "m" is exl3'),
-        ('{ source: "dir:small" }', "llama_cpp", 'reads gguf, and model "m" is exl3'),
-        ('{ source: "builtin:tiny-hf" }', "llama_cpp", 'reads gguf, and model "m" is safetensors'),
-        ('{ source: "builtin:tiny-hf" }', "tabbyapi", 'tabbyAPI reads exl3, exl2, and model "m" is safetensors'),
+        (
+            '{ source: "builtin:tiny" }',
+            "tabbyapi",
+            'tabbyAPI reads exl3, exl2, and model "m" is gguf. Role llama_cpp reads gguf.',
+        ),
+        (
+            '{ source: "hf:acme/Small-GGUF:Q4_K_M" }',
+            "tabbyapi",
+            'tabbyAPI reads exl3, exl2, and model "m" is gguf. Role llama_cpp reads gguf.',
+        ),
+        (
+            '{ source: "hf:acme/Small-AWQ@main" }',
+            "tabbyapi",
+            'tabbyAPI reads exl3, exl2, and model "m" is awq. No role here reads awq.',
+        ),
+        (f'{{ source: "{SOURCE}" }}', "llama_cpp", 'reads gguf, and model "m" is exl3. Role tabbyapi reads exl3.'),
+        ('{ source: "dir:small" }', "llama_cpp", 'reads gguf, and model "m" is exl3. Role tabbyapi reads exl3.'),
+        ('{ source: "builtin:tiny-hf" }', "llama_cpp", 'model "m" is safetensors. No role here reads safetensors.'),
+        ('{ source: "builtin:tiny-hf" }', "tabbyapi", 'model "m" is safetensors. No role here reads safetensors.'),
     ],
 )
 def test_a_wrong_pair_is_refused_with_its_line(
@@ -259,10 +271,10 @@ def test_a_pin_is_held_against_a_format_that_was_written_later() -> None:
     assert [one.message for one in found.problems] == ["its config.json says exl3, and its format is exl2"]
 
 
-def test_nobody_asks_a_folder_for_a_head(tmp_path: Path) -> None:
+def test_a_folder_here_tells_its_layers_and_one_elsewhere_is_not_asked(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m-00001-of-00002.gguf", folder_files())
     pins = {"m": pin_of(folder_files())}
     models = {"m": Model(source=SOURCE), "n": Model(source=f"dir:{folder}", format="exl3")}
-    assert read_headers(models) == ({}, [])
+    headers, broken = read_headers(models)
+    assert (headers, broken) == ({"n": header_of(folder_files()[CONFIG])}, [])
     assert cached_headers(models, pins) == {}
-    assert fetch_headers(models, find_models(models, pins).files) == ({}, [])

@@ -26,6 +26,7 @@ from provisioner.models.tiny_hf import (
     CONTEXT,
     FOLDER,
     HASHES,
+    LAYERS,
     RULED_OUT,
     TOKENS,
     ensure_tiny_folder,
@@ -217,7 +218,8 @@ def artifact_of(source: str, roles: Path) -> tuple[Artifact, str]:
     lab = resolve(spec, catalog)
     assert problems(lab) == []
     assert list(missing_files(spec.models)) == []
-    assert read_headers(spec.models) == ({}, [])
+    headers, broken = read_headers(spec.models)
+    assert (headers["m"].context, headers["m"].layers, broken) == (CONTEXT, LAYERS, [])
     fleet = desired_fleet(lab, find_models(spec.models, {}).files)
     return fleet.artifacts[0], fleet.instances[0].services[-1].variables["tabbyapi_model"]
 

@@ -28,6 +28,11 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"max_model_len": 4096},
         "the model was made for 2048 tokens. Write 2048 or less",
     ),
+    "context of a stretched model": ({"model": "stretched", "max_model_len": 8192}, ""),
+    "more than a stretched model's": (
+        {"model": "stretched", "max_model_len": 8193},
+        "the model was made for 8192 tokens. Write 8192 or less",
+    ),
     "context below 0": ({"max_model_len": -1}, "`max_model_len` (-1) must be 0 or more"),
     "no requests": ({"max_num_seqs": 0}, "`max_num_seqs` (0) must be 1 or more"),
     "all of the card": (
@@ -36,6 +41,10 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no cards": ({"tensor_parallel": 0}, "`tensor_parallel` (0) must be 1 or more"),
     "cards of the processor": ({"tensor_parallel": 2}, "they are for cards. Leave them out"),
+    "more cards than there are": (
+        {"backend": "cuda", "tensor_parallel": 2},
+        "Unable to compute on 2 cards (`tensor_parallel`): the machine has 0 of NVIDIA. Write as many as there are.",
+    ),
     "offload of the processor": ({"cpu_offload": 2}, "they are for cards. Leave them out"),
     "offload on two cards": ({"backend": "cuda", "cpu_offload": 2, "tensor_parallel": 2}, "Leave one of the two out"),
     "a stack for cards without one": (

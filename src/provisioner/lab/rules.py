@@ -145,7 +145,17 @@ def model_references(lab: ResolvedLab) -> Iterator[Problem]:
                 yield Problem(path, f'no model "{use.name}" in this file', _suggest(use.name, lab.models))
             elif formats and model.format not in (None, *formats):
                 message = f'{service.page.title} reads {", ".join(formats)}, and model "{use.name}" is {model.format}'
-                yield Problem(path, message)
+                yield Problem(path, message, _readers(lab, str(model.format)))
+
+
+def _readers(lab: ResolvedLab, weights: str) -> str:
+    """Which roles serve models of that format, as their own pages say."""
+    roles = set()
+    for page in lab.catalog.services.values():
+        for reference in page.references.values():
+            if weights in reference.formats:
+                roles.add(page.role)
+    return f"Role {' or '.join(sorted(roles))} reads {weights}." if roles else f"No role here reads {weights}."
 
 
 def either_option(lab: ResolvedLab) -> Iterator[Problem]:

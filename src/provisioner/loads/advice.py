@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import SMALL_CARD, EngineLoads
 from provisioner.loads.placing import Placing, expert_bytes
-from provisioner.loads.terms import BITS, MIB, Load, largest_context, total_of
+from provisioner.loads.terms import BITS, MIB, Load, cache_bytes, lacking_bytes, largest_context, needed_bytes, total_of
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
 
 CEILING = 65_536
@@ -21,6 +21,9 @@ LEAST_CONTEXT = 4096
 """A context below that is not worth an advice."""
 KEPT_FREE = 1024 * MIB
 """What llama.cpp leaves free of a card where it decides itself how many layers lie there (``--fit-target``)."""
+LEAST_SHARE, LARGEST_SHARE = 5, 98
+"""Hundredths of a card that vLLM is given, as its role's page limits ``gpu_memory_utilization`` (a test holds both)."""
+GIB = 2**30
 SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
 """Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
 
@@ -52,6 +55,9 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
 
 def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What to do about one model of an engine."""
+    if load.share:
+        yield from _in_share(load, budget)
+        return
     yield from _whole(load, budget)
     yield from _split(load, budget)
     yield from _floor(engine, load)
@@ -205,6 +211,72 @@ def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
 def _is_enough(budget: Budget, total: int) -> bool:
     """Whether so many bytes are usable on the card."""
     return total <= (budget.usable or 0)
+
+
+def _in_share(load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to write where an engine that takes a share of the card does not fit, or its model not into its share."""
+    lacking = needed_bytes(load) - min(load.share, budget.free_for(load))
+    if total_of(load) <= budget.free_for(load) and lacking <= 0:
+        return
+    yield from _other_share(load, budget)
+    if lacking <= 0:
+        return
+    if not load.is_guessed:
+        yield from _packed_cache(load, budget)
+        yield from _shorter(load, load, budget, "")
+    offloaded = load.offloaded + -(-lacking // GIB) * GIB
+    if load.card and offloaded < load.weights:
+        text = "so many GiB of the weights in the container's memory: slower at every token"
+        yield _changed(replace(load, offloaded=offloaded), load, budget, f"cpu_offload: {offloaded // GIB}", text)
+    yield Advice("a smaller model, or the same one quantised (AWQ, GPTQ, FP8)")
+
+
+def _packed_cache(load: Load, budget: Budget) -> Iterator[Advice]:
+    """A cache of numbers of one byte, with the whole context or with a shorter one."""
+    if BITS[load.keys] <= BITS["fp8"]:
+        return
+    packed, write = replace(load, keys="fp8", values="fp8"), "kv_cache_dtype: fp8"
+    yield _changed(packed, load, budget, write, "a cache of one byte a number")
+    yield from _shorter(packed, load, budget, f", {write}")
+
+
+def _shorter(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator[Advice]:
+    """The largest context that fits into the share, where that is less than what is asked for."""
+    largest = largest_context(changed, budget.free_for(load))
+    if LEAST_CONTEXT <= largest < load.context:
+        text, write = "the largest context that fits", f"max_model_len: {largest}{beside}"
+        yield _changed(replace(changed, context=largest), load, budget, write, text)
+
+
+def _other_share(load: Load, budget: Budget) -> Iterator[Advice]:
+    """Another share of the card: as much as the model needs, but what others leave at most."""
+    if not load.card:
+        yield from _other_cache(load, budget)
+        return
+    least = max(-(-100 * needed_bytes(load) // load.card), LEAST_SHARE)
+    most = min(100 * budget.free_for(load) // load.card, LARGEST_SHARE)
+    if least > most:
+        return
+    hundredths = least if lacking_bytes(load) else most
+    text = "as much of the card as it needs" if lacking_bytes(load) else "what is left of the card"
+    changed = replace(load, share=hundredths * load.card // 100)
+    yield _changed(changed, load, budget, f"gpu_memory_utilization: {hundredths / 100}", text)
+
+
+def _other_cache(load: Load, budget: Budget) -> Iterator[Advice]:
+    """A cache of as many GiB as one request needs."""
+    if load.is_guessed:
+        return
+    cache = cache_bytes(load)
+    gib = -(-cache // GIB)
+    changed = replace(load, share=needed_bytes(load) - cache + gib * GIB)
+    yield _changed(changed, load, budget, f"kv_cache_gib: {gib}", "room for one request of that length")
+
+
+def _changed(changed: Load, load: Load, budget: Budget, write: str, text: str) -> Advice:
+    """The advice to make ``changed`` of ``load``, with what the card then holds."""
+    total, fits = _with(changed, load, budget)
+    return Advice(text, write, total, fits and not lacking_bytes(changed))
 
 
 def _quantisation(engine: EngineLoads, load: Load) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from provisioner.gpus.cards import Card
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.terms import MIB, Load, Sum, added_up, total_of
+from provisioner.loads.terms import MIB, Load, Sum, added_up, lacking_bytes, total_of
 from provisioner.values.address import Address
 
 RESERVED = 832 * MIB
@@ -74,7 +74,14 @@ class Budget:
     @property
     def missing(self) -> int:
         """Bytes that are not there; 0 when it fits, and when nobody tells how large the card is."""
-        return self.added.missing if self.usable is not None else 0
+        if self.usable is None:
+            return 0
+        return max(self.added.missing, *(lacking_bytes(load) for _, load in self.in_small_shares), 0)
+
+    @property
+    def in_small_shares(self) -> tuple[tuple[str, Load], ...]:
+        """The loads that need more than the share of the card that their engine may take, with their names."""
+        return tuple((name, load) for name, load in self.named if lacking_bytes(load))
 
     def free_for(self, load: Load) -> int:
         """What the others leave to this one, when it lies there."""

@@ -18,9 +18,9 @@ class EngineLoads:
     """One service that computes on a card: its ``loads`` lie there at the same time.
 
     ``unread``: what is guessed. ``headers``: what the models' files say, from which advice is made.
-    ``unknown``: why nobody knows what it needs; it has no loads then. Engines of the same ``host`` and ``wish``, which
-    says what they ask of a card, get the same card; without a wish an engine is alone on its card. Of those that take
-    turns (``turns``: all of their group) one at a time lies there.
+    ``unknown``: why nobody knows whether it fits; its loads are then what it takes for certain, if anything. Engines
+    of the same ``host`` and ``wish``, which says what they ask of a card, get the same card; without a wish an engine
+    is alone on its card. Of those that take turns (``turns``: all of their group) one at a time lies there.
     """
 
     address: Address

@@ -1,10 +1,12 @@
-"""What each layer of a model keeps in memory for the tokens that it has seen, from the keys of its GGUF file."""
+"""What each layer of a model keeps in memory for the tokens that it has seen, as its GGUF or its config.json tells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from provisioner.models.header import Header
 
 Values = Mapping[str, Any]
 
@@ -59,6 +61,16 @@ ALL_ATTEND = frozenset(
 )
 """Architectures all of whose layers attend to all tokens; with a window in their file it is not used for the cache."""
 
+ATTENDING = frozenset(
+    "cohere cohere2 exaone4 gemma gemma2 gemma3_text glm4 glm4_moe gpt_oss granite granitemoe internlm2 llama mistral "  # noqa: SIM905
+    "mixtral olmo olmo2 olmo3 phi phi3 qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen2_5_vl_text qwen2_vl_text qwen3 "
+    "qwen3_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3 stablelm starcoder2".split()
+)
+"""The ``model_type`` of a config.json whose model keeps the keys and values of its heads in every layer."""
+OWN_HEADS = ("gemma", "glm4", "gpt_oss", "qwen3", "seed_oss")
+"""How ``model_type`` begins where the size of a head follows from no other number."""
+WHOLE, WINDOW = "full_attention", "sliding_attention"
+
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
@@ -96,6 +108,44 @@ def shape_of(values: Values, vocabulary: int = 0) -> Shape:
         keys.number("expert_count"),
         tuple(unread),
     )
+
+
+def shape_of_folder(header: Header) -> Shape:
+    """The shape that a config.json tells, as ``models.folders.header_of`` read it."""
+    values, unread = header.values, []
+    heads = values.get("num_attention_heads", 0)
+    key_heads = values.get("num_key_value_heads") or heads
+    size = values.get("head_dim", 0)
+    if not size and not header.architecture.startswith(OWN_HEADS):
+        size = values.get("hidden_size", 0) // max(heads, 1)
+    if header.architecture not in ATTENDING:
+        unread.append(f'what layers of model_type "{header.architecture}" keep of a token is not known here')
+    elif not 0 < header.layers <= MOST_LAYERS or not key_heads or not size:
+        unread.append("its config.json does not say how many layers and heads it has")
+    windows = [] if unread else _windows_of_folder(header, unread)
+    numbers = key_heads * size
+    layers = tuple(Attention(numbers, numbers, window) for window in windows)
+    return Shape(
+        header.architecture,
+        layers,
+        values.get("hidden_size", 0),
+        header.tokens,
+        header.context,
+        unread=tuple(unread),
+    )
+
+
+def _windows_of_folder(header: Header, unread: list[str]) -> list[int]:
+    """The window of each layer, 0 where it attends to all tokens; what is not told is added to ``unread``."""
+    window, kinds = header.values.get("sliding_window", 0), header.values.get("layer_types", [])
+    is_windowed = 0 < window < (header.context or window + 1) and header.values.get("uses_window", True)
+    is_listed = len(kinds) == header.layers and set(kinds) <= {WHOLE, WINDOW}
+    if not is_windowed and (is_listed or not kinds):
+        return [0] * header.layers
+    if not is_listed:
+        unread.append("its config.json does not say which of its layers keep a window of the tokens alone")
+        return []
+    return [window if kind == WINDOW else 0 for kind in kinds]
 
 
 def _layers(keys: _Keys, unread: list[str]) -> list[Layer]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from provisioner.loads.advice import advice_on
 from provisioner.loads.budgets import Budget
-from provisioner.loads.terms import MIB, largest_context
+from provisioner.loads.terms import MIB, lacking_bytes, largest_context, needed_bytes
 
 SWITCH = "fit_check: warn"
 IN_TURNS = "in turns: the largest counts"
@@ -33,6 +33,13 @@ def mib(size: int) -> str:
     return f"{-(-size // MIB):,} MiB"
 
 
+def share_lines(budget: Budget) -> Iterator[str]:
+    """Each model that needs more than the share of the card that its engine may take, in words."""
+    for name, load in budget.in_small_shares:
+        needed, lacking = mib(needed_bytes(load)), mib(lacking_bytes(load))
+        yield f"{name} needs {needed}, and its share of the card is {mib(load.share)}: {lacking} too much"
+
+
 def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
     """Each model with the largest context that fits, None where its layers are not known, and what is asked for."""
     for name, load in budget.named:
@@ -44,7 +51,8 @@ def _refusal(budget: Budget) -> Refusal:
     added, usable = budget.added, budget.usable or 0
     terms = ", ".join(f"{term.name} {mib(term.bytes)}" for term in added.terms)
     turns = f", {IN_TURNS}" if budget.uncounted else ""
-    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable{turns}", *_context_lines(budget)]
+    lines = [f"{terms}; {mib(added.total)} of {mib(usable)} that are usable{turns}"]
+    lines += [*share_lines(budget), *_context_lines(budget)]
     for engine in budget.engines:
         lines += [f"guessed: {word}" for word in engine.unread]
     return Refusal(

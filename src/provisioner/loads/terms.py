@@ -23,6 +23,7 @@ BITS: dict[str, float] = {
     "iq4_nl": 18 / 4,
 }
 """Bits of one cached number: ggml packs 32 of them with their scale into 34, 24, 22, 20 or 18 bytes."""
+BITS |= {"fp8": 8}
 BITS |= {f"exl{bits}": bits for bits in range(2, 9)}
 """ExLlama's types; its scales are not counted, as its own figures do not count them either."""
 STATE_BYTES, BUFFER_BYTES = 4, 4
@@ -39,7 +40,10 @@ class Load:
 
     ``weights`` are all of the model's, ``tensors`` how they are made up, where that is known: then ``placing`` counts.
     ``unified``: the slots share one cache; else each has its part, rounded up. ``adapts``: the engine itself decides
-    how many layers the card computes.
+    how many layers the card computes. ``buffers`` stand for the compute buffers where ``shape`` does not tell them.
+    ``share``: what the engine takes of the card at its start whatever its model needs, and no more; 0 where it takes
+    what it needs. ``card`` is the memory of which it is a part, 0 where it is none. ``offloaded``: how much of the
+    weights stays in the host's memory.
     """
 
     name: str
@@ -57,6 +61,10 @@ class Load:
     adapts: bool = False
     placing: Placing = ALL_ON_CARD
     tensors: Mapping[str, int] = field(default_factory=dict)
+    buffers: int = 0
+    share: int = 0
+    card: int = 0
+    offloaded: int = 0
 
     @property
     def is_guessed(self) -> bool:
@@ -108,21 +116,39 @@ class Sum:
 
 
 def terms_of(load: Load) -> tuple[Term, ...]:
-    """What the engine needs on the card."""
+    """What the engine takes of the card: what it needs, and what is left of its share."""
+    needed = _needed_terms(load)
+    left = Term("rest of its share", load.share - needed_bytes(load))
+    return (*needed, left) if left.bytes > 0 else needed
+
+
+def _needed_terms(load: Load) -> tuple[Term, ...]:
     away = held_back(load.tensors, load.placing)
-    terms = [Term("weights", load.weights - away.total), Term("weights in transit", away.largest)]
-    if load.is_guessed:
+    weights = max(load.weights - away.total - load.offloaded, 0)
+    terms = [Term("weights", weights), Term("weights in transit", away.largest)]
+    if not load.is_guessed:
+        terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
+    if load.is_guessed and not load.buffers:
         terms.append(Term("margin", margin_bytes(load)))
     else:
-        terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
         terms.append(Term("compute buffers", buffer_bytes(load)))
     terms += [Term("image encoder", load.encoder), Term("image buffers", load.image_buffer)]
     return tuple(term for term in terms if term.bytes)
 
 
 def total_of(load: Load) -> int:
-    """All of them."""
-    return sum(term.bytes for term in terms_of(load))
+    """What the engine takes of the card."""
+    return max(load.share, needed_bytes(load))
+
+
+def needed_bytes(load: Load) -> int:
+    """What the engine needs on the card."""
+    return sum(term.bytes for term in _needed_terms(load))
+
+
+def lacking_bytes(load: Load) -> int:
+    """By how much the engine's share of the card is too small for what it needs; 0 where it has none."""
+    return max(needed_bytes(load) - load.share, 0) if load.share else 0
 
 
 def margin_bytes(load: Load) -> int:
@@ -171,21 +197,26 @@ def state_bytes(load: Load) -> int:
 
 def buffer_bytes(load: Load) -> int:
     """What one step of computing takes: logits and embeddings of as many tokens as are computed at once."""
+    if load.buffers:
+        return load.buffers
     return (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
 
 
 def largest_context(load: Load, free: int) -> int:
-    """The largest context with which the engine fits into ``free`` bytes; 0 when none does, or nobody could know.
+    """The largest context with which the engine fits into ``free`` bytes and into its share; 0 without one.
+
+    It is 0 also where nobody could know it.
 
     A multiple of 256 for each cache, and no larger than what the model was trained for, where its file says that.
     """
     if load.is_guessed:
         return 0
+    room = min(free, load.share) if load.share else free
     step = CELLS if load.unified else CELLS * load.slots
     lowest, highest = 0, (load.shape.context or 2**24) // CELLS
     while lowest < highest:
         middle = (lowest + highest + 1) // 2
-        if total_of(replace(load, context=middle * step)) <= free:
+        if needed_bytes(replace(load, context=middle * step)) <= room:
             lowest = middle
         else:
             highest = middle - 1

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from provisioner.models.header import Header
 from provisioner.values.plain_data import json_value
 
 CONFIG = "config.json"
@@ -20,6 +21,15 @@ SMALL_BYTES = 20_000_000
 MOST_FILES = 1000
 INDEX = ".safetensors.index.json"
 _WEIGHTS = ".safetensors"
+_ALL_IN_ONE = "consolidated"
+"""How the name of weights begins that some makers put beside the same weights under the usual names."""
+_NUMBERS = (
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "vocab_size"),
+    *("max_position_embeddings", "sliding_window"),
+)
+_STRETCHING = ("linear", "dynamic", "yarn")
+"""The ``rope_type`` with which a model takes ``factor`` times the tokens that it was trained with."""
+_LARGEST_NUMBER = 2**40
 _NEEDED = (
     *(CONFIG, "generation_config.json", "preprocessor_config.json", "processor_config.json"),
     *("video_preprocessor_config.json", "quantization_config.json", "quantize_config.json", "quant_config.json"),
@@ -72,6 +82,13 @@ def is_weights(name: str) -> bool:
     return name.endswith(_WEIGHTS)
 
 
+def weight_names(names: Collection[str]) -> list[str]:
+    """The names of the files that an engine loads as weights, each tensor once."""
+    weights = [name for name in names if is_weights(name)]
+    usual = [name for name in weights if not name.startswith(_ALL_IN_ONE)]
+    return usual or weights
+
+
 def is_read_whole(name: str) -> bool:
     """Whether the content of the file of that name tells whether the folder is a whole model."""
     return name == CONFIG or name.endswith(INDEX)
@@ -91,8 +108,7 @@ def method_in(contents: Mapping[str, bytes], names: Collection[str]) -> str:
 def method_of(config: bytes) -> str:
     """What a config.json names as ``quant_method``, ``NO_METHOD`` where it names none; raises ``FolderError``."""
     content = _object(CONFIG, config)
-    inner = content.get("text_config")  # of models that take images, too
-    for settings in (content, inner if isinstance(inner, dict) else {}):
+    for settings in (content, _inner(content)):
         quantised = settings.get("quantization_config")
         if not isinstance(quantised, dict):
             continue
@@ -101,6 +117,60 @@ def method_of(config: bytes) -> str:
             raise FolderError(f"its {CONFIG} names no quant_method in its quantization_config")
         return method
     return NO_METHOD
+
+
+def header_of(config: bytes) -> Header:
+    """What a config.json says of its model's layers, as the head of a GGUF file would; raises ``FolderError``."""
+    content = _object(CONFIG, config)
+    settings = {**content, **_inner(content)}
+    values: dict[str, Any] = {name: _number(settings.get(name)) for name in _NUMBERS}
+    values["dtype"] = str(settings.get("dtype") or settings.get("torch_dtype") or "")
+    values["is_quantised"] = method_of(config) != NO_METHOD
+    values["has_encoder"] = isinstance(content.get("vision_config"), dict)
+    values["uses_window"] = settings.get("use_sliding_window") is not False
+    kinds = settings.get("layer_types")
+    values["layer_types"] = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+    return Header(
+        str(settings.get("model_type") or ""),
+        layers=values["num_hidden_layers"],
+        context=_context(settings),
+        values=values,
+        tokens=values["vocab_size"],
+    )
+
+
+def _inner(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a config.json says of the part that answers, where the model takes images, too."""
+    inner = content.get("text_config")
+    return inner if isinstance(inner, dict) else {}
+
+
+def _number(value: Any) -> int:
+    """A count; 0 for anything else."""
+    is_count = type(value) is int and 0 < value < _LARGEST_NUMBER
+    return value if is_count else 0
+
+
+def _context(settings: Mapping[str, Any]) -> int:
+    """The tokens that the model takes at most, 0 where it does not say it.
+
+    Gemma 3 names its stretched context itself. Where several ways of turning positions are named the longest counts.
+    """
+    trained = _number(settings.get("max_position_embeddings"))
+    named = settings.get("rope_parameters") or settings.get("rope_scaling")
+    if not trained or not isinstance(named, dict) or str(settings.get("model_type")).startswith("gemma3"):
+        return trained
+    of_kinds = [value for value in named.values() if isinstance(value, dict)]
+    return max(_stretched(trained, rope) for rope in (of_kinds or [named]))
+
+
+def _stretched(trained: int, rope: Mapping[str, Any]) -> int:
+    """The tokens with which one way of turning positions copes."""
+    kind, factor = rope.get("rope_type") or rope.get("type"), rope.get("factor")
+    if kind not in _STRETCHING or not isinstance(factor, int | float) or not 1 <= factor < _LARGEST_NUMBER:
+        return trained
+    start = _number(rope.get("original_max_position_embeddings")) if kind == "yarn" else 0
+    return int((start or trained) * factor)
 
 
 def is_method(text: str) -> bool:

@@ -164,7 +164,8 @@ def _bfloat16(weights: Sequence[float]) -> bytes:
     return struct.pack(f"<{len(weights)}H", *halves[1::2])
 
 
-def _config() -> bytes:
+def tiny_config() -> bytes:
+    """The folder's config.json."""
     # By the names that Qwen's own files have: every engine still reads them, whatever newer ones are called.
     return _json(
         {
@@ -260,7 +261,7 @@ def _json(content: Mapping[str, Any]) -> bytes:
 
 
 _MAKERS: Mapping[str, Callable[[], bytes]] = {
-    "config.json": _config,
+    "config.json": tiny_config,
     "chat_template.jinja": _TEMPLATE.encode,
     "generation_config.json": _generation_config,
     "model.safetensors": _weights,

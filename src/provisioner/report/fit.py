@@ -9,7 +9,7 @@ from provisioner.loads.advice import Advice, advice_on
 from provisioner.loads.budgets import RESERVED, Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured
-from provisioner.loads.refusals import IN_TURNS, contexts, mib
+from provisioner.loads.refusals import IN_TURNS, contexts, mib, share_lines
 from provisioner.report.style import Style, safe_line
 
 COLUMN = 10
@@ -23,6 +23,7 @@ def fit_text(budget: Budget, known: Mapping[str, Measured], style: Style) -> str
     lines += [_term_line(term.name, term.bytes, width) for term in added.terms]
     lines += _sum_lines(budget, width, style)
     lines += [f"  in its turn: {safe_line(engine.address)} {mib(engine.total)}" for engine in budget.uncounted]
+    lines += [style.paint(f"  {safe_line(line)}", "red") for line in _shares(budget)]
     lines += [style.paint(f"  unknown: {safe_line(one.address)}: {one.unknown}", "yellow") for one in budget.unknown]
     lines += [f"  {line}" for line in (*_contexts(budget), *_measured(budget, known))]
     lines += _guesses(budget, style)
@@ -59,7 +60,7 @@ def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict
     measured = _measured_of(engine, known)
     return {
         "address": engine.address,
-        "total": None if engine.unknown else engine.total,
+        "total": None if engine.unknown and not engine.loads else engine.total,
         "guessed": engine.unread,
         "unknown": engine.unknown or None,
         "turns": engine.turns,
@@ -85,13 +86,21 @@ def _verdict(budget: Budget, style: Style) -> str:
         return ""
     from_card = f" ({mib(RESERVED)} of the card are not)" if budget.card else ""
     turns = f"; {IN_TURNS}" if budget.uncounted else ""
+    if budget.added.missing:
+        missing = mib(budget.added.missing)
+        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: {missing} too much{turns}", "red")
     if budget.missing:
-        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: {mib(budget.missing)} too much{turns}", "red")
+        return style.paint(f"  of {mib(budget.usable)} usable{from_card}: a share of it is too small{turns}", "red")
     if budget.unknown:
         return style.paint(
             f"  of {mib(budget.usable)} usable{from_card}: whether it fits is not known{turns}", "yellow"
         )
     return style.paint(f"  of {mib(budget.usable)} usable{from_card}: it fits{turns}", "green")
+
+
+def _shares(budget: Budget) -> Iterator[str]:
+    """Which shares of the card are too small; nothing where nobody tells its memory."""
+    return share_lines(budget) if budget.usable is not None else iter(())
 
 
 def _known_contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:

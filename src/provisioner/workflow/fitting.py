@@ -13,6 +13,7 @@ from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import remember
 from provisioner.loads.refusals import refusals
+from provisioner.models.folders import weight_names
 from provisioner.services import knowledge_of
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
@@ -98,10 +99,13 @@ def _is_meant(budget: Budget, targets: Collection[str]) -> bool:
 
 
 def _model_sizes(lab: Lab) -> dict[str, int]:
-    """Bytes of each model's files that are here, or that a hub has told."""
+    """Bytes of each model's weights, in files that are here or that a hub has told of."""
     sizes = {}
     for name, file in lab.models().files.items():
         parts = [(file.path, file.size), *((part.file, part.size) for part in file.rest)]
+        if file.is_folder:
+            weights = set(weight_names([path.rpartition("/")[2] for path, _ in parts]))
+            parts = [(path, size) for path, size in parts if path.rpartition("/")[2] in weights]
         sizes[name] = sum(_size(Path(path), size) for path, size in parts)
     return sizes
 

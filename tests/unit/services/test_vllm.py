@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from provisioner.catalog import load_catalog
+from provisioner.gpus.cards import Card
 from provisioner.lab import Known, problems, resolve
-from provisioner.lab.rules import card_problems
+from provisioner.lab.opening import open_lab
+from provisioner.lab.rules import card_problems, model_option_problems
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Spec
+from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE, advice_on
+from provisioner.loads.budgets import RESERVED, Budget, budgets
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.layers import Shape
+from provisioner.loads.refusals import refusals
+from provisioner.loads.terms import MIB, Load
+from provisioner.models.folders import header_of
+from provisioner.report.fit import fit_text
+from provisioner.report.style import PLAIN
 from provisioner.services import knowledge_of
 from provisioner.services.base import Limits
 from provisioner.services.vllm import DEFAULT_CACHE_GIB
 from provisioner.values import paths
 from provisioner.values.address import Address
+from provisioner.values.errors import InputError
 from provisioner.values.state import Secret
+from tests.folder_files import folder_files, write_folder
 from tests.unit.lab.test_cards import AMD, NVIDIA
+from tests.unit.loads.models import QWEN_FOLDER
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("hub", "vllm")
+CARD = replace(NVIDIA, memory=24 * 2**30)
+SIZE = 15_000 * MIB
+"""Bytes of the model's files."""
 
 
 def lab(model: str = "dir:/models/qwen", memory: str = "", gpu: str = "", **options: Any) -> dict[str, Any]:
@@ -50,8 +70,21 @@ def said(content: dict[str, Any]) -> list[str]:
 
 
 def test_a_gguf_is_for_another_engine() -> None:
-    (message,) = said(lab("file:a.gguf"))
-    assert message == 'vLLM server reads safetensors, awq, gptq, fp8, and model "qwen" is gguf'
+    (problem,) = problems(resolve(parsed(lab("file:a.gguf")), CATALOG))
+    assert problem.message == 'vLLM server reads safetensors, awq, gptq, fp8, and model "qwen" is gguf'
+    assert problem.hint == "Role llama_cpp reads gguf."
+
+
+@pytest.mark.parametrize(
+    ("weights", "readers"), [("exl3", "Role tabbyapi reads exl3."), ("gptq", "Role tabbyapi or vllm reads gptq.")]
+)
+def test_weights_of_another_engine_are_refused_with_the_role_that_reads_them(weights: str, readers: str) -> None:
+    content = lab()
+    content["models"]["qwen"]["format"] = weights
+    if weights == "gptq":
+        content["containers"]["hub"]["services"] = {"llama_cpp": {"model": "qwen"}}
+    (problem,) = problems(resolve(parsed(content), CATALOG))
+    assert problem.hint == readers
 
 
 @pytest.mark.parametrize(("memory", "backend", "needed"), [("2GiB", "cuda", "3GiB"), ("3GiB", "cpu", "4GiB")])
@@ -86,6 +119,8 @@ def test_clients_are_told_what_a_request_may_hold() -> None:
     assert knowledge_of(service.role).limits(service, "qwen") == Limits(4096, vision=True)
     service = resolve(parsed(lab()), CATALOG).services[ADDRESS]
     assert knowledge_of(service.role).limits(service, "qwen") == Limits(None)
+    service = resolve(parsed(lab()), CATALOG, known_model()).services[ADDRESS]
+    assert knowledge_of(service.role).limits(service, "qwen") == Limits(40_960)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +130,196 @@ def test_status_says_what_it_was_asked_to_compute_on(variables: dict[str, Any], 
     assert knowledge_of("vllm").processor(variables, has_card=is_device).is_device is is_device
 
 
-def test_fit_says_that_it_does_not_know() -> None:
-    service = resolve(parsed(lab(gpu="any", gpu_memory_utilization=0.5)), CATALOG).services[ADDRESS]
-    loads = knowledge_of(service.role).loads(service, {}, 0)
+def test_more_cards_than_a_container_can_have_are_refused() -> None:
+    (problem,) = problems(resolve(parsed(lab(gpu="any", tensor_parallel=2)), CATALOG))
+    assert problem.path == ("containers", "hub", "services", "vllm", "tensor_parallel")
+    assert problem.message == "2 cards are asked for, and a container gets one at most (`gpu`)"
+    assert said(lab(tensor_parallel=2)) == [problem.message]
+    assert said(lab(gpu="any", tensor_parallel=1)) == []
+    assert said(lab(tensor_parallel=2, stack="")) == []  # given by hand: the role counts them
+
+
+def known_model(**keys: Any) -> Known:
+    """What is known of the model with these keys in its config.json, and of a card of 24 GiB."""
+    header = header_of(json.dumps({**QWEN_FOLDER, **keys}).encode())
+    return Known(headers={"qwen": header}, cards={"hub": CARD})
+
+
+def test_more_context_than_the_models_is_refused_as_soon_as_that_is_known() -> None:
+    spec = parsed(lab(max_model_len=40_961))
+    assert model_option_problems(resolve(spec, CATALOG)) == []
+    (problem,) = model_option_problems(resolve(spec, CATALOG, known_model()))
+    assert problem.path == ("containers", "hub", "services", "vllm", "max_model_len")
+    assert problem.message == "40961 tokens are asked for, and qwen was made for 40960"
+    assert problem.hint == "Write 40960 or less, or 0 for all of them."
+    for most in (0, 40_960):
+        assert model_option_problems(resolve(parsed(lab(max_model_len=most)), CATALOG, known_model())) == []
+    stretched = known_model(rope_scaling={"rope_type": "yarn", "factor": 4.0})
+    assert model_option_problems(resolve(spec, CATALOG, stretched)) == []
+
+
+def test_a_folder_here_is_held_against_its_context_by_who_opens_the_file(tmp_path: Path) -> None:
+    write_folder(tmp_path / "qwen", {**folder_files(None), "config.json": json.dumps(QWEN_FOLDER).encode()})
+    file = tmp_path / "homelab.yml"
+    text = """\
+name: lab
+models: { qwen: { source: "dir:qwen" } }
+containers:
+  hub: { services: { vllm: { model: qwen, max_model_len: LENGTH, api_key: !secret key } } }
+"""
+    file.write_text(text.replace("LENGTH", "40961"))
+    with pytest.raises(InputError) as caught:
+        open_lab(file, needs="none")
+    assert "homelab.yml:4: containers.hub.services.vllm.max_model_len: 40961 tokens" in caught.value.details
+    file.write_text(text.replace("LENGTH", "40960"))
+    assert open_lab(file, needs="none").resolved.known.headers["qwen"].layers == 36
+
+
+def budget_of(known: Known, size: int = SIZE, card: Card = CARD, others: int = 0, **options: Any) -> Budget:
+    """What lies on the card with a model whose files have so many bytes; ``others``: bytes of another engine."""
+    service = resolve(parsed(lab(gpu="any", **options)), CATALOG, known).services[ADDRESS]
+    loads = knowledge_of(service.role).loads(service, {"qwen": size}, card.memory)
     assert loads is not None
-    assert "vLLM takes 50% of a card at its start" in loads.unknown
+    beside = EngineLoads(Address.of("hub", "llama_cpp"), (Load("other", Shape("a"), others, 0, buffers=1),))
+    (budget,) = budgets([loads, *([beside] if others else [])], {"hub": card})
+    return budget
+
+
+def terms(budget: Budget) -> dict[str, int]:
+    """The terms in MiB, rounded up."""
+    return {term.name: -(-term.bytes // MIB) for term in budget.added.terms}
+
+
+def test_its_share_of_the_card_counts_whatever_its_model_needs() -> None:
+    budget = budget_of(known_model(), max_model_len=4096)
+    assert terms(budget) == {"weights": 15_000, "cache": 576, "compute buffers": 1024, "rest of its share": 5519}
+    assert budget.added.total == int(0.9 * CARD.memory)
+    assert (budget.missing, budget.unknown) == (0, ())
+    assert advice_on(budget) == ()
+    assert terms(budget_of(known_model(), max_model_len=4096, enforce_eager=True))["compute buffers"] == 512
+    (guess,) = budget.engines[0].unread
+    assert "reckoned, measured on no card" in guess
+
+
+def test_who_shares_the_card_has_what_its_share_leaves() -> None:
+    left = CARD.memory - RESERVED - int(0.9 * CARD.memory)
+    assert budget_of(known_model(), max_model_len=4096, others=left - 1).missing == 0
+    budget = budget_of(known_model(), max_model_len=4096, others=left)
+    assert budget.missing == 1
+    (write,) = [advice.write for advice in advice_on(budget) if advice.write.startswith("gpu_memory")]
+    assert write == "gpu_memory_utilization: 0.89"
+    assert budget_of(known_model(), max_model_len=4096, others=left, gpu_memory_utilization=0.89).missing == 0
+
+
+def test_one_request_that_does_not_fit_into_the_share_is_a_finding_with_what_to_write() -> None:
+    budget = budget_of(known_model(), gpu_memory_utilization=0.8)  # 0 tokens: the model's own 40,960
+    assert budget.added.missing == 0  # on the card there is room
+    assert -(-budget.missing // MIB) == 15_000 + 5760 + 1024 - int(0.8 * 24 * 1024)
+    (refusal,) = refusals([budget])
+    assert "qwen needs 21,784 MiB, and its share of the card is 19,661 MiB: 2,124 MiB too much" in refusal.details
+    assert refusal.resolution.startswith("Write gpu_memory_utilization: 0.89 ")
+    ways = {advice.write: advice.fits for advice in advice_on(budget)}
+    assert ways == {
+        "gpu_memory_utilization: 0.89": True,
+        "kv_cache_dtype: fp8": True,
+        "max_model_len: 25856": True,
+        "cpu_offload: 3": True,
+        "": None,
+    }
+    text = fit_text(budget, {}, PLAIN)
+    assert "23,744 MiB usable (832 MiB of the card are not): a share of it is too small" in text
+    assert "largest context of qwen: 25,856 tokens (asked for 40,960)" in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gpu_memory_utilization": 0.89},
+        {"gpu_memory_utilization": 0.8, "kv_cache_dtype": "fp8"},
+        {"gpu_memory_utilization": 0.8, "max_model_len": 25_856},
+        {"gpu_memory_utilization": 0.8, "cpu_offload": 3},
+    ],
+)
+def test_what_is_advised_fits_when_it_is_written(options: dict[str, Any]) -> None:
+    assert budget_of(known_model(), **options).missing == 0
+
+
+def test_a_cache_of_so_many_gib_has_to_hold_one_request() -> None:
+    budget = budget_of(known_model(), kv_cache_gib=5)
+    assert budget.missing == (5760 - 5 * 1024) * MIB
+    assert "kv_cache_gib: 6" in [advice.write for advice in advice_on(budget)]
+    budget = budget_of(known_model(), kv_cache_gib=6)
+    assert budget.missing == 0
+    assert budget.added.total == SIZE + (6 + 1) * 2**30
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "weights"),
+    [
+        ({}, {}, 15_000),
+        ({}, {"dtype": "float32"}, 30_000),
+        ({"torch_dtype": "float32"}, {}, 7500),
+        ({}, {"quantization": "fp8"}, 7500),
+        ({"quantization_config": {"quant_method": "awq"}}, {"quantization": "awq"}, 15_000),
+        ({"quantization_config": {"quant_method": "fp8"}}, {"quantization": "fp8"}, 15_000),
+        ({}, {"cpu_offload": 1}, 15_000 - 1024),
+    ],
+)
+def test_weights_count_as_they_are_computed_with(keys: dict[str, Any], options: dict[str, Any], weights: int) -> None:
+    assert terms(budget_of(known_model(**keys), max_model_len=256, **options))["weights"] == weights
+
+
+@pytest.mark.parametrize(
+    ("known", "size", "reason"),
+    [
+        (Known(), SIZE, "its config.json is not known"),
+        (known_model(), 0, "nobody tells how large its files are"),
+        (known_model(max_position_embeddings=None), SIZE, "its config.json does not say what context it has"),
+        (known_model(model_type="deepseek_v3"), SIZE, 'what layers of model_type "deepseek_v3" keep of a token'),
+    ],
+)
+def test_fit_says_what_it_does_not_know_and_counts_the_share(known: Known, size: int, reason: str) -> None:
+    budget = budget_of(known, size, gpu_memory_utilization=0.8)
+    (engine,) = budget.unknown
+    assert "vLLM takes 80% of a card at its start, and whether qwen fits into that is not known: " in engine.unknown
+    assert engine.unknown.count(reason) == 1
+    assert budget.is_undecided
+    assert budget.added.total == int(0.8 * CARD.memory)
+    assert "whether it fits is not known" in fit_text(budget, {}, PLAIN)
+
+
+def test_weights_that_are_too_large_alone_are_a_finding_all_the_same() -> None:
+    budget = budget_of(Known(), 30 * 2**30)
+    assert budget.missing > 0
+    assert refusals([budget])[0].details.count("largest context") == 0
+
+
+def test_without_a_cards_memory_what_the_model_needs_is_told() -> None:
+    nobody = Card("0000:01:00.0", "nvidia", "NVIDIA of no size")
+    budget = budget_of(known_model(), card=nobody, max_model_len=4096)
+    assert terms(budget) == {"weights": 15_000, "cache": 576, "compute buffers": 1024}
+    assert "vLLM takes 90% of the card, whose memory is not known" in budget.engines[0].unread[1]
+    assert advice_on(budget) == ()
+
+
+def test_what_is_left_out_of_the_sum_is_told() -> None:
+    seeing = known_model(vision_config={"depth": 27})
+    (_, encoder) = budget_of(seeing).engines[0].unread
+    assert "its encoder of images, which is not loaded" in encoder
+    (_, images, drafts) = budget_of(seeing, vision=True, speculative="mtp").engines[0].unread
+    assert "what images take" in images
+    assert "its component for drafts" in drafts
+    (_, half) = budget_of(known_model(), quantization="fp8").engines[0].unread
+    assert "half of their files" in half
+
+
+def test_on_the_processor_nothing_lies_on_a_card() -> None:
+    for content in (lab(), lab(gpu="any", backend="cpu")):
+        service = resolve(parsed(content), CATALOG).services[ADDRESS]
+        assert knowledge_of(service.role).loads(service, {}, 0) is None
+
+
+def test_no_share_is_advised_that_the_roles_page_refuses() -> None:
+    limit = CATALOG.services["vllm"].options["gpu_memory_utilization"].limit
+    assert limit is not None
+    assert (limit.min, limit.max) == (LEAST_SHARE / 100, LARGEST_SHARE / 100)

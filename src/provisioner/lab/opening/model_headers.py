@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from provisioner.labfile.spec import Model
+from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, header_of
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import TINY, part_count, part_names
+from provisioner.models.sources import TINY, TINY_HF, is_folder, part_count, part_names
+from provisioner.values.regular_files import open_file
 from provisioner.values.state import Problem
 
 PARTS_HINT = "Give all of them the names that llama-gguf-split gives (x-00001-of-00003.gguf), in one folder."
@@ -19,6 +21,10 @@ def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[P
     headers: dict[str, Header] = {}
     broken: list[Problem] = []
     for name, model in models.items():
+        if is_folder(model.source):
+            header = _of_folder(model)
+            headers |= {name: header} if header else {}
+            continue
         file = Path(model.source.removeprefix("file:"))
         try:
             header = _header_of(model, file)
@@ -34,6 +40,21 @@ def read_headers(models: Mapping[str, Model]) -> tuple[dict[str, Header], list[P
         else:
             headers |= {name: header} if header else {}
     return headers, broken
+
+
+def _of_folder(model: Model) -> Header | None:
+    """What its config.json says; None where that is not here, or is what ``folder_problem`` refuses."""
+    if model.source == TINY_HF:
+        from provisioner.models.tiny_hf import tiny_config
+
+        return header_of(tiny_config())
+    if not model.source.startswith("dir:"):
+        return None
+    try:
+        with open_file(Path(model.source.removeprefix("dir:")) / CONFIG) as stream:
+            return header_of(stream.read(SMALL_BYTES))
+    except (OSError, FolderError):
+        return None
 
 
 def _header_of(model: Model, file: Path) -> Header | None:

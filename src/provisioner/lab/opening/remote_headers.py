@@ -1,6 +1,7 @@
-"""What the heads of models elsewhere say: the first megabytes, asked for when a plan is made, kept in the cache after.
+"""What models elsewhere say of themselves, asked for when a plan is made, kept in the cache after.
 
-Nothing depends on it: a head that cannot be had is a note, and then nothing is held against it.
+Of a GGUF file that is its head, its first megabytes; of a folder its config.json. Nothing depends on it: what cannot
+be had is a note, and then nothing is held against it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 from provisioner.lab import ModelFile
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
+from provisioner.models.folders import FolderError
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import is_folder
 from provisioner.values import paths
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
@@ -28,8 +29,6 @@ def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict
     """The heads of models elsewhere that were read once; nobody is asked."""
     found: dict[str, Header] = {}
     for name, model in models.items():
-        if is_folder(model.source):  # has no head of GGUF
-            continue
         pin = pins.get(name)
         pinned = pin.sha256 if pin and pin.source == model.source else None
         digest = pinned if model.source.startswith("hf:") else model.sha256
@@ -39,36 +38,40 @@ def cached_headers(models: Mapping[str, Model], pins: Mapping[str, Pin]) -> dict
 
 
 def fetch_headers(models: Mapping[str, Model], files: Mapping[str, ModelFile]) -> tuple[dict[str, Header], list[str]]:
-    """The heads of the files that are at an address, all asked for at once, and a note for each that cannot be had."""
+    """What the models at an address say, all asked for at once, and a note for each of which it cannot be had."""
     headers: dict[str, Header] = {}
     notes: list[str] = []
-    wanted = [name for name, file in files.items() if "://" in file.path and not file.is_folder]
+    wanted = [name for name, file in files.items() if "://" in file.path]
     if not wanted:
         return headers, notes
     with ThreadPoolExecutor(len(wanted)) as pool:
         found = list(pool.map(lambda name: _header_of(models[name], files[name]), wanted))
     for name, (header, why) in zip(wanted, found, strict=True):
-        count = 1 + len(files[name].rest)
         headers |= {name: header} if header else {}
-        if header and header.parts != count:
+        count = 1 + len(files[name].rest)
+        if header and not files[name].is_folder and header.parts != count:
             notes.append(f"The file of model {name} says that it is one of {header.parts}, and {count} is known")
         notes += [f"What the file of model {name} says of itself is not known: {why}"] if why else []
     return headers, notes
 
 
 def _header_of(model: Model, file: ModelFile) -> tuple[Header | None, str]:
-    from provisioner.models.remote_head import NoHeadError, read_remote_head
+    from provisioner.models.remote_head import NoHeadError, read_remote_config, read_remote_head
 
     note = _note(model, file.sha256)
     is_known, header = _cached(note)
     if is_known:
         return header, ""
     why = ""
+    token = json.loads(file.access.reveal())["token"] if file.access else None
     try:
-        header = read_remote_head(file.path, json.loads(file.access.reveal())["token"] if file.access else None)
+        if file.is_folder:
+            header = read_remote_config(file.path, token, file.sha256)
+        else:
+            header = read_remote_head(file.path, token)
     except NoHeadError as error:
         return None, str(error)
-    except GgufError as error:  # another time it is the same, and not asked for again
+    except (GgufError, FolderError) as error:  # another time it is the same, and not asked for again
         why = str(error)
     _remember(note, header)
     return header, why

@@ -1,0 +1,96 @@
+"""vLLM: what follows from its stack and its card, how much memory its processes take, what a request may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from provisioner.gpus.cards import Card, described
+from provisioner.services import base
+from provisioner.services.base import Limits, Processor, ResolvedService
+from provisioner.values.quantities import size_text
+from provisioner.values.state import Problem
+
+if TYPE_CHECKING:
+    from provisioner.loads.engines import EngineLoads
+    from provisioner.wheels.known import Stack
+
+NVIDIA = "nvidia"
+CUDA, CPU = "cuda", "cpu"
+GIB = 2**30
+PROCESSES = 3 * GIB
+"""Bytes that its three processes take beside weights and cache: 1.9 GB where it was measured, on the processor."""
+DEFAULT_CACHE_GIB = 1
+"""What the role writes on the processor where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
+
+
+class Knowledge(base.Knowledge):
+    """Knowledge of vLLM."""
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
+        """The card, on which its proof has a kernel of the stack run."""
+        return {"card": described(card)}
+
+    def options_of_stack(self, stack: Stack) -> Mapping[str, Any]:
+        """What the stack computes on."""
+        return {"backend": CUDA if stack.cuda else CPU}
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """A container without the memory that its processes take, or with fewer cards than are asked for."""
+        yield from _memory_problems(service)
+        yield from _parallel_problems(service)
+
+    def model_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """A context that its model was not made for."""
+        for name in service.model_names:
+            header = service.headers.get(name)
+            longest = header.context if header else 0
+            if 0 < longest < service.option("max_model_len"):
+                message = f"{service.option('max_model_len')} tokens are asked for, and {name} was made for {longest}"
+                yield service.problem("max_model_len", message, f"Write {longest} or less, or 0 for all of them.")
+
+    def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """A card that knows no CUDA."""
+        if service.card is not None and service.card.vendor != NVIDIA:
+            message = f"{service.card.title} knows no CUDA, which its stacks are for"
+            yield Problem(service.path, message, "Give the container another card.")
+
+    def loads(self, service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads | None:
+        """Its share of the card, and what its model needs of that; None where nothing of it lies on a card."""
+        if not service.wants_card or service.option("backend") == CPU:
+            return None
+        from provisioner.services.vllm.loads import loads_of  # what no run needs that only looks
+
+        return loads_of(service, sizes, memory)
+
+    def limits(self, service: ResolvedService, model: str) -> Limits:
+        """The context that is asked for, else the model's own, and whether images are taken."""
+        header = service.headers.get(model)
+        longest = header.context if header else 0
+        return Limits(service.option("max_model_len") or longest or None, bool(service.option("vision")))
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """What its stack computes on. Its proof runs a kernel of the stack on a card and notes nothing."""
+        if variables.get("backend") == CPU:
+            return Processor(is_device=False, why="its stack is for the processor")
+        return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
+
+
+def _memory_problems(service: ResolvedService) -> Iterator[Problem]:
+    """A container without the memory that its processes take."""
+    needed = PROCESSES
+    if service.option("backend") == CPU:
+        needed += (service.option("kv_cache_gib") or DEFAULT_CACHE_GIB) * GIB
+    if service.memory < needed:
+        message = f"its container has {size_text(service.memory)} of memory, and vLLM's three processes take"
+        place = ("containers", service.container, "memory") if service.has_written_memory else service.path
+        yield Problem(place, f"{message} {size_text(needed)} beside the weights", f"Write {size_text(needed)} or more.")
+
+
+def _parallel_problems(service: ResolvedService) -> Iterator[Problem]:
+    """More cards than its container can have; those that somebody gave it by hand its role counts, without a stack."""
+    cards = service.option("tensor_parallel")
+    has_one_at_most = service.wants_card or bool(service.option("stack"))
+    if cards > 1 and has_one_at_most:
+        message = f"{cards} cards are asked for, and a container gets one at most (`gpu`)"
+        yield service.problem("tensor_parallel", message, "Leave it out, or take a model that one card holds.")

@@ -1,0 +1,122 @@
+"""vLLM's share of a card: what its model needs of that, and the reasons why nobody may know it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from provisioner.loads.engines import EngineLoads
+from provisioner.loads.layers import Shape, shape_of_folder
+from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes
+from provisioner.models.header import Header
+from provisioner.services.base import ResolvedService
+
+GIB = 2**30
+ACTIVATIONS, GRAPHS = 512 * MIB, 512 * MIB
+"""What one step of computing takes beside weights and cache, and the CUDA graphs that are recorded at the start.
+
+Both are reckoned and were measured on no card. What the driver and the context of CUDA take is not in them: that is
+left free of every card (``loads.budgets.RESERVED``).
+"""
+STEP = 8192
+"""Tokens that are computed at once: as many on cards of 70 GiB and more, and 2,048 on others."""
+WIDE, WIDE_BYTES, USUAL_BYTES = "float32", 4, 2
+"""Bytes of a number: vLLM computes in two where a model has four, unless that ``dtype`` is written."""
+FP8 = "fp8"
+FP8_SHARE = 0.5
+"""What ``quantization: fp8`` leaves at least of weights of two bytes."""
+
+
+def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads:
+    """What the server takes of its card: ``sizes`` of models in bytes, ``memory`` of the card, 0 where unknown.
+
+    Where it is not known whether its model fits into its share, the share counts all the same, and why is told.
+    """
+    name = service.model_names[0]
+    header = service.headers.get(name)
+    load = _load(service, name, header, sizes.get(name, 0), memory)
+    unknown = "; ".join(_unknown(load))
+    if unknown:
+        share = f"{service.option('gpu_memory_utilization'):.0%}"
+        unknown = (
+            f"vLLM takes {share} of a card at its start, and whether {name} fits into that is not known: {unknown}"
+        )
+    loads = (load,) if load.weights or load.share else ()
+    return EngineLoads(service.address, loads, tuple(_guesses(service, load, header)), unknown=unknown)
+
+
+def _load(service: ResolvedService, name: str, header: Header | None, size: int, memory: int) -> Load:
+    shape = shape_of_folder(header) if header else Shape("", unread=("its config.json is not known",))
+    context = service.option("max_model_len") or shape.context
+    if header and not context:
+        shape = Shape(shape.architecture, unread=(*shape.unread, "its config.json does not say what context it has"))
+    cache = _cache_type(service)
+    load = Load(
+        name,
+        shape,
+        _weights(service, header, size),
+        context,
+        cache,
+        cache,
+        ubatch=STEP,
+        buffers=ACTIVATIONS if service.option("enforce_eager") else ACTIVATIONS + GRAPHS,
+        offloaded=service.option("cpu_offload") * GIB,
+    )
+    return _with_share(service, load, memory)
+
+
+def _with_share(service: ResolvedService, load: Load, memory: int) -> Load:
+    """The load with what the server may take: a part of the card, or what it needs and the cache that is asked for."""
+    asked = service.option("kv_cache_gib") * GIB
+    if asked:
+        own_cache = 0 if load.is_guessed else cache_bytes(load)
+        return replace(load, share=needed_bytes(load) - own_cache + asked)
+    return replace(load, share=int(service.option("gpu_memory_utilization") * memory), card=memory)
+
+
+def _cache_type(service: ResolvedService) -> str:
+    """The type of the cached numbers, as ``loads.terms`` calls it."""
+    if service.option("kv_cache_dtype") != "auto":
+        return FP8
+    return "f32" if service.option("dtype") == WIDE else "bf16"
+
+
+def _weights(service: ResolvedService, header: Header | None, size: int) -> int:
+    """Bytes of the weights as they are computed with; ``size``: of their files."""
+    if header is None or header.values.get("is_quantised"):
+        return size
+    stored = WIDE_BYTES if header.values.get("dtype") == WIDE else USUAL_BYTES
+    computed = WIDE_BYTES if service.option("dtype") == WIDE else USUAL_BYTES
+    weights = size * computed // stored
+    return int(weights * FP8_SHARE) if _quantises(service, header) else weights
+
+
+def _quantises(service: ResolvedService, header: Header | None) -> bool:
+    """Whether whole weights are quantised while they are loaded."""
+    is_whole = header is not None and not header.values.get("is_quantised")
+    return is_whole and service.option("quantization") == FP8
+
+
+def _unknown(load: Load) -> Iterator[str]:
+    """Why nobody knows whether the model fits into the share."""
+    yield from load.shape.unread
+    if not load.weights:
+        yield "nobody tells how large its files are"
+
+
+def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Iterator[str]:
+    """What is reckoned, and what is left out of the sum."""
+    graphs = "" if service.option("enforce_eager") else " and CUDA graphs"
+    yield f"{load.name}: {load.buffers // MIB:,} MiB stand for activations{graphs}; reckoned, measured on no card"
+    if not load.share:
+        share = f"{service.option('gpu_memory_utilization'):.0%}"
+        yield f"{load.name}: vLLM takes {share} of the card, whose memory is not known; counted is what the model needs"
+    if _quantises(service, header):
+        yield f"{load.name}: its weights are counted as half of their files, the least that `quantization: fp8` leaves"
+    has_encoder = header is not None and header.values.get("has_encoder")
+    if has_encoder and service.option("vision"):
+        yield f"{load.name}: what images take while they are computed is not counted"
+    elif has_encoder:
+        yield f"{load.name}: its encoder of images, which is not loaded, is counted with its weights"
+    if service.option("speculative") == "mtp":
+        yield f"{load.name}: what its component for drafts keeps is not counted"
