@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from provisioner.gpus.cards import Card
+from provisioner.lab import ModelFile
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer
 from provisioner.loads.budgets import Budget, budgets
@@ -14,6 +15,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import remember
 from provisioner.loads.refusals import refusals
 from provisioner.models.folders import weight_names
+from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
@@ -102,12 +104,20 @@ def _model_sizes(lab: Lab) -> dict[str, int]:
     """Bytes of each model's weights, in files that are here or that a hub has told of."""
     sizes = {}
     for name, file in lab.models().files.items():
-        parts = [(file.path, file.size), *((part.file, part.size) for part in file.rest)]
-        if file.is_folder:
-            weights = set(weight_names([path.rpartition("/")[2] for path, _ in parts]))
-            parts = [(path, size) for path, size in parts if path.rpartition("/")[2] in weights]
-        sizes[name] = sum(_size(Path(path), size) for path, size in parts)
+        sizes[name] = _size_of_weights(file)
     return sizes
+
+
+def _size_of_weights(file: ModelFile) -> int:
+    """Bytes of a model's files; of a folder those of its weights alone."""
+    parts = [ModelPart(file.path, file.sha256, file.size), *file.rest]
+    if file.is_folder:
+        weights = weight_names([part.filename for part in parts])
+        parts = [part for part in parts if part.filename in weights]
+    total = 0
+    for part in parts:
+        total += _size(Path(part.file), part.size)
+    return total
 
 
 def _size(path: Path, told: int | None) -> int:

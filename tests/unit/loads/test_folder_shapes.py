@@ -18,6 +18,12 @@ def shape(**keys: Any) -> Shape:
     return shape_of_folder(header_of(json.dumps({**QWEN_FOLDER, **keys}).encode()))
 
 
+def windows(**keys: Any) -> list[int]:
+    """The window of each of its layers with these keys."""
+    layers = shape(**keys).layers
+    return [layer.window for layer in layers if isinstance(layer, Attention)]
+
+
 def context(**keys: Any) -> int:
     """The context of the model with these keys."""
     return shape(**keys).context
@@ -40,7 +46,8 @@ def test_of_a_model_that_takes_images_the_part_that_answers_counts() -> None:
 
 
 def test_a_head_is_a_part_of_a_vector_where_no_number_says_it() -> None:
-    assert shape(model_type="llama", head_dim=None).layers[0].keys == 8 * 4096 // 32
+    part = 8 * 4096 // 32
+    assert shape(model_type="llama", head_dim=None).layers == (Attention(part, part),) * 36
     assert shape(head_dim=None).unread == ("its config.json does not say how many layers and heads it has",)
 
 
@@ -67,10 +74,9 @@ def test_what_it_does_not_tell_is_named_and_never_guessed(keys: dict[str, Any]) 
 
 def test_a_window_counts_where_it_says_which_layers_have_one() -> None:
     kinds = ["sliding_attention", "full_attention"] * 18
-    windows = [layer.window for layer in shape(sliding_window=512, layer_types=kinds).layers]
-    assert windows == [512, 0] * 18
+    assert windows(sliding_window=512, layer_types=kinds) == [512, 0] * 18
     for keys in ({"use_sliding_window": False}, {"sliding_window": 40_960}):
-        assert {layer.window for layer in shape(**{"sliding_window": 512, **keys}).layers} == {0}
+        assert windows(**{"sliding_window": 512, **keys}) == [0] * 36
 
 
 @pytest.mark.parametrize(

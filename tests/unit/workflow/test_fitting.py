@@ -9,6 +9,7 @@ import pytest
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.loads.measured import measured
+from provisioner.models.tiny_hf import tiny_folder
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
@@ -139,6 +140,25 @@ def test_what_cannot_be_kept_is_said(lab: Lab, tmp_path: Path) -> None:
     assert isinstance(warning, Diagnostic)
     assert "takes of its card is not kept" in warning.message
     assert "state/provisioner/homelab writable" in warning.resolution
+
+
+FOLDER = """\
+name: homelab
+hosts: { box: { incus: local } }
+models: { small: { source: builtin:tiny-hf } }
+containers:
+  hub: { gpu: any, services: { vllm: { model: small, gpu_memory_utilization: 0.5, api_key: !secret key } } }
+"""
+
+
+def test_of_a_folder_the_weights_count_and_what_its_configuration_says(file: Path) -> None:
+    file.write_text(FOLDER)
+    (budget,) = budgets_of(open_lab(file, needs="none"), {"hub": LARGE})
+    (load,) = budget.loads
+    assert load.weights == len(tiny_folder()["model.safetensors"])
+    assert (load.context, len(load.shape.layers)) == (4096, 2)
+    assert budget.added.total == LARGE.memory // 2
+    assert not budget.unknown
 
 
 def in_turns(file: Path, *groups: str) -> Lab:
