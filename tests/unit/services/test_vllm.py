@@ -206,8 +206,9 @@ def test_who_shares_the_card_has_what_its_share_leaves() -> None:
     assert budget_of(known_model(), max_model_len=4096, others=left - 1).missing == 0
     budget = budget_of(known_model(), max_model_len=4096, others=left)
     assert budget.missing == 1
-    (write,) = [advice.write for advice in advice_on(budget) if advice.write.startswith("gpu_memory")]
-    assert write == "gpu_memory_utilization: 0.89"
+    (advice,) = [advice for advice in advice_on(budget) if advice.text.startswith("qwen: ")]
+    # What the model needs has room: nothing of it has to be smaller.
+    assert advice.write == "gpu_memory_utilization: 0.89"
     assert budget_of(known_model(), max_model_len=4096, others=left, gpu_memory_utilization=0.89).missing == 0
 
 
@@ -229,6 +230,13 @@ def test_one_request_that_does_not_fit_into_the_share_is_a_finding_with_what_to_
     text = fit_text(budget, {}, PLAIN)
     assert "23,744 MiB usable (832 MiB of the card are not): a share of it is too small" in text
     assert "largest context of qwen: 25,856 tokens (asked for 40,960)" in text
+
+
+def test_what_leaves_the_share_too_small_is_told_as_not_enough() -> None:
+    budget = budget_of(known_model(), gpu_memory_utilization=0.6)
+    ways = {advice.write: advice.fits for advice in advice_on(budget)}
+    assert ways["kv_cache_dtype: fp8"] is False
+    assert "kv_cache_dtype: fp8 (a cache of one byte a number): 18,904 MiB, not enough" in fit_text(budget, {}, PLAIN)
 
 
 @pytest.mark.parametrize(
