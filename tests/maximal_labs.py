@@ -423,6 +423,17 @@ LABS: dict[str, dict[str, Any]] = {
             "two": {"services": {"llama_cpp": {"model": "tiny"}}},
         },
     },
+    "vectors": {
+        "name": "lab",
+        "models": {
+            "embeds": {"source": "builtin:tiny-embedding"},
+            "ranks": {"source": "builtin:tiny-rerank"},
+        },
+        "containers": {
+            "embeds": {"services": {"llama_cpp": {"model": "embeds", "embedding": True}}},
+            "ranks": {"services": {"llama_cpp": {"model": "ranks", "rerank": True}}},
+        },
+    },
 }
 """By what they are for; keys of a file that exclude one another stand in different ones."""
 

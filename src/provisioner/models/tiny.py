@@ -6,7 +6,7 @@ no gguf), so they are the same everywhere and for ever: ``SHA256`` is a constant
 The format is GGUF 3, the architecture ``llama``. The vocabulary is SentencePiece-like: three control tokens, the
 256 byte tokens (so that any text has tokens), printable ASCII and a few words.
 
-``RandomTensor`` and ``ensure_file`` serve the other built-in model as well.
+``RandomTensor`` and ``ensure_file`` serve the other built-in models as well, what writes a GGUF those of ``tiny_bert``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 FILENAME = "tiny.gguf"
 SHA256 = "6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb"
@@ -41,11 +42,16 @@ _F32 = 0  # type of a tensor
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6  # types of a token
 _WORDS = ("hello", "world", "the", "a", "yes", "no", "ok", "test")
 _PIECES = ("he", "ll", "wor", "ld", "th", "es", "hell", "hello", "world", "test")
-_SPACE = "\u2581"
+SPACE = "\u2581"
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+
+Token = tuple[str, float, int]
+"""Text, score and type."""
+Value = tuple[int, bytes]
+"""A value of GGUF's metadata: its type and its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +76,28 @@ class RandomTensor:
         return weights
 
 
+class Tensor(Protocol):
+    """A tensor of a built-in model by its name and shape, rows first, with the bytes of its weights."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many rows, and how long each is."""
+
+    @property
+    def content(self) -> bytes:
+        """All of its weights, row after row."""
+
+
 class _Tensor(RandomTensor):
     __slots__ = ()
 
     @property
     def content(self) -> bytes:
-        weights = self.weights
-        return struct.pack(f"<{len(weights)}f", *weights)
+        return float_bytes(self.weights)
 
 
 def ensure_file(file: Path, sha256: str, make: Callable[[], bytes]) -> Path:
@@ -99,10 +120,14 @@ def ensure_tiny_model(folder: Path) -> Path:
 
 def tiny_model() -> bytes:
     """The whole file."""
-    tokens = _vocabulary()
-    tensors = _tensors(tokens)
-    metadata = [_pair(name, value) for name, value in _metadata(tokens)]
-    head = _MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(metadata)) + b"".join(metadata)
+    tokens = vocabulary([*(SPACE + word for word in _WORDS), *_PIECES])
+    return gguf_file(list(_metadata(tokens)), _tensors(tokens))
+
+
+def gguf_file(metadata: Sequence[tuple[str, Value]], tensors: Sequence[Tensor]) -> bytes:
+    """A whole GGUF of keys with their values and of tensors, which lie in it as 32-bit numbers."""
+    pairs = b"".join(_pair(name, value) for name, value in metadata)
+    head = _MAGIC + struct.pack("<IQQ", _VERSION, len(tensors), len(metadata)) + pairs
     contents, offset = [], 0
     for tensor in tensors:
         head += _text(tensor.name) + struct.pack("<I", len(tensor.shape))
@@ -112,9 +137,14 @@ def tiny_model() -> bytes:
     return _padded(head) + b"".join(contents)
 
 
-def _vocabulary() -> list[tuple[str, float, int]]:
-    pieces = [_SPACE, *(one for one in string.printable if one.isprintable() and one != " ")]
-    pieces += [*(_SPACE + word for word in _WORDS), *_PIECES]
+def float_bytes(numbers: Sequence[float]) -> bytes:
+    """Numbers as a tensor has them."""
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def vocabulary(words: Sequence[str]) -> list[Token]:
+    """Control tokens, the 256 bytes, printable ASCII and ``words``, of which the first are preferred."""
+    pieces = [SPACE, *(one for one in string.printable if one.isprintable() and one != " "), *words]
     return [
         ("<unk>", 0.0, _UNKNOWN),
         ("<s>", 0.0, _CONTROL),
@@ -124,11 +154,11 @@ def _vocabulary() -> list[tuple[str, float, int]]:
     ]
 
 
-def _tensors(tokens: Sequence[tuple[str, float, int]]) -> list[_Tensor]:
+def _tensors(tokens: Sequence[Token]) -> list[_Tensor]:
     # Every token carries a constant in its first dimension, by which the last matrix rules out what must not be said:
     # an answer is visible text and only its limit ends it, so that "it answered something" can be relied on.
     constant = (CONSTANT,) * len(tokens)
-    ruled_out = tuple(0.0 if kind == _NORMAL and text != _SPACE else RULED_OUT for text, _, kind in tokens)
+    ruled_out = tuple(0.0 if kind == _NORMAL and text != SPACE else RULED_OUT for text, _, kind in tokens)
     tensors = [
         _Tensor("token_embd.weight", (len(tokens), EMBEDDING), constant),
         _Tensor("output_norm.weight", (EMBEDDING,)),
@@ -146,42 +176,63 @@ def _tensors(tokens: Sequence[tuple[str, float, int]]) -> list[_Tensor]:
     return tensors
 
 
-def _metadata(tokens: Sequence[tuple[str, float, int]]) -> Iterator[tuple[str, tuple[int, bytes]]]:
-    yield "general.architecture", (_STRING, _text("llama"))
-    yield "general.name", (_STRING, _text("tiny"))
-    yield "general.file_type", _uint(0)
-    yield "llama.context_length", _uint(CONTEXT)
-    yield "llama.embedding_length", _uint(EMBEDDING)
-    yield "llama.block_count", _uint(LAYERS)
-    yield "llama.feed_forward_length", _uint(FEED_FORWARD)
-    yield "llama.attention.head_count", _uint(HEADS)
-    yield "llama.attention.head_count_kv", _uint(HEADS)
-    yield "llama.attention.layer_norm_rms_epsilon", (_FLOAT32, struct.pack("<f", 1e-5))
-    yield "llama.rope.dimension_count", _uint(EMBEDDING // HEADS)
-    yield "llama.vocab_size", _uint(len(tokens))
-    yield "tokenizer.ggml.model", (_STRING, _text("llama"))
-    yield "tokenizer.ggml.pre", (_STRING, _text("default"))
+def _metadata(tokens: Sequence[Token]) -> Iterator[tuple[str, Value]]:
+    yield "general.architecture", text_value("llama")
+    yield "general.name", text_value("tiny")
+    yield "general.file_type", uint_value(0)
+    yield "llama.context_length", uint_value(CONTEXT)
+    yield "llama.embedding_length", uint_value(EMBEDDING)
+    yield "llama.block_count", uint_value(LAYERS)
+    yield "llama.feed_forward_length", uint_value(FEED_FORWARD)
+    yield "llama.attention.head_count", uint_value(HEADS)
+    yield "llama.attention.head_count_kv", uint_value(HEADS)
+    yield "llama.attention.layer_norm_rms_epsilon", float_value(1e-5)
+    yield "llama.rope.dimension_count", uint_value(EMBEDDING // HEADS)
+    yield "llama.vocab_size", uint_value(len(tokens))
+    yield from tokenizer(tokens)
+    yield "tokenizer.chat_template", text_value(_TEMPLATE)
+
+
+def tokenizer(tokens: Sequence[Token], *, ends: bool = False) -> Iterator[tuple[str, Value]]:
+    """The keys of a tokenizer with this vocabulary, which begins each text, and ends it where ``ends`` says so."""
+    yield "tokenizer.ggml.model", text_value("llama")
+    yield "tokenizer.ggml.pre", text_value("default")
     yield "tokenizer.ggml.tokens", _array(_STRING, [_text(text) for text, _, _ in tokens])
     yield "tokenizer.ggml.scores", _array(_FLOAT32, [struct.pack("<f", score) for _, score, _ in tokens])
     yield "tokenizer.ggml.token_type", _array(_INT32, [struct.pack("<i", kind) for _, _, kind in tokens])
-    yield "tokenizer.ggml.bos_token_id", _uint(1)
-    yield "tokenizer.ggml.eos_token_id", _uint(2)
-    yield "tokenizer.ggml.unknown_token_id", _uint(0)
-    yield "tokenizer.ggml.add_bos_token", (_BOOL, b"\x01")
-    yield "tokenizer.ggml.add_eos_token", (_BOOL, b"\x00")
-    yield "tokenizer.chat_template", (_STRING, _text(_TEMPLATE))
+    yield "tokenizer.ggml.bos_token_id", uint_value(1)
+    yield "tokenizer.ggml.eos_token_id", uint_value(2)
+    yield "tokenizer.ggml.unknown_token_id", uint_value(0)
+    yield "tokenizer.ggml.add_bos_token", bool_value(value=True)
+    yield "tokenizer.ggml.add_eos_token", bool_value(value=ends)
 
 
-def _pair(name: str, value: tuple[int, bytes]) -> bytes:
+def _pair(name: str, value: Value) -> bytes:
     kind, content = value
     return _text(name) + struct.pack("<I", kind) + content
 
 
-def _uint(number: int) -> tuple[int, bytes]:
+def uint_value(number: int) -> Value:
+    """A number that is not negative, as GGUF's metadata has it."""
     return _UINT32, struct.pack("<I", number)
 
 
-def _array(kind: int, items: Sequence[bytes]) -> tuple[int, bytes]:
+def float_value(number: float) -> Value:
+    """A number with a fraction, as GGUF's metadata has it."""
+    return _FLOAT32, struct.pack("<f", number)
+
+
+def bool_value(*, value: bool) -> Value:
+    """Yes or no, as GGUF's metadata has it."""
+    return _BOOL, bytes([value])
+
+
+def text_value(text: str) -> Value:
+    """A text, as GGUF's metadata has it."""
+    return _STRING, _text(text)
+
+
+def _array(kind: int, items: Sequence[bytes]) -> Value:
     return _ARRAY, struct.pack("<IQ", kind, len(items)) + b"".join(items)
 
 

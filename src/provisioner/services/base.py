@@ -26,6 +26,8 @@ HOLD_OPTION = "hold"
 """How long it stays at least once its turn on a shared card has come; services that take no turns do not have it."""
 SITES = "sites"
 """The kind of a reference by which a door names the services behind it."""
+CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
+"""What an engine is asked for: an answer in words, a vector for each text, or scores of documents."""
 COMPUTING_STAGES = ("engine", "app")
 """Services of other stages hand requests on, or prepare a container: they take nothing of its card."""
 
@@ -381,6 +383,10 @@ class Knowledge:
         if not has_card:
             return Processor(is_device=False, why="its container has no card")
         return Processor(is_device=None, why="its role does not say what it computes on")
+
+    def answers(self, service: ResolvedService) -> str:  # noqa: ARG002
+        """What it is asked for; of engines only."""
+        return CHAT
 
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002
         """What one request to that model may hold."""

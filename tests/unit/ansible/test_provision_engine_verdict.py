@@ -198,3 +198,22 @@ def test_of_a_model_that_does_not_fit_what_the_server_put_on_the_card_has_to_be_
     assert "9,000 MiB of weights need 7,200 MiB" in judge(silent).problem
     little = signals_in({**ASKED, "memory": large, "said": SAID.replace("4403.49", "100.00")}, -1)
     assert judge(little).verdict == UNPROVEN
+
+
+EMBEDS = replace(PROVED, generates=False, generated=0.0)
+
+
+def test_what_makes_embeddings_is_a_gpu_where_its_texts_are_computed_faster() -> None:
+    found = judge(EMBEDS)
+    assert found.verdict == GPU
+    assert f"prompts {PROVED.prompt:.0f}" in found.why
+    assert "where the CPU makes" not in found.why
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"), [(0.0, "its answers were not timed"), (FASTER * 12.1, "it computes"), (12.0, "it computes")]
+)
+def test_what_makes_embeddings_no_faster_is_no_gpu(prompt: float, words: str) -> None:
+    found = judge(replace(EMBEDS, prompt=prompt))
+    assert found.verdict == UNPROVEN
+    assert found.problem.startswith(words)

@@ -26,6 +26,7 @@ options:
   memory: {type: dict, required: true, description: [The answer of C(provision_card_memory).]}
   speed: {type: dict, default: {}, description: ["The answer of C(provision_engine_speed), where the model is large."]}
   timings: {type: list, elements: dict, default: [], description: [What the server measured of its own requests.]}
+  generates: {type: bool, default: true, description: ["Whether it answers in words; else it only computes prompts."]}
   card: {type: dict, default: {}, description: ["The file's card, which can be measured; empty for one given by hand."]}
   keep: {type: path, required: true, description: [The file that keeps the verdict.]}
 author: [provisioner]
@@ -107,6 +108,8 @@ class Signals:
     cpu_generated: float = 0.0
     gpu_info: str = ""
     unbenched: str = ""
+    generates: bool = True
+    """Whether it answers in words; what makes embeddings or orders documents only computes prompts."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ def main() -> None:
             "memory": {"type": "dict", "required": True},
             "speed": {"type": "dict", "default": {}},
             "timings": {"type": "list", "elements": "dict", "default": []},
+            "generates": {"type": "bool", "default": True},
             "card": {"type": "dict", "default": {}},
             "keep": {"type": "path", "required": True},
         },
@@ -156,13 +160,19 @@ def judge(seen: Signals) -> Verdict:
     if small:
         why = f"{layers}; {_mib(seen.weights)} of weights are too few to measure, {_mib(PROVABLE)} would do"
         return Verdict(UNPROVEN, why)
-    speeds = f"{_rate(seen.generated)} where the CPU makes {_rate(seen.cpu_generated)}"
-    prompts = f"prompts {_rate(seen.prompt)}, CPU {_rate(seen.cpu_prompt)}"
+    speeds = _speeds(seen)
     if seen.grown < 0:
-        return Verdict(UNPROVEN, f"{layers}; {speeds} ({prompts}); its memory could not be measured: {seen.unmeasured}")
+        return Verdict(UNPROVEN, f"{layers}; {speeds}; its memory could not be measured: {seen.unmeasured}")
     held = f"{', '.join(seen.cards)} holds {_mib(seen.grown)} for {_mib(seen.weights)}"
     part = f" of {_mib(seen.whole)}" if seen.weights < seen.whole else ""
-    return Verdict(GPU, f"{layers}; {held}{part}; {speeds} ({prompts})")
+    return Verdict(GPU, f"{layers}; {held}{part}; {speeds}")
+
+
+def _speeds(seen: Signals) -> str:
+    prompts = f"prompts {_rate(seen.prompt)}, CPU {_rate(seen.cpu_prompt)}"
+    if not seen.generates:
+        return prompts
+    return f"{_rate(seen.generated)} where the CPU makes {_rate(seen.cpu_generated)} ({prompts})"
 
 
 _Against = tuple[str, str] | None
@@ -197,6 +207,8 @@ def _speed(seen: Signals) -> _Against:
         return f"how fast the CPU would be is not known: {seen.unbenched}", "See llama-bench, beside llama-server."
     if not seen.gpu_info:
         return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
+    if not seen.generates:
+        return _prompt_speed(seen)
     if not seen.generated:
         return "the server did not say how fast it is", "Does /completion answer? It needs 64 tokens of `context`."
     pairs = ((seen.generated, seen.cpu_generated), (seen.prompt, seen.cpu_prompt))
@@ -204,6 +216,14 @@ def _speed(seen: Signals) -> _Against:
         return None
     device = f"it computes {_rate(seen.generated)} of its answer and {_rate(seen.prompt)} of a prompt"
     return f"{device}, and the CPU alone {_rate(seen.cpu_generated)} and {_rate(seen.cpu_prompt)}", NO_FASTER
+
+
+def _prompt_speed(seen: Signals) -> _Against:
+    if not seen.prompt:
+        return "its answers were not timed", "Does it answer? See its journal."
+    if seen.prompt > FASTER * seen.cpu_prompt:
+        return None
+    return f"it computes {_rate(seen.prompt)} of a text, and the CPU alone {_rate(seen.cpu_prompt)}", NO_FASTER
 
 
 def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
@@ -230,6 +250,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         cpu_generated=speed.get("generated", 0.0),
         gpu_info=speed.get("gpu_info", ""),
         unbenched=speed.get("problem", ""),
+        generates=asked.get("generates", True),
     )
 
 

@@ -14,7 +14,9 @@ from provisioner.labfile.spec import Model
 from provisioner.models.folders import FolderError, contradiction
 from provisioner.models.sources import (
     TINY,
+    TINY_EMBEDDING,
     TINY_HF,
+    TINY_RERANK,
     ModelPart,
     filename_of,
     hub_place,
@@ -110,6 +112,12 @@ def _file_of(model: Model) -> ModelFile:
 
         file = ensure_tiny_model(paths.cache() / "models")
         return ModelFile(str(file), file.name, SHA256, file.stat().st_size)
+    if model.source in (TINY_EMBEDDING, TINY_RERANK):
+        from provisioner.models.tiny_bert import TINY_BERTS
+
+        tiny = TINY_BERTS[model.source]
+        file = tiny.ensure(paths.cache() / "models")
+        return ModelFile(str(file), file.name, tiny.sha256, file.stat().st_size)
     if model.source == TINY_HF:
         return _tiny_folder()
     if model.source.startswith("https:"):

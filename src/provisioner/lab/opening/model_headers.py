@@ -9,7 +9,7 @@ from pathlib import Path
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, header_of
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import TINY, TINY_HF, is_folder, part_count, part_names
+from provisioner.models.sources import TINY, TINY_EMBEDDING, TINY_HF, TINY_RERANK, is_folder, part_count, part_names
 from provisioner.values.regular_files import open_file
 from provisioner.values.state import Problem
 
@@ -66,6 +66,10 @@ def _header_of(model: Model, file: Path) -> Header | None:
         numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
         values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
         return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=TOKENS)
+    if model.source in (TINY_EMBEDDING, TINY_RERANK):
+        from provisioner.models.tiny_bert import TINY_BERTS
+
+        return TINY_BERTS[model.source].header
     if model.source.startswith("file:") and file.is_file():
         return _whole(file)
     return None

@@ -6,9 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
-from provisioner.services.base import CudaBuild, Limits, Processor, ResolvedService
+from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
-from provisioner.services.llama_cpp.options import model_problems, number_problems, option_warnings, request_context
+from provisioner.services.llama_cpp.options import (
+    is_plain_chat,
+    kind_of,
+    longest_text,
+    model_problems,
+    number_problems,
+    option_warnings,
+    request_context,
+)
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -33,10 +41,18 @@ class Knowledge(base.Knowledge):
         """What no server could run with, because of its options or of what its models' files say."""
         yield from number_problems(service)
         yield from model_problems(service)
+        if not is_plain_chat(service):
+            from provisioner.services.llama_cpp.kinds import kind_problems  # nothing that a lab of chats needs
+
+            yield from kind_problems(service)
 
     def warnings(self, service: ResolvedService) -> Iterator[Problem]:
         """What a server runs with, and its user will not like."""
-        return option_warnings(service)
+        yield from option_warnings(service)
+        if not is_plain_chat(service):
+            from provisioner.services.llama_cpp.kinds import kind_warnings
+
+            yield from kind_warnings(service)
 
     def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:
         """The backend, the architecture to compile for, and all layers on the card."""
@@ -126,7 +142,13 @@ class Knowledge(base.Knowledge):
         is_device = variables.get("backend") not in (None, CPU) and variables.get("gpu_layers") != 0
         return Processor(is_device, "no device was asked for")
 
+    def answers(self, service: ResolvedService) -> str:
+        """What its options say: embeddings, an order of documents, or a chat."""
+        return kind_of(service)
+
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""
         context = request_context(service, model, service.headers.get(model))
+        if context is not None and kind_of(service) != CHAT:
+            context = min(context, longest_text(service, model))
         return Limits(context, vision=bool(service.written.get("mmproj")))

@@ -13,8 +13,8 @@ from provisioner.loads.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
 from provisioner.loads.vision import image_buffer
 from provisioner.loads.weights import estimated_by_name
 from provisioner.models.header import Header
-from provisioner.services.base import ResolvedService
-from provisioner.services.llama_cpp.options import asked_context, cache_type
+from provisioner.services.base import CHAT, ResolvedService
+from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
 
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
@@ -94,7 +94,7 @@ class _Server:
             cache_type(self.service, "k"),
             cache_type(self.service, "v"),
             options.get("parallel") or 1,
-            self._ubatch(),
+            self._ubatch(name),
             self.sizes.get(self._projector, 0),
             IMAGES_UNKNOWN if buffer is None else buffer,
             options.get("kv_offload", True),
@@ -131,7 +131,9 @@ class _Server:
         asked = asked_context(self.service, name)
         return int(self.options["context"] if asked is None else asked)
 
-    def _ubatch(self) -> int:
+    def _ubatch(self, name: str) -> int:
+        if kind_of(self.service) != CHAT:
+            return longest_text(self.service, name)
         is_tight = bool(self._projector) and 0 < self.memory <= SMALL_CARD
         batch = self.options.get("batch") or (SMALL_BATCH if is_tight else BATCH)
         return self.options.get("ubatch") or min(SMALL_UBATCH if is_tight else UBATCH, batch)

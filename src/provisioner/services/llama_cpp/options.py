@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from provisioner.models.header import Header
-from provisioner.services.base import ModelUse, ResolvedService
+from provisioner.services.base import CHAT, EMBEDDING, RERANK, ModelUse, ResolvedService
 from provisioner.values.state import Problem
 
 PLAIN_TYPES = frozenset({"f32", "f16", "bf16"})
 BLOCK = 32
 """Every other type of the cache packs this many numbers of one head together (ggml's ``QK8_0`` and its sisters)."""
 BLURRED_KEYS = "q4_0"
+ENCODERS = frozenset(
+    {
+        "bert",
+        "eurobert",
+        "gemma-embedding",
+        "jina-bert-v2",
+        "jina-bert-v3",
+        "modern-bert",
+        "neo-bert",
+        "nomic-bert",
+        "nomic-bert-moe",
+    }
+)
+"""Architectures that answer nothing in words."""
+LONGEST_TEXT = 2048
+"""Tokens that one text may have where the context is the model's own (``vars/main.yml``; a test holds both equal)."""
 
 
 def number_problems(service: ResolvedService) -> Iterator[Problem]:
@@ -41,13 +57,44 @@ def option_warnings(service: ResolvedService) -> Iterator[Problem]:
 
 def _idle_experts(service: ResolvedService) -> Iterator[Problem]:
     """Options for experts of models that have none, as far as their files are known."""
-    headers = [service.headers.get(use.name) for use in _served(service)]
+    headers = [service.headers.get(use.name) for use in served_uses(service)]
     if not all(header and not header.experts for header in headers):
         return
     for name in ("cpu_moe", "n_cpu_moe"):
         if service.option(name):
             yield service.problem(name, "the model has no experts, so that this does nothing", "Leave it out.")
             return
+
+
+def kind_of(service: ResolvedService) -> str:
+    """What the server is for."""
+    if service.option("embedding"):
+        return EMBEDDING
+    return RERANK if service.option("rerank") else CHAT
+
+
+def longest_text(service: ResolvedService, name: str) -> int:
+    """Tokens that a text may have, as the role says it, of which the server makes a vector or a score by a model."""
+    asked = asked_context(service, name)
+    context: int = service.option("context") if asked is None else asked
+    share = context // max(1, service.option("parallel") or 1)
+    usual = share or LONGEST_TEXT
+    ubatch = service.option("ubatch") or 0
+    batch = service.option("batch") or max(usual, ubatch)
+    return min(ubatch or usual, batch)
+
+
+def pooling_of(header: Header) -> int | None:
+    """How the file says that vectors become one; None where it says nothing."""
+    said = header.values.get(f"{header.architecture}.pooling_type")
+    return said if isinstance(said, int) else None
+
+
+def is_plain_chat(service: ResolvedService) -> bool:
+    """Whether it is a chat, of models that are made for nothing else as far as their files are known."""
+    headers = [service.headers[name] for name in service.model_names if name in service.headers]
+    is_made_for_more = any(one.architecture in ENCODERS or pooling_of(one) is not None for one in headers)
+    return kind_of(service) == CHAT and not is_made_for_more
 
 
 def asked_context(service: ResolvedService, name: str) -> int | None:
@@ -83,18 +130,19 @@ def cache_type(service: ResolvedService, part: str) -> str:
     return str((service.option("kv_cache") or {}).get(part) or "f16")
 
 
-def _served(service: ResolvedService) -> Iterator[ModelUse]:
+def served_uses(service: ResolvedService) -> Iterator[ModelUse]:
     """Each model that answers; others help it."""
     served = service.served_models
     return (use for use in service.uses if use.name in served)
 
 
-def _place(use: ModelUse) -> str:
+def place_of(use: ModelUse) -> str:
+    """The option that names the model, and where in it."""
     return use.option if use.place is None else f"{use.option}.{use.place}"
 
 
 def _too_much_context(service: ResolvedService) -> Iterator[Problem]:
-    for use in _served(service):
+    for use in served_uses(service):
         header = service.headers.get(use.name)
         trained = header.context if header else 0
         asked = request_context(service, use.name) or 0
@@ -105,7 +153,7 @@ def _too_much_context(service: ResolvedService) -> Iterator[Problem]:
         if use.place is None:
             yield service.problem("context", message, f"Write {most} or less.")
         else:
-            yield service.problem(_place(use), message, f"Give {use.name} a context of {most} or less.")
+            yield service.problem(place_of(use), message, f"Give {use.name} a context of {most} or less.")
 
 
 def _cache_problems(service: ResolvedService) -> Iterator[Problem]:
@@ -113,7 +161,7 @@ def _cache_problems(service: ResolvedService) -> Iterator[Problem]:
     if of_values not in PLAIN_TYPES and service.option("flash_attention") == "off":
         message = f"values of type {of_values} need flash attention"
         yield service.problem("kv_cache.v", message, "Leave flash_attention at auto, or write f16.")
-    for use in _served(service):
+    for use in served_uses(service):
         header = service.headers.get(use.name)
         if header is not None:
             yield from _unpackable(service, use, "k", header.key_size)
@@ -132,11 +180,11 @@ def _unpackable(service: ResolvedService, use: ModelUse, part: str, size: int) -
 
 def _file_problems(service: ResolvedService) -> Iterator[Problem]:
     """A projector in a model's place, a model in a projector's, and a projector that no server could load."""
-    for use in _served(service):
+    for use in served_uses(service):
         header = service.headers.get(use.name)
         if header and header.is_projector:
             message = "it only turns images into tokens"
-            yield service.problem(_place(use), message, "Name it as mmproj, beside a model.")
+            yield service.problem(place_of(use), message, "Name it as mmproj, beside a model.")
     if service.option("mmproj") and service.option("models"):
         hint = "Give the model that looks at images a container of its own, with model and mmproj."
         yield service.problem("mmproj", "a projector belongs to one model, and this server has several", hint)

@@ -20,18 +20,44 @@ from provisioner.values.address import Address
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 
 
-def of_role(name: str, **variables: object) -> object:
-    """What the expression ``name`` of the role's ``vars/main.yml`` comes to with these variables."""
-    return NativeEnvironment().from_string(VARIABLES[name]).render(variables)
+def ubatch_of_role(written: dict[str, Any], *, is_tight: bool = False) -> tuple[object, object]:
+    """The ``batch`` and ``ubatch`` that the role writes with these options."""
+    options = {"batch": 0, "ubatch": 0, "context": 4096, "parallel": 1, "embedding": False, "rerank": False, **written}
+    variables: dict[str, object] = {f"llama_cpp_{name}": value for name, value in options.items()}
+    variables["__llama_cpp_is_tight"] = is_tight
+    for name in ("kind", "longest_text", "usual_batch", "usual_ubatch", "batch", "ubatch"):
+        text = NativeEnvironment().from_string(VARIABLES[f"__llama_cpp_{name}"])
+        variables[f"__llama_cpp_{name}"] = text.render(variables)
+    return variables["__llama_cpp_batch"], variables["__llama_cpp_ubatch"]
 
 
 @pytest.mark.parametrize(
     ("is_tight", "batch", "ubatch"), [(False, BATCH, UBATCH), (True, SMALL_BATCH, SMALL_UBATCH)], ids=["usual", "tight"]
 )
 def test_defaults_of_batches_are_those_of_the_role(*, is_tight: bool, batch: int, ubatch: int) -> None:
-    variables = {"__llama_cpp_is_tight": is_tight, "llama_cpp_batch": 0, "llama_cpp_ubatch": 0}
-    assert of_role("__llama_cpp_batch", **variables) == batch
-    assert of_role("__llama_cpp_ubatch", **variables, __llama_cpp_batch=batch) == ubatch
+    assert ubatch_of_role({}, is_tight=is_tight) == (batch, ubatch)
+
+
+@pytest.mark.parametrize("kind", ["embedding", "rerank"])
+@pytest.mark.parametrize(
+    ("written", "ubatch"),
+    [
+        ({}, 4096),
+        ({"context": 8192, "parallel": 4}, 2048),
+        ({"context": 0}, 2048),
+        ({"batch": 256}, 256),
+        ({"ubatch": 128}, 128),
+        ({"context": 512, "ubatch": 1024}, 1024),
+    ],
+)
+def test_a_whole_text_is_computed_at_once_where_one_vector_or_score_is_made_of_it(
+    kind: str, written: dict[str, int], ubatch: int
+) -> None:
+    of_role = ubatch_of_role({**written, kind: True})
+    assert of_role[1] == ubatch
+    assert isinstance(of_role[0], int)
+    assert of_role[0] >= ubatch
+    assert ubatch_of({**written, kind: True}, is_tight=False) == ubatch
 
 
 @pytest.mark.parametrize("is_tight", [False, True], ids=["usual", "tight"])
@@ -39,17 +65,14 @@ def test_defaults_of_batches_are_those_of_the_role(*, is_tight: bool, batch: int
     "written", [{}, {"ubatch": 32}, {"ubatch": 1024}, {"batch": 256}, {"batch": 16}, {"batch": 4096, "ubatch": 4096}]
 )
 def test_what_is_computed_at_once_is_what_the_role_writes(written: dict[str, int], *, is_tight: bool) -> None:
-    role = {f"llama_cpp_{name}": written.get(name, 0) for name in ("batch", "ubatch")}
-    variables: dict[str, object] = {**role, "__llama_cpp_is_tight": is_tight}
-    variables["__llama_cpp_batch"] = of_role("__llama_cpp_batch", **variables)
-    assert ubatch_of(written, is_tight=is_tight) == of_role("__llama_cpp_ubatch", **variables)
+    assert ubatch_of(written, is_tight=is_tight) == ubatch_of_role(written, is_tight=is_tight)[1]
 
 
 def test_small_cards_are_those_of_the_role() -> None:
     assert VARIABLES["__llama_cpp_small_card_mib"] * MIB == SMALL_CARD
 
 
-def ubatch_of(written: dict[str, int], *, is_tight: bool) -> int:
+def ubatch_of(written: dict[str, Any], *, is_tight: bool) -> int:
     """Tokens that the sums take for computed at once."""
     projector = {"mmproj": "eyes"} if is_tight else {}
     services = {"llama_cpp": {"model": "m", **projector, **written}}

@@ -1,0 +1,168 @@
+"""The program that judges embeddings and orders of documents: what is well, and each way in which it is not."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from provisioner.values import paths
+from tests.scenario_programs import module_at
+
+PROOF = module_at(paths.roles() / "llama_cpp" / "programs" / "proof.py")
+SCORES = (-8.0, 4.0, -6.0)
+LONG, OTHER = [0.6, 0.8, 0.0], [0.0, 0.6, 0.8]
+
+
+def embeddings(*vectors: Any) -> dict[str, Any]:
+    return {"data": [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]}
+
+
+def ranks(scores: Any) -> dict[str, Any]:
+    results = [{"index": place, "relevance_score": score} for place, score in enumerate(scores)]
+    return {"results": sorted(results, key=lambda one: -one["relevance_score"])}
+
+
+def moved(scores: Any) -> Any:
+    return [scores[place] for place in PROOF.OTHER_ORDER]
+
+
+def test_vectors_that_are_well() -> None:
+    assert PROOF.embedding_problem(embeddings(LONG, OTHER, LONG)) == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (embeddings(LONG, OTHER), "of 3 texts it gave 2 vectors"),
+        (embeddings(LONG, OTHER, [1.0, 0.0]), "its vectors have 2 and 3 numbers"),
+        (embeddings([1.0], [1.0], [1.0]), "its vectors have 1 numbers"),
+        (embeddings(LONG, [math.nan, 0.6, 0.8], LONG), "a number of its vectors is none"),
+        (embeddings(LONG, [None, 0.6, 0.8], LONG), "it gave no vectors"),
+        (embeddings(LONG, [0.0, 1.2, 1.6], LONG), "its vectors are not 1 long but 1.0000, 2.0000, 1.0000"),
+        (embeddings([0.0] * 3, [0.0] * 3, [0.0] * 3), "its vectors are not 1 long"),
+        (embeddings(LONG, OTHER, OTHER), "one text, given twice, got two vectors (their cosine is 0.4800)"),
+        (embeddings(LONG, LONG, LONG), "two texts got one vector (their cosine is 1.000000)"),
+        ({"data": []}, "of 3 texts it gave 0 vectors"),
+        ({"error": "no"}, "it gave no vectors"),
+        ([], "it gave no vectors"),
+    ],
+)
+def test_vectors_that_are_none(answer: Any, words: str) -> None:
+    assert PROOF.embedding_problem(answer).startswith(words)
+
+
+def test_an_order_that_is_well() -> None:
+    assert PROOF.rank_problem(ranks(SCORES), ranks(moved(SCORES))) == ""
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ([8.0, -4.0, 6.0], f"to {PROOF.QUESTION!r} it finds {PROOF.DOCUMENTS[0]!r} a better answer than"),
+        ([1.0, 1.0, 1.0], "all documents got the score 1.0000"),
+        ([1.0, math.inf, 0.0], "a score is no number"),
+        ([1.0, math.nan, 0.0], "a score is no number"),
+        ([1.0, 2.0], "it gave no score for each document"),
+    ],
+)
+def test_scores_that_are_none(scores: list[float], words: str) -> None:
+    again = moved(scores) if len(scores) == len(PROOF.DOCUMENTS) else scores
+    assert PROOF.rank_problem(ranks(scores), ranks(again)).startswith(words)
+
+
+def test_scores_that_follow_the_place_of_a_document() -> None:
+    assert PROOF.rank_problem(ranks(SCORES), ranks(SCORES)).startswith("scores depend on the order of the documents")
+
+
+def test_scores_may_change_a_little_where_documents_are_computed_together() -> None:
+    again = [score * 1.001 for score in moved(SCORES)]
+    assert PROOF.rank_problem(ranks(SCORES), ranks(again)) == ""
+
+
+def test_the_document_that_answers_comes_first() -> None:
+    answer = ranks(SCORES)
+    answer["results"].reverse()
+    assert PROOF.rank_problem(answer, ranks(moved(SCORES))).startswith("the document with the highest score")
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[str, Any], tuple[int, Any]]], str]]:
+    """A server that answers as a function says; gives its address."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(answer: Callable[[str, Any], tuple[int, Any]]) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, content = answer(self.path, {**asked, "key": self.headers.get("Authorization")})
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(content).encode())
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def asked(url: str, kind: str, **more: Any) -> dict[str, Any]:
+    told: dict[str, Any] = PROOF.told({"kind": kind, "url": url, "key": "", "model": "m", "timeout_s": 10, **more})
+    return told
+
+
+def test_a_reranker_is_asked_in_two_orders_and_timed(serve: Any) -> None:
+    seen: list[Any] = []
+
+    def answer(path: str, question: Any) -> tuple[int, Any]:
+        seen.append((path, question["model"], question["key"]))
+        known = dict(zip(PROOF.DOCUMENTS, SCORES, strict=True))
+        scores = [known.get(document, 0.0) for document in question["documents"]]
+        return 200, {**ranks(scores), "usage": {"prompt_tokens": 100}}
+
+    told = asked(serve(answer), "rerank", key="sk-1", measured=2)
+    assert (told["status"], told["problem"]) == (200, "")
+    assert [sorted(one) for one in told["timings"]] == [["prompt_per_second"]] * 2
+    assert seen == [("/v1/rerank", "m", "Bearer sk-1")] * 4
+
+
+def test_a_server_of_embeddings_is_asked_for_vectors_of_length_1(serve: Any) -> None:
+    def answer(path: str, question: Any) -> tuple[int, Any]:
+        assert (path, question["embd_normalize"], question["key"]) == ("/v1/embeddings", 2, None)
+        by_text = {PROOF.TEXTS[0]: LONG}
+        return 200, embeddings(*(by_text.get(text, OTHER) for text in question["input"]))
+
+    assert asked(serve(answer), "embedding") == {"status": 200, "problem": "", "timings": []}
+
+
+def test_what_refuses_is_told_with_its_status(serve: Any) -> None:
+    told = asked(serve(lambda *_: (503, {"error": "come again"})), "embedding", measured=3)
+    assert told == {"status": 503, "problem": 'HTTP 503: {"error": "come again"}', "timings": []}
+
+
+def test_what_does_not_answer_is_told() -> None:
+    told = asked("http://127.0.0.1:1", "rerank")
+    assert told["status"] == 0
+    assert told["problem"].startswith("HTTP none: ")
+
+
+def test_it_reads_and_writes_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    question = {"kind": "rerank", "url": "http://127.0.0.1:1", "model": "m", "timeout_s": 1}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(question)))
+    PROOF.main()
+    assert json.loads(capsys.readouterr().out)["status"] == 0
