@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.services.base import RoutedEngine
+from provisioner.services.base import CHAT, RoutedEngine
 from provisioner.values.state import Secret
 
 
 def routed_engine(written: Mapping[str, Any]) -> RoutedEngine:
-    """The engine of a case: ``name``, ``model``, ``local``, and perhaps ``api_base`` and ``api_key`` in clear."""
+    """The engine of a case: its fields, of which ``api_key`` is in clear; all but ``name`` and ``model`` may be missing."""
     key = Secret(f"key-of-{written['name']}", written["api_key"]) if "api_key" in written else None
     is_ours = written.get("local", False)
-    return RoutedEngine(written["name"], written["model"], is_ours, written.get("api_base", ""), key)
+    answers = written.get("answers", CHAT)
+    return RoutedEngine(written["name"], written["model"], is_ours, written.get("api_base", ""), key, answers)

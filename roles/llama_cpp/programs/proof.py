@@ -1,8 +1,8 @@
 """Asks a llama-server that makes embeddings or orders documents, and judges what it answers.
 
-Reads JSON: ``kind`` (``embedding`` or ``rerank``), ``url``, ``key``, ``model``, ``timeout_s``, and ``measured``: how many
-requests are timed beside. The key is no argument, which all processes can read. Answers as JSON: ``status`` of HTTP (0:
-nobody answered), ``problem`` (empty: all is well), and ``timings``: of each timed request the tokens per second.
+Reads JSON: ``kind`` (``embedding`` or ``rerank``), ``url``, ``key``, ``model``, ``timeout_s``, and ``measured``: how
+many requests are timed beside. The key is no argument, which all processes can read. Answers as JSON: ``status`` of
+HTTP (0: nobody answered), ``problem`` (empty: all is well), and ``timings``: of each timed request the tokens a second.
 """
 
 from __future__ import annotations

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from provisioner.lab.aliases import TOO_LONG, Aliases, alias_loop, written_names
+from provisioner.lab.aliases import (
+    TOO_LONG,
+    Aliases,
+    alias_loop,
+    find_engines,
+    flatten,
+    for_too_long,
+    kinds_of,
+    written_names,
+)
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
 from provisioner.lab.speech import speakers_for
-from provisioner.services.base import Path, ResolvedService
+from provisioner.services.base import CHAT, EMBEDDING, RERANK, Path, ResolvedService
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
 
+_DOES = {CHAT: "answers chats", EMBEDDING: "makes embeddings", RERANK: "orders documents"}
 MOST_SHOWN = 12
 MOST_ALIASES = 1000
 """Each is held against all others, and offered with all of its engines."""
@@ -33,6 +43,7 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
             continue
         for alias in aliases:
             yield from _own_name(aliases, alias, known, (*path, alias))
+            yield from _kinds(lab, aliases, alias, (*path, alias))
             for place, name in written_names(aliases, alias):
                 where = (*path, alias, *place)
                 if name in several:
@@ -58,6 +69,21 @@ def _own_name(aliases: Aliases, alias: str, known: set[str], path: Path) -> Iter
     for place, name in written_names(aliases, alias):
         if name == alias and place[0] == TOO_LONG:
             yield Problem((*path, *place), "the alias names itself", "Name who reads more than its engines do.")
+
+
+def _kinds(lab: ResolvedLab, aliases: Aliases, alias: str, path: Path) -> Iterator[Problem]:
+    """All engines of an alias are asked for the same, and vectors of one model are never stored beside another's."""
+    names = (*flatten(aliases, alias), *for_too_long(aliases, alias))
+    kinds = kinds_of(lab.engines, names)
+    if len(kinds) > 1:
+        (one, first), (other, second), *_ = kinds.items()
+        message = f"{first.address} {_DOES[one]}, and {second.address} {_DOES[other]}"
+        yield Problem(path, message, "Give each of them an alias of its own.")
+    elif EMBEDDING in kinds:
+        models = dict.fromkeys(engine.model_for(name) for name in names for engine in find_engines(lab.engines, name))
+        if len(models) > 1:
+            message = f"vectors of {' and of '.join(models)} cannot be compared, so none may stand in for the other"
+            yield Problem(path, message, "Give each of them an alias of its own.")
 
 
 def _drawn(way: tuple[str, ...]) -> str:

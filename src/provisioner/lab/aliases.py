@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.services.base import ResolvedService, RoutedAlias
+from provisioner.services import knowledge_of
+from provisioner.services.base import CHAT, ResolvedService, RoutedAlias
 from provisioner.values.address import Address
 
 
@@ -31,6 +32,29 @@ class Engine:
 def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
     """The engines that ``name`` means: all that serve the model of that name, or the one at that address."""
     return tuple(engine for engine in engines if name in {*engine.models, engine.address})
+
+
+def kinds_of(engines: Sequence[Engine], names: Iterable[str]) -> dict[str, Engine]:
+    """What the engines behind these names are asked for, each kind with the first engine of it.
+
+    Names of engines elsewhere say nothing: what those answer is not known.
+    """
+    kinds: dict[str, Engine] = {}
+    for name in names:
+        for engine in find_engines(engines, name):
+            service = engine.service
+            kinds.setdefault(knowledge_of(service.role).answers(service), engine)
+    return kinds
+
+
+def chat_aliases(engines: Sequence[Engine], aliases: Aliases) -> tuple[str, ...]:
+    """The aliases that a chat may be asked of: all but those whose engines make embeddings or order documents."""
+    offered = []
+    for alias in aliases:
+        kinds = kinds_of(engines, flatten(aliases, alias))
+        if not kinds or CHAT in kinds:
+            offered.append(alias)
+    return tuple(offered)
 
 
 Aliases = Mapping[str, Any]

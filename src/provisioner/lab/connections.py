@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from provisioner.lab.aliases import chat_aliases
 from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.services import knowledge_of
-from provisioner.services.base import ResolvedService
+from provisioner.services.base import CHAT, ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
@@ -23,7 +24,7 @@ def connection(lab: ResolvedLab, user: str, address: Address) -> dict[str, Any]:
         "name": str(address),
         "protocol": service.page.protocol,
         "url": f"{lab.base_url(service, user)}/v1",
-        "model": _offered(service)[0],
+        "model": _offered(lab, service)[0],
     }
     if service.page.protocol == SPEECH_PROTOCOL:
         speech = knowledge_of(service.role).speech(service)
@@ -35,15 +36,15 @@ def connection(lab: ResolvedLab, user: str, address: Address) -> dict[str, Any]:
     return told
 
 
-def _offered(service: ResolvedService) -> tuple[str, ...]:
-    """The names that it answers under; those of a gateway are its aliases."""
+def _offered(lab: ResolvedLab, service: ResolvedService) -> tuple[str, ...]:
+    """The names under which it answers chats; those of a gateway are its aliases."""
     models = tuple(map(service.name_of, service.served_models))
-    return tuple(service.aliases) or models or (service.role,)
+    return chat_aliases(lab.engines, service.aliases) or models or (service.role,)
 
 
 def connection_problems(lab: ResolvedLab, user: ResolvedService, option: str) -> Iterator[Problem]:
     """What of a list of services is not there, cannot be asked, or lets everybody ask it."""
-    able = [str(one.address) for one in lab.services.values() if _can_be_asked(one)]
+    able = [str(one.address) for one in lab.services.values() if _can_be_asked(lab, one)]
     names = list(user.written[option])
     for place, written in enumerate(names):
         found = _objection(lab, written, able)
@@ -60,10 +61,9 @@ def _objection(lab: ResolvedLab, written: str, able: list[str]) -> tuple[str, st
     if service is None:
         hint = did_you_mean(written, sorted(able), always=True)
         return f'no service "{written}" in this file', hint
-    if not _can_be_asked(service):
+    if not _can_be_asked(lab, service):
         listed = ", ".join(sorted(able))
-        message = f"{service.page.title} answers no completions, and does not speak"
-        return message, f"Name one that does: {listed}"
+        return f"{_who(service, written)} answers no completions, and does not speak", f"Name one that does: {listed}"
     key = service.page.key_option
     if key and service.key is None:
         secret = f"{service.container.replace('-', '_')}_key"
@@ -72,5 +72,14 @@ def _objection(lab: ResolvedLab, written: str, able: list[str]) -> tuple[str, st
     return None
 
 
-def _can_be_asked(service: ResolvedService) -> bool:
-    return service.page.protocol in (ENGINE_PROTOCOL, SPEECH_PROTOCOL)
+def _who(service: ResolvedService, written: str) -> str:
+    """What answers nothing: all services of its kind, or this one by its options."""
+    return written if service.page.protocol == ENGINE_PROTOCOL else service.page.title
+
+
+def _can_be_asked(lab: ResolvedLab, service: ResolvedService) -> bool:
+    """Whether it speaks or answers chats: a gateway may offer embeddings alone, as an engine may make nothing else."""
+    if service.page.protocol != ENGINE_PROTOCOL:
+        return service.page.protocol == SPEECH_PROTOCOL
+    is_chat = knowledge_of(service.role).answers(service) == CHAT
+    return is_chat and (not service.aliases or bool(chat_aliases(lab.engines, service.aliases)))

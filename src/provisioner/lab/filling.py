@@ -101,7 +101,9 @@ def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
     service = engine.service
     served = service.name_of(engine.model_for(name)) or service.role
     address = f"{place.lab.base_url(service, place.service.container)}/v1"
-    return RoutedEngine(name, f"openai/{served}", is_ours=True, api_base=address, api_key=service.key)
+    answers = knowledge_of(service.role).answers(service)
+    model = f"openai/{served}"
+    return RoutedEngine(name, model, is_ours=True, api_base=address, api_key=service.key, answers=answers)
 
 
 def _service(place: Place, option: str) -> Filled:

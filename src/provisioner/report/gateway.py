@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from provisioner.lab.aliases import Aliases, find_engines, flatten, for_too_long
+from provisioner.lab.aliases import Aliases, chat_aliases, find_engines, flatten, for_too_long
 from provisioner.lab.resolved import SPEECH_OPTION, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.labfile.loader import environment_name
 from provisioner.report.client import Served
 from provisioner.services import knowledge_of
-from provisioner.services.base import LAN, ResolvedService
+from provisioner.services.base import CHAT, LAN, ResolvedService
 from provisioner.values.state import Secret
 
 PROTOCOL = "openai"
@@ -40,7 +40,7 @@ class Entrance:
 
 
 def entrance_of(lab: ResolvedLab) -> Entrance | None:
-    """The lab's first gateway, else its first engine that speaks OpenAI's protocol, else None."""
+    """The lab's first gateway, else its first engine that answers chats in OpenAI's protocol, else None."""
     service = _first(lab)
     if service is None:
         return None
@@ -66,7 +66,8 @@ def _site_of(lab: ResolvedLab, service: ResolvedService) -> tuple[str, bool]:
 def _first(lab: ResolvedLab) -> ResolvedService | None:
     for stage in ORDER:
         for service in lab.services.values():
-            if service.page.protocol == PROTOCOL and service.page.stage == stage:
+            is_chat = knowledge_of(service.role).answers(service) == CHAT
+            if service.page.protocol == PROTOCOL and service.page.stage == stage and is_chat:
                 return service
     return None
 
@@ -112,7 +113,7 @@ def _key_variable(service: ResolvedService) -> str:
 def _models(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
     if service.served_models:
         return {service.name_of(name): _limits(service, name) for name in service.served_models}
-    return {alias: _alias(lab, service.aliases, alias) for alias in service.aliases}
+    return {alias: _alias(lab, service.aliases, alias) for alias in chat_aliases(lab.engines, service.aliases)}
 
 
 def _alias(lab: ResolvedLab, aliases: Aliases, alias: str) -> Served:

@@ -261,6 +261,8 @@ class RoutedEngine:
     """Its base URL; empty for the provider's own."""
     api_key: Secret | None = None
     """The key that it wants; None where it wants none."""
+    answers: str = CHAT
+    """What it is asked for, as far as that is known: of an engine elsewhere nobody says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from provisioner.services import base
-from provisioner.services.base import Path, ResolvedService, RoutedAlias, RoutedEngine
+from provisioner.services.base import CHAT, RERANK, Path, ResolvedService, RoutedAlias, RoutedEngine
 from provisioner.values.state import Problem, Secret
 
 VARIABLE_MARK = "os.environ/"
@@ -16,6 +16,7 @@ VARIABLE_MARK = "os.environ/"
 
 NO_KEY = "none"
 """What stands for the key of an engine that wants none: the OpenAI client refuses to start without one."""
+RERANK_PROVIDER = "hosted_vllm"
 USUAL_FALLBACKS = 5
 """How many fallbacks LiteLLM tries for a request unless it is told another number."""
 BESIDE_BYTES = 700 * 2**20
@@ -66,7 +67,7 @@ def _own_deployments(engines: Sequence[RoutedEngine]) -> list[Deployment]:
     servers = Counter(engine.name for engine in engines)
     deployments = []
     for number, engine in enumerate(engines, start=1):
-        deployment: Deployment = {"model_name": engine.name, "model": engine.model}
+        deployment: Deployment = {"model_name": engine.name, "model": _asked_as(engine)}
         if engine.api_base:
             deployment["api_base"] = engine.api_base
         if engine.api_key is not None:
@@ -75,8 +76,17 @@ def _own_deployments(engines: Sequence[RoutedEngine]) -> list[Deployment]:
             deployment["api_key"] = NO_KEY
         if servers[engine.name] == 1:  # nothing stands beside it: it is asked whatever it answered a moment ago
             deployment["cooldown_time"] = 0
+        if engine.answers != CHAT:
+            deployment["mode"] = engine.answers
         deployments.append(deployment)
     return deployments
+
+
+def _asked_as(engine: RoutedEngine) -> str:
+    """Provider and model. LiteLLM has no order of documents for ``openai``, and one for ``hosted_vllm``."""
+    provider, _, model = engine.model.partition("/")
+    is_reranker = engine.answers == RERANK and provider == "openai"
+    return f"{RERANK_PROVIDER}/{model}" if is_reranker else engine.model
 
 
 def _key_variable(number: int) -> str:

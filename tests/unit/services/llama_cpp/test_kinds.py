@@ -9,15 +9,18 @@ import yaml
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import Known, ResolvedLab, resolve
+from provisioner.lab.filling import Place, filled_in
 from provisioner.lab.rules import model_option_problems, warnings
 from provisioner.labfile.parsing import parse_spec
 from provisioner.models.header import Header
 from provisioner.models.tiny_bert import TINY_BERTS
+from provisioner.report.gateway import entrance_of
 from provisioner.services import Knowledge, knowledge_of
 from provisioner.services.base import CHAT, EMBEDDING, RERANK
 from provisioner.services.llama_cpp.options import ENCODERS, LONGEST_TEXT
 from provisioner.values import paths
 from provisioner.values.address import Address
+from provisioner.values.state import Secret
 
 VARIABLES: dict[str, Any] = yaml.safe_load((paths.roles() / "llama_cpp" / "vars" / "main.yml").read_text("utf-8"))
 NO_POOLING, MEAN, LAST, RANK = 0, 1, 3, 4
@@ -159,3 +162,40 @@ def test_the_built_in_models_are_made_for_it(source: str, option: str) -> None:
     assert made.architecture in ENCODERS
     assert refused(made, **{option: True}) == []
     assert refused(made) != []
+
+
+def _behind_a_gateway(**aliases: list[str]) -> ResolvedLab:
+    file: dict[str, Any] = {
+        "name": "lab",
+        "models": {"e": {"source": "builtin:tiny-embedding"}, "m": {"source": "builtin:tiny"}},
+        "containers": {
+            "embeds": {"services": {"llama_cpp": {"model": "e", "embedding": True}}},
+            "chats": {"services": {"llama_cpp": {"model": "m"}}},
+        },
+    }
+    if aliases:
+        gateway = {"master_key": Secret("k", "sk-1"), "aliases": aliases}
+        file["containers"]["gateway"] = {"services": {"litellm": gateway}}
+    parsed = parse_spec(file, load_catalog())
+    assert parsed.spec is not None, parsed.problems
+    return resolve(parsed.spec, load_catalog())
+
+
+def test_clients_are_told_of_chats_alone() -> None:
+    entrance = entrance_of(_behind_a_gateway(find=["e"], fast=["m"]))
+    assert entrance is not None
+    assert list(entrance.models) == ["fast"]
+
+
+def test_clients_of_a_lab_without_a_gateway_talk_to_the_engine_that_chats() -> None:
+    entrance = entrance_of(_behind_a_gateway())
+    assert entrance is not None
+    assert (entrance.container, list(entrance.models)) == ("chats", ["m"])
+
+
+def test_a_gateway_is_told_what_each_engine_is_asked_for() -> None:
+    lab = _behind_a_gateway(find=["e"], fast=["m"])
+    service = lab.services[Address.of("gateway", "litellm")]
+    routes = filled_in(Place(lab, service, {}), "aliases")[0]["routes"]
+    modes = {one["model_name"]: one.get("mode") for one in routes["deployments"]}
+    assert modes == {"find": "embedding", "fast": None, "e": "embedding", "m": None}
