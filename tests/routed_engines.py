@@ -10,7 +10,7 @@ from provisioner.values.state import Secret
 
 
 def routed_engine(written: Mapping[str, Any]) -> RoutedEngine:
-    """The engine of a case: its fields, of which ``api_key`` is in clear; all but ``name`` and ``model`` may be missing."""
+    """The engine of a case by its fields, ``api_key`` in clear; only ``name`` and ``model`` have to be there."""
     key = Secret(f"key-of-{written['name']}", written["api_key"]) if "api_key" in written else None
     is_ours = written.get("local", False)
     answers = written.get("answers", CHAT)

@@ -1,0 +1,152 @@
+"""An engine of embeddings, one that orders documents and a gateway, on a real Incus: each is asked as such.
+
+The tests of this module build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.integration.up.quickstart_lab import CANARIES, ENGINE_KEY, MASTER_KEY, Answer, Lab
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus]
+
+NAME = "vectors"
+FILE = """
+name: vectors
+models:
+  tiny: { source: "builtin:tiny", context: 512 }
+  embeds: { source: "builtin:tiny-embedding", context: 2048 }
+  ranks: { source: "builtin:tiny-rerank", context: 2048 }
+containers:
+  vectors-embeds: { services: { llama_cpp: { model: embeds, embedding: true, api_key: !secret engine_key } } }
+  vectors-ranks: { services: { llama_cpp: { model: ranks, rerank: true, parallel: 2 } } }
+  vectors-chats: { services: { llama_cpp: { model: tiny } } }
+  vectors-gateway:
+    services:
+      litellm: { master_key: !secret master_key, aliases: { find: [embeds], order: [ranks], fast: [tiny] } }
+"""
+ENGINES = {"embedding": ("vectors-embeds", ENGINE_KEY), "rerank": ("vectors-ranks", ""), "chat": ("vectors-chats", "")}
+QUESTION = "What is the capital of France?"
+DOCUMENTS = ["Bread is baked from flour, water and salt.", "Paris is the capital of France.", "The moon moves."]
+ASKED: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "embedding": ("/v1/embeddings", {"input": [QUESTION, DOCUMENTS[0]]}),
+    "rerank": ("/v1/rerank", {"query": QUESTION, "documents": DOCUMENTS}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}),
+}
+ALIASES = {"embedding": "find", "rerank": "order", "chat": "fast"}
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up: its first ``up`` has proved vectors, an order and the gateway."""
+    lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    lab.runs.clear()
+    first = lab.provision("up", "--yes", "--json")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+    assert ended.code == 0, ended.out + ended.err
+
+
+def asked(lab: Lab, engine: tuple[str, str], kind: str, model: str, port: int = 8080) -> Answer:
+    """What a service answers to the question of a kind, over the network."""
+    (container, key), (path, fields) = engine, ASKED[kind]
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    url = f"http://{lab.address(container)}:{port}{path}"
+    request = urllib.request.Request(url, json.dumps({"model": model, **fields}).encode(), headers)  # our own bridge
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(request, timeout=120) as answer:
+            return Answer(answer.status, json.load(answer), dict(answer.headers))
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, {"error": error.read().decode()}, dict(error.headers))
+
+
+def is_well(kind: str, answer: Answer) -> bool:
+    """Whether it is an answer of that kind."""
+    if answer.status != 200:
+        return False
+    if kind == "chat":
+        return bool(answer.text)
+    if kind == "embedding":
+        vectors = [entry["embedding"] for entry in answer.body["data"]]
+        return len(vectors) == 2 and all(abs(math.hypot(*vector) - 1) < 1e-3 for vector in vectors)
+    results = answer.body["results"]
+    return len(results) == len(DOCUMENTS) and results[0]["index"] == 1
+
+
+def test_all_of_it_was_proved(lab: Lab) -> None:
+    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
+    engines = {f"{container}/llama_cpp": True for container, _ in ENGINES.values()}
+    assert checks == {**engines, "vectors-gateway/litellm": True}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+def test_the_gateway_offers_it_as_such(lab: Lab, kind: str) -> None:
+    answer = asked(lab, ("vectors-gateway", MASTER_KEY), kind, ALIASES[kind], port=4000)
+    assert is_well(kind, answer), answer.body
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ASKED)
+def test_an_engine_answers_what_it_is_for_and_nothing_else(lab: Lab, kind: str, engine: str) -> None:
+    answer = asked(lab, ENGINES[engine], kind, "any")
+    if kind == engine:
+        assert is_well(kind, answer), answer.body
+    else:
+        assert answer.status == 404, answer.body
+
+
+def test_a_text_as_long_as_the_context_gets_its_vector(lab: Lab) -> None:
+    words = "a " * 900  # two tokens each, more than a batch of 512 holds
+    url = f"http://{lab.address('vectors-embeds')}:8080/v1/embeddings"
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {ENGINE_KEY}"}
+    request = urllib.request.Request(url, json.dumps({"input": words}).encode(), headers)  # our own bridge
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+        assert json.load(answer)["usage"]["prompt_tokens"] > 512
+
+
+def test_verify_proves_it_again(lab: Lab) -> None:
+    again = lab.provision("verify", "--json")
+    assert again.code == 0, again.out[-4000:] + again.err[-4000:]
+
+
+def test_a_full_up_changes_nothing(lab: Lab) -> None:
+    ran = lab.provision("up", "--yes", "--full")
+    assert ran.code == 0, ran.out + ran.err
+    newest = max((lab.folder / ".provision" / "logs").glob("*-site.log"), key=lambda file: file.stat().st_mtime)
+    recap = [line for line in newest.read_text(encoding="utf-8").splitlines() if "changed=" in line]
+    assert len(recap) == 4
+    assert [line for line in recap if "changed=0" not in line] == []
+
+
+def test_a_server_that_is_changed_is_tried_beside_the_one_that_serves(lab: Lab) -> None:
+    lab.write(FILE.replace("parallel: 2", "parallel: 1"))
+    changed = lab.provision("up", "--yes", "--json")
+    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    assert is_well("rerank", asked(lab, ENGINES["rerank"], "rerank", "ranks"))
+
+
+def test_a_model_that_orders_nothing_is_refused_before_anything_is_touched(lab: Lab) -> None:
+    lab.write(FILE.replace("model: ranks, rerank", "model: embeds, rerank"))
+    refused = lab.provision("validate")
+    lab.write(FILE)
+    assert refused.code != 0
+    assert "its file says pooling mean, and that of a reranker says rank" in refused.out + refused.err
+
+
+def test_no_key_was_seen(lab: Lab) -> None:
+    said = "".join(ran.out + ran.err for ran in lab.runs)
+    assert not any(canary in said for canary in CANARIES)
+    assert lab.arguments_seen == set()
