@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200, STATE)
 
     def do_PUT(self) -> None:
-        """Take the mode of the body: answer, empty, fail, hang, refuse, limit, long, late SECONDS, drip, stall."""
+        """Take the mode of the body: answer, think, empty, fail, hang, refuse, limit, long, late S, drip, stall."""
         STATE["mode"] = self.body().decode()
         self.reply(200, STATE)
 
@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         elif asked.get("stream") and self.path.endswith("/chat/completions"):
             self.stream(mode)
         else:
-            self.reply(200, answer(self.path, "" if mode == "empty" else f"port {PORT}"))
+            self.reply(200, answer(self.path, "" if mode == "empty" else f"port {PORT}", thinks=mode == "think"))
 
     def stream(self, mode: str) -> None:
         """A completion in parts: at once, one after the other (drip), or never another after the second (stall)."""
@@ -101,9 +101,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def answer(path: str, content: str) -> dict[str, Any]:
-    """A completion that says ``content`` in the words of the provider whose path it is."""
-    message = {"role": "assistant", "content": content}
+def answer(path: str, content: str, *, thinks: bool = False) -> dict[str, Any]:
+    """A completion that says ``content`` in the words of the provider whose path it is, perhaps with a thought."""
+    message = {"role": "assistant", "content": content} | ({"reasoning_content": "Hm."} if thinks else {})
     if path == "/api/chat":
         return {"model": str(PORT), "created_at": "2026-01-01T00:00:00Z", "message": message, "done": True}
     if path == "/v1/messages":

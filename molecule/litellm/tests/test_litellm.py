@@ -465,6 +465,22 @@ def test_verify_fails_when_an_engine_does_not_answer(
     assert healthy.seen("paid")["asked"] == paid
 
 
+@pytest.mark.parametrize(
+    ("mode", "wanted", "complaint"),
+    [("answer", "on", "single: it is to think"), ("think", "off", "single: it is not to think")],
+)
+def test_verify_fails_when_an_alias_does_not_think_as_it_is_told(
+    healthy: Lab, mode: str, wanted: str, complaint: str
+) -> None:
+    healthy.tell("second", mode)
+    told = {**VARS["litellm_routes"], "asked": ["single"], "thinking": {"single": wanted}}
+    proof = playbook("verify_alone.yml", *variables(litellm_routes=told))
+    assert proof.returncode != 0
+    assert complaint in " ".join(proof.stdout.split())
+    told["thinking"] = {"single": "off" if wanted == "on" else "on"}
+    assert playbook("verify_alone.yml", *variables(litellm_routes=told)).returncode == 0
+
+
 def spoken(lab: Lab, key: str | None = KEY) -> Answer:
     """What ``audio/speech`` of the gateway answers."""
     asked = {"model": "tts", "input": "Good morning.", "voice": "af_sky", "response_format": "mp3"}

@@ -6,17 +6,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.lab.aliases import (
+    THINKING,
+    THINKING_BUDGET,
+    THINKS,
     TOO_LONG,
     Aliases,
+    Engine,
     alias_loop,
     find_engines,
     flatten,
     for_too_long,
     kinds_of,
+    thinking_words,
     written_names,
 )
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
 from provisioner.lab.speech import speakers_for
+from provisioner.services import knowledge_of
 from provisioner.services.base import CHAT, EMBEDDING, RERANK, Path, ResolvedService
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
@@ -44,6 +50,7 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
         for alias in aliases:
             yield from _own_name(aliases, alias, known, (*path, alias))
             yield from _kinds(lab, aliases, alias, (*path, alias))
+            yield from _thinking(lab, aliases, alias, (*path, alias))
             for place, name in written_names(aliases, alias):
                 where = (*path, alias, *place)
                 if name in several:
@@ -84,6 +91,34 @@ def _kinds(lab: ResolvedLab, aliases: Aliases, alias: str, path: Path) -> Iterat
         if len(models) > 1:
             message = f"vectors of {' and of '.join(models)} cannot be compared, so none may stand in for the other"
             yield Problem(path, message, "Give each of them an alias of its own.")
+
+
+def _thinking(lab: ResolvedLab, aliases: Aliases, alias: str, path: Path) -> Iterator[Problem]:
+    """Each engine of an alias that says whether it thinks can be told so; a budget is for thoughts alone."""
+    written = aliases[alias]
+    if not isinstance(written, Mapping) or not (written.get(THINKING) or written.get(THINKING_BUDGET)):
+        return
+    if written.get(THINKING_BUDGET) and written.get(THINKING) != THINKS:
+        yield Problem((*path, THINKING_BUDGET), "a budget is for an alias that thinks", "Write thinking: on beside it.")
+    for name in (*flatten(aliases, alias), *for_too_long(aliases, alias)):
+        if name in lab.upstreams:
+            message = f"how {name} is told whether to think is not known: it is none of this lab's engines"
+            yield Problem((*path, THINKING), message, "Leave it out, or give the upstream an alias of its own.")
+        for engine in find_engines(lab.engines, name):
+            yield from _untold(written, engine, path)
+
+
+def _untold(written: Mapping[str, Any], engine: Engine, path: Path) -> Iterator[Problem]:
+    """An engine that cannot be told to think as the alias says, and which of the two words it does not know."""
+    title, service = engine.service.page.title, engine.service
+    kind = knowledge_of(service.role).answers(service)
+    if kind != CHAT:
+        yield Problem((*path, THINKING), f"{engine.address} {_DOES[kind]}, and thinks nothing", "Leave it out.")
+    elif thinking_words({THINKING: written.get(THINKING)}, engine) is None:
+        yield Problem((*path, THINKING), f"{engine.address} ({title}) cannot be told whether to think", "Leave it out.")
+    elif thinking_words(written, engine) is None:
+        message = f"{engine.address} ({title}) cannot be told when to end a thought"
+        yield Problem((*path, THINKING_BUDGET), message, "Leave the budget out.")
 
 
 def _drawn(way: tuple[str, ...]) -> str:

@@ -63,6 +63,7 @@ Aliases = Mapping[str, Any]
 ENGINES = "engines"
 TOO_LONG = "context_window_fallbacks"
 LIMITS = ("timeout", "stream_timeout", "retries")
+THINKING, THINKING_BUDGET, THINKS = "thinking", "thinking_budget", "on"
 
 
 def engines_in(aliases: Aliases, alias: str) -> list[str]:
@@ -114,15 +115,40 @@ def for_too_long(aliases: Aliases, alias: str) -> tuple[str, ...]:
     return _flat(aliases, (written.get(TOO_LONG) or ()) if isinstance(written, Mapping) else ())
 
 
-def routed_aliases(aliases: Aliases) -> list[RoutedAlias]:
+def thinking_words(written: Mapping[str, Any], engine: Engine) -> Mapping[str, Any] | None:
+    """What a request of an alias says to an engine to have it think as the file wants; None where it cannot be told.
+
+    ``written``: what the file says of the alias, where that is a mapping.
+    """
+    wanted = written.get(THINKING)
+    if wanted is None:
+        return {}
+    service = engine.service
+    knowledge = knowledge_of(service.role)
+    words = knowledge.thinking(service, is_on=wanted == THINKS)
+    budget = written.get(THINKING_BUDGET)
+    besides = knowledge.thinking_budget(service, budget) if budget else {}
+    if words is None or besides is None:
+        return None
+    return {**words, **besides}
+
+
+def routed_aliases(aliases: Aliases, engines: Sequence[Engine] = ()) -> list[RoutedAlias]:
     """Every alias with its engines, sorted by name: an alias keeps its place when lines of the file change theirs."""
-    return [_routed(aliases, alias) for alias in sorted(aliases)]
+    return [_routed(aliases, alias, engines) for alias in sorted(aliases)]
 
 
-def _routed(aliases: Aliases, alias: str) -> RoutedAlias:
+def _routed(aliases: Aliases, alias: str, engines: Sequence[Engine]) -> RoutedAlias:
     written = aliases[alias]
-    limits = {word: written.get(word) for word in LIMITS} if isinstance(written, Mapping) else {}
-    return RoutedAlias(alias, flatten(aliases, alias), **limits, context_window_fallbacks=for_too_long(aliases, alias))
+    usual, rare = flatten(aliases, alias), for_too_long(aliases, alias)
+    if not isinstance(written, Mapping):
+        return RoutedAlias(alias, usual)
+    limits = {word: written.get(word) for word in LIMITS}
+    words = {}
+    for name in (*usual, *rare):
+        words[name] = [thinking_words(written, engine) or {} for engine in find_engines(engines, name)]
+    thinking = written.get(THINKING)
+    return RoutedAlias(alias, usual, **limits, context_window_fallbacks=rare, thinking=thinking, words=words)
 
 
 def _flat(aliases: Aliases, listed: Any) -> tuple[str, ...]:

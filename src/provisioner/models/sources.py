@@ -14,13 +14,15 @@ TINY = "builtin:tiny"
 """A GGUF that is made on the spot."""
 TINY_HF = "builtin:tiny-hf"
 """A folder of safetensors that is made on the spot."""
+TINY_THINKING = "builtin:tiny-thinking"
+"""A GGUF that is made on the spot, whose chat template has it think unless it is told not to."""
 TINY_EMBEDDING, TINY_RERANK = "builtin:tiny-embedding", "builtin:tiny-rerank"
 """GGUFs that are made on the spot, of a model of embeddings and of a reranker."""
-BUILTIN_MODELS = ("tiny", "tiny-hf", "tiny-embedding", "tiny-rerank")
+BUILTIN_MODELS = ("tiny", "tiny-hf", "tiny-embedding", "tiny-rerank", "tiny-thinking")
 TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """The variables in which the hub's own client looks for a token."""
 SOURCE = (
-    r"^(builtin:tiny(-hf|-embedding|-rerank)?|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
+    r"^(builtin:tiny(-hf|-embedding|-rerank|-thinking)?|file:.+\.gguf|dir:.+|hf:[^/\s]+/[^/:@\s]+(:[^/:\s]+|@[^:@\s]+)"
     r"|https://[^\s@#]+\.gguf(\?[^\s@#]*)?)$"
 )
 _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+):([A-Za-z0-9._-]+)", re.ASCII)
@@ -37,7 +39,7 @@ MOST_PARTS = 1000
 """More than any model has: a name that says so is not believed."""
 _HINT = (
     'write "hf:ORG/REPO:QUANT", "hf:ORG/REPO@REVISION", "https://HOST/PATH.gguf", "file:PATH.gguf", "dir:PATH", '
-    '"builtin:tiny", "builtin:tiny-hf", "builtin:tiny-embedding" or "builtin:tiny-rerank"'
+    '"builtin:tiny", "builtin:tiny-hf", "builtin:tiny-embedding", "builtin:tiny-rerank" or "builtin:tiny-thinking"'
 )
 _HUB_HINT = 'write "hf:ORG/REPO:QUANT", or "hf:ORG/REPO@REVISION" for a folder'
 

@@ -6,6 +6,9 @@ no gguf), so they are the same everywhere and for ever: ``SHA256`` is a constant
 The format is GGUF 3, the architecture ``llama``. The vocabulary is SentencePiece-like: three control tokens, the
 256 byte tokens (so that any text has tokens), printable ASCII and a few words.
 
+``builtin:tiny-thinking`` is the same model with another chat template, which has it think unless it is told not to, and
+with a token for the beginning and for the end of a thought, as models that think have.
+
 ``RandomTensor`` and ``ensure_file`` serve the other built-in models as well, what writes a GGUF those of ``tiny_bert``.
 """
 
@@ -23,6 +26,8 @@ from pathlib import Path
 from typing import Protocol
 
 FILENAME = "tiny.gguf"
+THINKING_FILENAME = "tiny-thinking.gguf"
+THINKING_SHA256 = "bbde9c347fa34f874bbfb90eb4312d97f70a460f18fd0eac7ae5257856fa91a5"
 SHA256 = "6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb"
 
 EMBEDDING = 64
@@ -31,6 +36,8 @@ HEADS = 2
 FEED_FORWARD = 128
 CONTEXT = 4096
 TOKENS = 372
+THOUGHT = ("<think>", "</think>")
+"""How a thought begins and ends."""
 SPREAD = 0.0866  # uniform in ±this: a standard deviation of 0.05, with which no activation runs away
 
 CONSTANT = 2.0
@@ -39,13 +46,22 @@ RULED_OUT = -4.0
 _MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9  # types of GGUF's metadata
 _F32 = 0  # type of a tensor
-_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6  # types of a token
+_NORMAL, _UNKNOWN, _CONTROL, _OWN, _BYTE = 1, 2, 3, 4, 6  # types of a token
 _WORDS = ("hello", "world", "the", "a", "yes", "no", "ok", "test")
 _PIECES = ("he", "ll", "wor", "ld", "th", "es", "hell", "hello", "world", "test")
 SPACE = "\u2581"
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+# It shows earlier thoughts, from which llama.cpp learns how they are written.
+_THINKING_TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' }}"
+    "{% if message['reasoning_content'] %}"
+    "{{ '<think>\\n' + message['reasoning_content'] + '\\n</think>\\n\\n' }}{% endif %}"
+    "{{ message['content'] + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|><think>\\n' }}"
+    "{% if enable_thinking is defined and not enable_thinking %}{{ '\\n</think>\\n\\n' }}{% endif %}{% endif %}"
 )
 
 Token = tuple[str, float, int]
@@ -121,7 +137,19 @@ def ensure_tiny_model(folder: Path) -> Path:
 def tiny_model() -> bytes:
     """The whole file."""
     tokens = vocabulary([*(SPACE + word for word in _WORDS), *_PIECES])
-    return gguf_file(list(_metadata(tokens)), _tensors(tokens))
+    return gguf_file(list(_metadata("tiny", tokens, _TEMPLATE)), _tensors(tokens))
+
+
+def ensure_tiny_thinking(folder: Path) -> Path:
+    """The file of the model that thinks in ``folder``, written there unless it is there whole."""
+    return ensure_file(folder / THINKING_FILENAME, THINKING_SHA256, tiny_thinking_model)
+
+
+def tiny_thinking_model() -> bytes:
+    """The whole file of the model that thinks."""
+    tokens = vocabulary([*(SPACE + word for word in _WORDS), *_PIECES])
+    tokens += [(text, 0.0, _OWN) for text in THOUGHT]
+    return gguf_file(list(_metadata("tiny-thinking", tokens, _THINKING_TEMPLATE)), _tensors(tokens))
 
 
 def gguf_file(metadata: Sequence[tuple[str, Value]], tensors: Sequence[Tensor]) -> bytes:
@@ -176,9 +204,9 @@ def _tensors(tokens: Sequence[Token]) -> list[_Tensor]:
     return tensors
 
 
-def _metadata(tokens: Sequence[Token]) -> Iterator[tuple[str, Value]]:
+def _metadata(name: str, tokens: Sequence[Token], template: str) -> Iterator[tuple[str, Value]]:
     yield "general.architecture", text_value("llama")
-    yield "general.name", text_value("tiny")
+    yield "general.name", text_value(name)
     yield "general.file_type", uint_value(0)
     yield "llama.context_length", uint_value(CONTEXT)
     yield "llama.embedding_length", uint_value(EMBEDDING)
@@ -190,7 +218,7 @@ def _metadata(tokens: Sequence[Token]) -> Iterator[tuple[str, Value]]:
     yield "llama.rope.dimension_count", uint_value(EMBEDDING // HEADS)
     yield "llama.vocab_size", uint_value(len(tokens))
     yield from tokenizer(tokens)
-    yield "tokenizer.chat_template", text_value(_TEMPLATE)
+    yield "tokenizer.chat_template", text_value(template)
 
 
 def tokenizer(tokens: Sequence[Token], *, ends: bool = False) -> Iterator[tuple[str, Value]]:

@@ -59,6 +59,7 @@ class Knowledge(base.OnCpu):
             "context_window_fallbacks": [_longer_entry(alias) for alias in aliases if _longer(alias)],
             "max_fallbacks": max([USUAL_FALLBACKS, *(len(alias.engines) + len(_longer(alias)) for alias in aliases)]),
             "asked": list(_asked(aliases, engines)),
+            **_thinking(aliases),
         }
 
 
@@ -107,9 +108,12 @@ def _alias_deployments(
     if alias.retries is not None:
         limits["num_retries"] = alias.retries
     for place, name in enumerate(alias.engines, start=1):
+        words = dict(enumerate(alias.words.get(name, ()), start=1))
         for index, server in enumerate(servers[name], start=1):
             identity = f"{number}.{place}.{index}/{re.sub('[^A-Za-z0-9._-]', '_', name)}"
             deployment = {**server, **limits, "model_name": alias.name, "order": place, "id": identity}
+            if words.get(index):
+                deployment["extra_body"] = dict(words[index])
             if place < len(alias.engines):
                 deployment.pop("cooldown_time", None)
                 deployment["left_alone"] = True
@@ -127,7 +131,10 @@ def _longer(alias: RoutedAlias) -> tuple[str, ...]:
 
 
 def _longer_entry(alias: RoutedAlias) -> dict[str, Any]:
-    engines = [{"model": name} for name in _longer(alias)]
+    engines: list[dict[str, Any]] = []
+    for name in _longer(alias):
+        words = next(iter(alias.words.get(name, ())), {})  # servers of one name serve one model
+        engines.append({"model": name, "extra_body": dict(words)} if words else {"model": name})
     return {"alias": alias.name, "engines": engines, **_time_limits(alias)}
 
 
@@ -146,6 +153,12 @@ def _asked(aliases: Sequence[RoutedAlias], engines: Sequence[RoutedEngine]) -> I
         if set(alias.engines[:1]) & set(ours):
             yield alias.name
     yield from (name for name in ours if name not in primaries)
+
+
+def _thinking(aliases: Sequence[RoutedAlias]) -> dict[str, Any]:
+    """Which aliases are to think and which not; nothing where none says it."""
+    said = {alias.name: alias.thinking for alias in aliases if alias.thinking}
+    return {"thinking": said} if said else {}
 
 
 def _places_of_variables(value: Any, place: Path = ()) -> Iterator[Path]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Processor, ResolvedService
+from provisioner.services.base import Processor, ResolvedService, template_thinking
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ class Knowledge(base.Knowledge):
         from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
 
         return EngineLoads(service.address, unknown="what models of EXL2, EXL3 and GPTQ take of a card is not added up")
+
+    def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """By a variable of its chat template."""
+        return template_thinking(is_on=is_on)
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """The card that it was told of. Its proof runs a kernel of the stack there and notes nothing."""

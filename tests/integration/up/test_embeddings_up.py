@@ -1,4 +1,4 @@
-"""An engine of embeddings, one that orders documents and a gateway, on a real Incus: each is asked as such.
+"""Engines of embeddings, of an order of documents and of thoughts, and a gateway, on a real Incus: each as such.
 
 The tests of this module build on each other, in their order.
 """
@@ -23,7 +23,7 @@ NAME = "vectors"
 FILE = """
 name: vectors
 models:
-  tiny: { source: "builtin:tiny", context: 512 }
+  tiny: { source: "builtin:tiny-thinking", context: 512 }
   embeds: { source: "builtin:tiny-embedding", context: 2048 }
   ranks: { source: "builtin:tiny-rerank", context: 2048 }
 containers:
@@ -32,7 +32,14 @@ containers:
   vectors-chats: { services: { llama_cpp: { model: tiny } } }
   vectors-gateway:
     services:
-      litellm: { master_key: !secret master_key, aliases: { find: [embeds], order: [ranks], fast: [tiny] } }
+      litellm:
+        master_key: !secret master_key
+        aliases:
+          find: [embeds]
+          order: [ranks]
+          fast: [tiny]
+          talk: { engines: [tiny], thinking: off }
+          batch: { engines: [tiny], thinking: on, thinking_budget: 8 }
 """
 ENGINES = {"embedding": ("vectors-embeds", ENGINE_KEY), "rerank": ("vectors-ranks", ""), "chat": ("vectors-chats", "")}
 QUESTION = "What is the capital of France?"
@@ -78,7 +85,8 @@ def is_well(kind: str, answer: Answer) -> bool:
     if answer.status != 200:
         return False
     if kind == "chat":
-        return bool(answer.text)
+        message = answer.body["choices"][0]["message"]
+        return bool(message["content"] or message["reasoning_content"])
     if kind == "embedding":
         vectors = [entry["embedding"] for entry in answer.body["data"]]
         return len(vectors) == 2 and all(abs(math.hypot(*vector) - 1) < 1e-3 for vector in vectors)
@@ -96,6 +104,28 @@ def test_all_of_it_was_proved(lab: Lab) -> None:
 def test_the_gateway_offers_it_as_such(lab: Lab, kind: str) -> None:
     answer = asked(lab, ("vectors-gateway", MASTER_KEY), kind, ALIASES[kind], port=4000)
     assert is_well(kind, answer), answer.body
+
+
+def said(lab: Lab, alias: str) -> tuple[str, str]:
+    """The thought and the answer of an alias."""
+    fields = {"model": alias, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 24, "temperature": 0}
+    url = f"http://{lab.address('vectors-gateway')}:4000/v1/chat/completions"
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {MASTER_KEY}"}
+    request = urllib.request.Request(url, json.dumps(fields).encode(), headers)  # our own bridge
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=120) as answer:
+        message = json.load(answer)["choices"][0]["message"]
+    return str(message.get("reasoning_content") or ""), str(message["content"] or "")
+
+
+def test_of_two_aliases_of_one_engine_one_thinks_and_the_other_does_not(lab: Lab) -> None:
+    """The model's template has it think unless it is told not to, and it never ends a thought by itself."""
+    thought, answer = said(lab, "talk")
+    assert (thought, bool(answer)) == ("", True)
+    thought, answer = said(lab, "batch")
+    assert 0 < len(thought) < 24  # the budget ends it
+    assert answer
+    thought, answer = said(lab, "fast")
+    assert (bool(thought), answer) == (True, "")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -136,6 +166,19 @@ def test_a_server_that_is_changed_is_tried_beside_the_one_that_serves(lab: Lab) 
     changed = lab.provision("up", "--yes", "--json")
     assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
     assert is_well("rerank", asked(lab, ENGINES["rerank"], "rerank", "ranks"))
+
+
+def test_an_alias_whose_engine_does_not_think_fails_the_gateways_proof(lab: Lab) -> None:
+    """``builtin:tiny`` has a chat template that knows no thoughts."""
+    lab.write(FILE.replace("builtin:tiny-thinking", "builtin:tiny"))
+    changed = lab.provision("up", "--yes")
+    assert changed.code == 0, changed.out[-4000:] + changed.err[-4000:]
+    found = lab.provision("verify")
+    assert found.code == 3, found.out[-4000:] + found.err[-4000:]
+    assert "batch: it is to think (`thinking: on`), and no thought came" in " ".join((found.out + found.err).split())
+    lab.write(FILE)
+    mended = lab.provision("up", "--yes")
+    assert mended.code == 0, mended.out[-4000:] + mended.err[-4000:]
 
 
 def test_a_model_that_orders_nothing_is_refused_before_anything_is_touched(lab: Lab) -> None:

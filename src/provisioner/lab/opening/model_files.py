@@ -17,6 +17,7 @@ from provisioner.models.sources import (
     TINY_EMBEDDING,
     TINY_HF,
     TINY_RERANK,
+    TINY_THINKING,
     ModelPart,
     filename_of,
     hub_place,
@@ -112,6 +113,11 @@ def _file_of(model: Model) -> ModelFile:
 
         file = ensure_tiny_model(paths.cache() / "models")
         return ModelFile(str(file), file.name, SHA256, file.stat().st_size)
+    if model.source == TINY_THINKING:
+        from provisioner.models.tiny import THINKING_SHA256, ensure_tiny_thinking
+
+        file = ensure_tiny_thinking(paths.cache() / "models")
+        return ModelFile(str(file), file.name, THINKING_SHA256, file.stat().st_size)
     if model.source in (TINY_EMBEDDING, TINY_RERANK):
         from provisioner.models.tiny_bert import TINY_BERTS
 

@@ -9,7 +9,16 @@ from pathlib import Path
 from provisioner.labfile.spec import Model
 from provisioner.models.folders import CONFIG, SMALL_BYTES, FolderError, header_of
 from provisioner.models.header import GgufError, Header
-from provisioner.models.sources import TINY, TINY_EMBEDDING, TINY_HF, TINY_RERANK, is_folder, part_count, part_names
+from provisioner.models.sources import (
+    TINY,
+    TINY_EMBEDDING,
+    TINY_HF,
+    TINY_RERANK,
+    TINY_THINKING,
+    is_folder,
+    part_count,
+    part_names,
+)
 from provisioner.values.regular_files import open_file
 from provisioner.values.state import Problem
 
@@ -58,14 +67,15 @@ def _of_folder(model: Model) -> Header | None:
 
 
 def _header_of(model: Model, file: Path) -> Header | None:
-    if model.source == TINY:
-        from provisioner.models.tiny import CONTEXT, EMBEDDING, HEADS, LAYERS, TOKENS
+    if model.source in (TINY, TINY_THINKING):
+        from provisioner.models.tiny import CONTEXT, EMBEDDING, HEADS, LAYERS, THOUGHT, TOKENS
 
         size = EMBEDDING // HEADS
         numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
         numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
         values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
-        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=TOKENS)
+        tokens = TOKENS + (len(THOUGHT) if model.source == TINY_THINKING else 0)
+        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=tokens)
     if model.source in (TINY_EMBEDDING, TINY_RERANK):
         from provisioner.models.tiny_bert import TINY_BERTS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
-from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService
+from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService, template_thinking
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
@@ -136,6 +136,14 @@ class Knowledge(base.Knowledge):
         known = {name: size for name, size in sizes.items() if size is not None}
         needed = self.loads(service, known, service.card.memory if service.card else 0)
         return needed.total + RESERVED if needed and needed.loads and not needed.unread else 0
+
+    def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any] | None:
+        """By a variable of its chat template, which it reads with ``jinja`` alone."""
+        return template_thinking(is_on=is_on) if service.option("jinja") else None
+
+    def thinking_budget(self, service: ResolvedService, tokens: int) -> Mapping[str, Any]:  # noqa: ARG002
+        """It ends a thought itself."""
+        return {"thinking_budget_tokens": tokens}
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """A device unless the build or the layers say the CPU; its proof notes which."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Limits, Processor, ResolvedService
+from provisioner.services.base import Limits, Processor, ResolvedService, template_thinking
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
@@ -68,6 +68,10 @@ class Knowledge(base.Knowledge):
         header = service.headers.get(model)
         longest = header.context if header else 0
         return Limits(service.option("max_model_len") or longest or None, bool(service.option("vision")))
+
+    def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """By a variable of its chat template."""
+        return template_thinking(is_on=is_on)
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
         """What its stack computes on. Its proof runs a kernel of the stack on a card and notes nothing."""
