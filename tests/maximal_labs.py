@@ -98,6 +98,46 @@ def _lab_with_hub() -> dict[str, Any]:
     }
 
 
+def _lab_with_ollama() -> dict[str, Any]:
+    """A lab with a server of Ollama that says all that it can say."""
+    server = {
+        "source": "https://archives.example/ollama-linux-amd64.tar.zst",
+        "source_sha256": "b" * 64,
+        "drain": "2m",
+        "queue": "3m",
+        "idle": "15m",
+        "hold": "60s",
+        "port": 11434,
+        "api_key": Secret("ollama", "0123456789abcdef"),
+        "key_grace": "15m",
+        "models": ["tiny"],
+        "pull": [{"name": "small", "model": "qwen3:0.6b", "digest": "c" * 64}],
+        "context": 4096,
+        "num_parallel": 2,
+        "max_loaded_models": 2,
+        "keep_alive": "always",
+        "flash_attention": "on",
+        "kv_cache_type": "q8_0",
+        "vulkan": True,
+        "partial_offload": True,
+        "max_body": 1048576,
+        "start_timeout_s": 600,
+        "environment": {"OLLAMA_GPU_OVERHEAD": "0"},
+        "expose": "host",
+    }
+    share = [["amd/ollama", "other/ollama"]]
+    other = {"api_key": Secret("other", "fedcba9876543210"), "models": ["tiny"]}
+    return {
+        "name": "lab",
+        "hosts": {"box": {"incus": "local", "share": share, "share_key": Secret("share-box", "share-box-key")}},
+        "models": {"tiny": {"source": "builtin:tiny", "context": 512}},
+        "containers": {
+            "amd": {"host": "box", "gpu": "any", "services": {"ollama": server}},
+            "other": {"host": "box", "gpu": "any", "services": {"ollama": other}},
+        },
+    }
+
+
 LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
@@ -294,6 +334,7 @@ LABS: dict[str, dict[str, Any]] = {
                                 "retries": 1,
                                 "context_window_fallbacks": ["web"],
                             },
+                            "batch": {"engines": ["tiny"], "thinking": "on", "thinking_budget": 2048},
                         },
                         "request_timeout": 600,
                         "stream_timeout": 300,
@@ -380,6 +421,7 @@ LABS: dict[str, dict[str, Any]] = {
         expose="lan",
     ),
     "hub": _lab_with_hub(),
+    "ollama": _lab_with_ollama(),
     "chat": _lab_with_chat(),
     "certified door": _lab_with_door(
         certificate="tls/fullchain.pem", certificate_key=Secret("door_key", "-----BEGIN PRIVATE KEY-----")

@@ -59,6 +59,7 @@ UNLIMITED = {
     "litellm.routes.context_window_fallbacks.stream_timeout": "ditto",
     "litellm.routes.max_fallbacks": "filled in; counted",
     "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
+    "ollama.models.context": "filled in; a model has its limits in `spec.models.Model`",
     "switch.former_keys.until": "filled in; a moment of the clock",
 }
 """Numbers without a limit on their role's page, each with the reason."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from testinfra.host import Host
 
+from tests.molecule.refusals import Case, told_to
+
 SCENARIO = Path(__file__).resolve().parents[1]
 GGUF = "tabbyAPI reads EXL3/EXL2 folders; GGUF is for llama_cpp"
 SAME = "canary-same-key-0123"
-TOLD = "/root/told.json"
-SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
-"""What failed, of a loop what its items said."""
-CASES: dict[str, tuple[dict[str, Any], str]] = {
+CASES: dict[str, Case] = {
     "as it is": ({}, ""),
     "all cards": ({"tensor_parallel": True, "gpu_split": [20.5, 24], "vision": True, "cache_mode": "2,8"}, ""),
     "a draft model": ({"draft_mode": "model", "draft_model": "tiny-exl3", "max_seq_len": 2048}, ""),
@@ -58,29 +53,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.fixture(scope="module")
 def told(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the role says to each case, nothing where it takes it."""
-    playbook = tmp_path_factory.mktemp("play") / "play.yml"
-    play = {"hosts": "all", "gather_facts": False, "vars_files": [str(SCENARIO / "vars.yml")], "tasks": list(tasks())}
-    playbook.write_text(json.dumps([play]), encoding="utf-8")
-    command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(playbook)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    assert "canary" not in done.stdout
-    said: dict[str, str] = json.loads(host.file(TOLD).content_string)
-    return said
-
-
-def tasks() -> Any:
-    """Each case as a run of the role's checks, and a file of what was said."""
-    yield {"set_fact": {"told": {}}}
-    for name, (options, _) in CASES.items():
-        include = {"name": "tabbyapi", "tasks_from": "preflight"}
-        variables = {f"tabbyapi_{key}": value for key, value in options.items()}
-        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
-        yield {
-            "block": [{"include_role": include, "vars": variables}],
-            "rescue": [{"set_fact": said, "vars": {"case": name}}],
-        }
-    yield {"copy": {"content": "{{ told | to_json }}", "dest": TOLD, "mode": "0600"}}
+    return told_to(host, "tabbyapi", SCENARIO, CASES, tmp_path_factory.mktemp("play"))
 
 
 @pytest.mark.parametrize("name", CASES)

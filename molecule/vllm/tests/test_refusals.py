@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from testinfra.host import Host
 
+from tests.molecule.refusals import Case, told_to
+
 SCENARIO = Path(__file__).resolve().parents[1]
 GGUF = "vLLM reads folders of safetensors; GGUF is for llama_cpp"
-TOLD = "/root/told.json"
-SAID = "ansible_failed_result.results | default([ansible_failed_result]) | map(attribute='msg', default='') | join(' ')"
-"""What failed, of a loop what its items said."""
-CASES: dict[str, tuple[dict[str, Any], str]] = {
+CASES: dict[str, Case] = {
     "as it is": ({}, ""),
     "as the model was made": ({"max_model_len": 0, "quantization": "fp8", "speculative": "ngram"}, ""),
     "without parsers": ({"reasoning_parser": "", "tool_parser": ""}, ""),
@@ -84,29 +79,7 @@ CASES |= {
 @pytest.fixture(scope="module")
 def told(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the role says to each case, nothing where it takes it."""
-    playbook = tmp_path_factory.mktemp("play") / "play.yml"
-    play = {"hosts": "all", "gather_facts": False, "vars_files": [str(SCENARIO / "vars.yml")], "tasks": list(tasks())}
-    playbook.write_text(json.dumps([play]), encoding="utf-8")
-    command = ["ansible-playbook", "--inventory", os.environ["MOLECULE_INVENTORY_FILE"], str(playbook)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    assert "canary" not in done.stdout
-    said: dict[str, str] = json.loads(host.file(TOLD).content_string)
-    return said
-
-
-def tasks() -> Any:
-    """Each case as a run of the role's checks, and a file of what was said."""
-    yield {"set_fact": {"told": {}}}
-    for name, (options, _) in CASES.items():
-        include = {"name": "vllm", "tasks_from": "preflight"}
-        variables = {f"vllm_{key}": value for key, value in options.items()}
-        said = {"told": f"{{{{ told | combine({{case: {SAID}}}) }}}}"}
-        yield {
-            "block": [{"include_role": include, "vars": variables}],
-            "rescue": [{"set_fact": said, "vars": {"case": name}}],
-        }
-    yield {"copy": {"content": "{{ told | to_json }}", "dest": TOLD, "mode": "0600"}}
+    return told_to(host, "vllm", SCENARIO, CASES, tmp_path_factory.mktemp("play"))
 
 
 @pytest.mark.parametrize("name", CASES)

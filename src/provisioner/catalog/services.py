@@ -151,7 +151,7 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file"):
+    if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
     words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
     said: dict[str, Any] = {word: page.get(word) for word in words}

@@ -49,10 +49,10 @@ class Reference:
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
-    gets its text.
+    gets its text. ``fetched`` lists models that the service fetches by itself, each with the ``name`` that clients use.
     """
 
-    kind: Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file"]
+    kind: Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched"]
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     instead_of: str | None = None
@@ -62,6 +62,11 @@ class Reference:
     key_to: str | None = None
     signed_by: str | None = None
     serves_with: tuple[str, ...] = ()
+
+    @property
+    def is_described(self) -> bool:
+        """Whether what may be written is what the option's own description says."""
+        return self.kind == "fetched"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def _aliases(place: Place, option: str) -> Filled:
     filled: dict[str, Any] = {}
     if reference.routes_to:
         engines = [engine for name in names for engine in _routed_engines(place, name)]
-        filled[reference.routes_to] = knowledge_of(place.service.role).routes(routed_aliases(written), engines)
+        routed = routed_aliases(written, place.lab.engines)
+        filled[reference.routes_to] = knowledge_of(place.service.role).routes(routed, engines)
     return filled, {engine.address for name in names for engine in find_engines(place.lab.engines, name)}
 
 
@@ -142,6 +143,11 @@ def _stack(place: Place, option: str) -> Filled:
     return {option: place.service.written[option]}, set()
 
 
+def _fetched(place: Place, option: str) -> Filled:
+    """What it fetches by itself, as it is written."""
+    return {option: place.service.written[option]}, set()
+
+
 def _file(place: Place, option: str) -> Filled:
     """What is in it."""
     return {option: place.service.texts[option]}, set()
@@ -156,4 +162,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "stack": _stack,
     "sites": _sites,
     "file": _file,
+    "fetched": _fetched,
 }

@@ -30,6 +30,12 @@ class AliasOptions(Part):
     context_window_fallbacks: Names | None = Field(
         default=None, description="Who answers what is too long for an engine; without it the next engines"
     )
+    thinking: Literal["on", "off"] | None = Field(
+        default=None, description="Whether engines think before they answer; without it as the model does by itself"
+    )
+    thinking_budget: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Tokens after which a thought is ended, with thinking: on"
+    )
 
 
 def _form(value: Any) -> str:
@@ -80,7 +86,7 @@ def _model(name: str, options: Iterable[Option], references: Mapping[str, Refere
 
 
 def _annotation(option: Option, reference: Reference | None = None) -> Any:
-    if reference:
+    if reference and not reference.is_described:
         return _REFERENCES[reference.kind]
     if option.type == "list":
         return list[_single(option, option.elements or "raw")]  # type: ignore[misc]

@@ -99,7 +99,9 @@ def _mapping(options: Iterable[Option], references: Mapping[str, Reference] = _N
     required: list[str] = []
     for option in options:
         reference = references.get(option.name)
-        properties[option.name] = _referring(option, reference) if reference else _described(option)
+        properties[option.name] = (
+            _referring(option, reference) if reference and not reference.is_described else _described(option)
+        )
         if option.required:
             required.append(option.name)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

@@ -24,6 +24,8 @@ IDLE_OPTION, QUEUE_OPTION = "idle", "queue"
 """How long nobody asks until it is ended, and how long requests wait for it."""
 HOLD_OPTION = "hold"
 """How long it stays at least once its turn on a shared card has come; services that take no turns do not have it."""
+FETCHED = "fetched"
+"""The kind of a reference by which a service names models that it fetches by itself."""
 SITES = "sites"
 """The kind of a reference by which a door names the services behind it."""
 CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
@@ -178,9 +180,18 @@ class ResolvedService:
 
     @property
     def served_models(self) -> tuple[str, ...]:
-        """The models that it answers with: all of a list, else the first; others help it."""
+        """The models that it answers with: all of its lists, else the first; others help it."""
         listed = tuple(use.name for use in self.uses if use.place is not None)
-        return listed or self.model_names[:1]
+        return (*listed, *self.fetched_models) or self.model_names[:1]
+
+    @property
+    def fetched_models(self) -> tuple[str, ...]:
+        """The names of the models that it fetches by itself, which the file says nothing else of."""
+        named: list[str] = []
+        for option, reference in self.page.references.items():
+            if reference.kind == FETCHED:
+                named += [str(one["name"]) for one in self.written.get(option) or ()]
+        return tuple(named)
 
     @property
     def key(self) -> Any:
@@ -279,6 +290,10 @@ class RoutedAlias:
     """How often each engine is asked again before the next one."""
     context_window_fallbacks: tuple[str, ...] = ()
     """The engines for what is too long for the alias' own; empty where the file names none."""
+    thinking: str | None = None
+    """``on`` or ``off``: whether its engines think before they answer."""
+    words: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """What is said to each engine in the body of a request, by its name: one mapping for each server of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +405,14 @@ class Knowledge:
         """What it is asked for; of engines only."""
         return CHAT
 
+    def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """What a request says in its body to have it think or not; None where nobody knows how it is told."""
+        return None
+
+    def thinking_budget(self, service: ResolvedService, tokens: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """What a request says besides to have a thought ended after so many tokens; None where it cannot be told."""
+        return None
+
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002
         """What one request to that model may hold."""
         return Limits()
@@ -402,6 +425,11 @@ class Knowledge:
     def screen(self, service: ResolvedService) -> Screen:
         """How one logs in to it; of services with protocol ``rdp`` only."""
         return Screen(str(service.option("user") or ""))
+
+
+def template_thinking(*, is_on: bool) -> Mapping[str, Any]:
+    """How most engines are told to think or not: by a variable of the model's chat template."""
+    return {"chat_template_kwargs": {"enable_thinking": is_on}}
 
 
 class OnCpu(Knowledge):

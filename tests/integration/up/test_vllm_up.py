@@ -6,13 +6,11 @@ their order.
 
 from __future__ import annotations
 
-import functools
 import http.client
 import json
 import threading
 import time
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 
 from provisioner.values.paths import cache
 from tests import vllm_wheels
+from tests.integration.up.bridged_files import files_on_bridge
 from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
@@ -45,13 +44,6 @@ containers:
 """
 
 
-class Quietly(SimpleHTTPRequestHandler):
-    """Gives files and says nothing."""
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing: two hundred lines would hide why a test failed."""
-
-
 @pytest.fixture(scope="module")
 def wheels() -> Path:
     """The folder of all wheels and of the lock, kept between runs."""
@@ -63,14 +55,8 @@ def wheels() -> Path:
 def mirror(wheels: Path, incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where containers reach the wheels: on the host's end of their bridge."""
     asking = Lab(tmp_path_factory.mktemp("asking"), incus_lab.environment, "debian/12", "debian/12")
-    networks = json.loads(asking.incus("network", "list", "--format=json"))
-    bridge = next(one for one in networks if one["managed"] and one["type"] == "bridge")
-    address = bridge["config"]["ipv4.address"].partition("/")[0]
-    handler = functools.partial(Quietly, directory=str(wheels))
-    server = ThreadingHTTPServer((address, MIRROR_PORT), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://{address}:{server.server_port}"
-    server.shutdown()
+    with files_on_bridge(asking, wheels, MIRROR_PORT) as address:
+        yield address
 
 
 class VllmLab(Lab):

@@ -26,15 +26,31 @@ def completion(ended: str | None) -> dict[str, Any]:
     return {"status": 200, "item": "tiny", "json": answer}
 
 
+OLLAMA = (
+    "{{ [{'name': 'tiny', 'kind': 'chat', 'status': 200, 'tokens': 1, 'size': 1, 'on_card': 0,"
+    " 'ended': __ollama_answer.json.choices[0].finish_reason | default('nothing', true)}] | to_json }}"
+)
+"""What its program tells of such an answer."""
 PROPS = {"status": 200, "item": "tiny", "json": {"model_path": MODEL}}
 CHECKS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "one model": (
-        *("llama_cpp", "verify", "verify | Check the model and the completion"),
+        *("llama_cpp", "verify_chat", "verify_chat | Check the completion"),
         {"llama_cpp_model": MODEL, "llama_cpp_alias": "tiny", "__llama_cpp_props": PROPS},
     ),
     "several models": (
         *("llama_cpp", "verify_models", "verify_models | Check the completions of several models"),
         {"llama_cpp_models": [{"alias": "tiny", "path": MODEL}], "__llama_cpp_props_of": {"results": [PROPS]}},
+    ),
+    "Ollama": (
+        *("ollama", "verify", "verify | Check the answers, where the models lie, and what is refused"),
+        {
+            "ollama_api_key": "canary-key-0123456789",
+            "__ollama_proofs": {"rc": 0, "stdout": OLLAMA},
+            "__ollama_journal": {"leaks": 0, "said": []},
+            "__ollama_seen": {"serving": True, "stale": [], "main_pid": 1, "listeners": []},
+            "__ollama_strangers": {"rc": 0, "stdout": json.dumps({"asked": 1, "answered": [], "silent": 0})},
+            "__ollama_closed": {"status": 404},
+        },
     ),
     "a gateway": (
         *("litellm", "verify_gateway", "verify_gateway | Check that each engine of this lab answered itself"),
@@ -94,3 +110,4 @@ def test_it_is_said_how_the_answer_ended(told: dict[str, str]) -> None:
     assert "tiny: the answer was cut, its finish_reason is abort" in told["a gateway: abort"]
     assert "its finish_reason is nothing" in told["a gateway: None"]
     assert "'finish_reason': 'abort'" in told["one model: abort"]
+    assert "tiny (HTTP 200, 1 tokens, ended by nothing)" in told["Ollama: None"]

@@ -72,7 +72,7 @@ def said(content: dict[str, Any]) -> list[str]:
 def test_a_gguf_is_for_another_engine() -> None:
     (problem,) = problems(resolve(parsed(lab("file:a.gguf")), CATALOG))
     assert problem.message == 'vLLM server reads safetensors, awq, gptq, fp8, and model "qwen" is gguf'
-    assert problem.hint == "Role llama_cpp reads gguf."
+    assert problem.hint == "Role llama_cpp or ollama reads gguf."
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,8 @@ def _edges(lab: ResolvedLab) -> Iterator[Edge]:
         for used in dict.fromkeys(service.sites.values()):
             yield Edge(service.address, used, "uses")
         for model in service.served_models:
-            yield Edge(service.address, f"model:{model}", "serves")
+            if model not in service.fetched_models:  # they come from elsewhere, and the file has no word for where
+                yield Edge(service.address, f"model:{model}", "serves")
 
 
 def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:

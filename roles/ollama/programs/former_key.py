@@ -1,0 +1,1 @@
+../../../src/provisioner/former_key.py

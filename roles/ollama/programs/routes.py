@@ -1,0 +1,1 @@
+../../../src/provisioner/open_routes.py

@@ -1,0 +1,105 @@
+"""Ollama: what follows from its card, which models it can hold, what is not known of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from provisioner.gpus.cards import Card, described
+from provisioner.services import base
+from provisioner.services.base import Limits, Processor, ResolvedService
+from provisioner.values.state import Problem
+
+if TYPE_CHECKING:
+    from provisioner.loads.engines import EngineLoads
+
+NVIDIA = "nvidia"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
+"""A model's name as Ollama takes it, without a tag (``vars/main.yml``; a test holds both equal)."""
+REFERENCE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/)?([A-Za-z0-9_-]{1,80}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
+    r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,79})?",
+    re.ASCII,
+)
+"""What a registry calls a model: perhaps its host, perhaps who made it, the name and perhaps a tag."""
+DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Knowledge(base.Knowledge):
+    """Knowledge of Ollama."""
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
+        """The card, and Vulkan for what is none of NVIDIA's: its archive for cards of AMD is another one."""
+        return {"card": described(card), "vulkan": card.vendor != NVIDIA}
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """Nothing to serve, names that Ollama does not take, and a cache that needs what is switched off."""
+        if not service.served_models:
+            hint = "Write models: [NAME], of this file, or pull: [{name: small, model: qwen3:0.6b}]."
+            yield Problem(service.path, "there is no model to serve", hint)
+        yield from _name_problems(service)
+        yield from _pull_problems(service)
+        if service.option("kv_cache_type") != "f16" and service.option("flash_attention") == "off":
+            message = f"a cache of {service.option('kv_cache_type')} needs flash attention"
+            yield service.problem("kv_cache_type", message, "Leave flash_attention at auto, or write f16.")
+
+    def needs_vulkan(self, service: ResolvedService) -> bool:
+        """Whether it computes by Vulkan."""
+        return bool(service.option("vulkan"))
+
+    def loads(
+        self,
+        service: ResolvedService,
+        sizes: Mapping[str, int],  # noqa: ARG002
+        memory: int,  # noqa: ARG002
+    ) -> EngineLoads | None:
+        """Unknown: it chooses itself how much of a model and of its context it takes onto a card."""
+        if not service.wants_card:
+            return None
+        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
+
+        return EngineLoads(service.address, unknown="Ollama itself chooses what it takes of a card")
+
+    def limits(self, service: ResolvedService, model: str) -> Limits:
+        """The context of the model where the file says one, else the server's; nobody knows Ollama's own choice."""
+        asked = [service.option("context")]
+        if model in service.models:
+            asked.insert(0, service.models[model].context)
+        return Limits(next(filter(None, asked), None))
+
+    def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """By the effort that OpenAI's clients ask for; a model that can think does so unless it is told not to."""
+        return {} if is_on else {"reasoning_effort": "none"}
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """The card that it was told of: its proof fails where ``/api/ps`` says less, and notes nothing."""
+        wants_device = {"card", "vulkan"} & {name for name, value in variables.items() if value}
+        if wants_device:
+            return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
+        return Processor(is_device=False, why="no device was asked for")
+
+
+def _name_problems(service: ResolvedService) -> Iterator[Problem]:
+    """Names that Ollama does not take, and one name for two models."""
+    seen: set[str] = set()
+    for name in service.served_models:
+        if not NAME.fullmatch(name):
+            message = f'Ollama takes no model named "{name}"'
+            yield Problem(
+                service.path, message, "Name it by letters, digits, dots, dashes and underscores, 80 at most."
+            )
+        if name in seen:
+            yield service.problem("pull", f'two models are named "{name}"', "Give one of them another name.")
+        seen.add(name)
+
+
+def _pull_problems(service: ResolvedService) -> Iterator[Problem]:
+    """What no registry calls a model, and a digest that is none."""
+    for place, one in enumerate(service.option("pull") or ()):
+        if not REFERENCE.fullmatch(str(one["model"])):
+            hint = "Write what its registry calls it, such as qwen3:0.6b, without https://."
+            yield service.problem(f"pull.{place}.model", "this is not what a registry calls a model", hint)
+        if one.get("digest") is not None and not DIGEST.fullmatch(str(one["digest"])):
+            hint = "Write all 64 hexadecimal digits of what Ollama's /api/tags tells as its digest."
+            yield service.problem(f"pull.{place}.digest", "this is no digest", hint)

@@ -1,0 +1,162 @@
+"""``ollama`` in a lab's file, up on a real host, behind its switch and a gateway; the program in its archive stands in.
+
+Upstream's archive cannot be had where this is tested (``tests/ollama_server.py``). The tests build on each other, in
+their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from provisioner.models.tiny import ensure_tiny_model
+from tests.integration.up.bridged_files import files_on_bridge
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
+from tests.lab.incus import Lab as Incus
+from tests.ollama_archive import ollama_archive, registry_with
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+NAME = "e2eollama"
+KEY = "CANARY2-of-ollama-0123456789"
+PORT, FILES_PORT = 11434, 18432
+FILE = f"""
+name: {NAME}
+models:
+  own: {{ source: "builtin:tiny", context: 512 }}
+containers:
+  amd:
+    memory: 1GiB
+    disk: 10GiB
+    services:
+      ollama:
+        source: "FILES/ollama-linux-amd64.tar.zst"
+        source_sha256: SHA256
+        models: [own]
+        pull: [{{ name: small, model: "small:0.6b", digest: DIGEST }}]
+        keep_alive: KEEP
+        api_key: !secret ollama_key
+        environment: {{ STAND_IN_REGISTRY: "FILES/registry" }}
+  gateway:
+    services:
+      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [own], quick: [small] }} }}
+"""
+
+
+class OllamaLab(Lab):
+    """The lab, with where its files are."""
+
+    words: dict[str, str]
+
+    def write_file(self, keep: str = "5m", digest: str = "") -> None:
+        """Write the file and its secrets."""
+        text = FILE
+        for word, value in {**self.words, "KEEP": keep, "DIGEST": digest or self.words["DIGEST"]}.items():
+            text = text.replace(word, value)
+        self.write(text)
+        with (self.folder / "secrets.env").open("a", encoding="utf-8") as file:
+            file.write(f"ollama_key={KEY}\n")
+
+    def asked(self, path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> tuple[int, bytes]:
+        """Status and content of an answer of the service's port."""
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{self.address('amd')}:{PORT}{path}", data, headers)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OllamaLab]:
+    """The lab, up."""
+    lab = OllamaLab(tmp_path_factory.mktemp("ollama"), incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    made = tmp_path_factory.mktemp("files")
+    archive = ollama_archive(made)
+    gguf = ensure_tiny_model(tmp_path_factory.mktemp("model")).read_bytes()
+    digest = registry_with(made / "registry", gguf + b"\0", "small", "0.6b")
+    with files_on_bridge(lab, made, FILES_PORT) as address:
+        lab.words = {
+            "FILES": address,
+            "SHA256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+            "DIGEST": digest,
+        }
+        lab.write_file()
+        lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+        lab.runs.clear()
+        first = lab.provision("up", "--yes", "--json")
+        assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+        yield lab
+        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+        assert ended.code == 0, ended.out + ended.err
+
+
+def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: OllamaLab) -> None:
+    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
+    assert checks == {"amd/ollama": True, "gateway/litellm": True}
+    again = lab.provision("plan", "--detailed-exitcode")
+    assert again.code == 0, again.out
+    verified = lab.provision("verify")
+    assert verified.code == 0, verified.out + verified.err
+
+
+@pytest.mark.parametrize("alias", ["fast", "quick"])
+def test_the_gateway_answers_by_what_was_imported_and_by_what_was_fetched(lab: OllamaLab, alias: str) -> None:
+    answer = lab.ask("gateway", 4000, alias, MASTER_KEY)
+    assert answer.status == 200
+    assert answer.body["choices"][0]["finish_reason"] in ("stop", "length")
+    assert answer.text.strip()
+
+
+def test_nobody_makes_models_and_nobody_asks_without_the_key(lab: OllamaLab) -> None:
+    assert lab.asked("/", key=None) == (200, b"Ollama is running")
+    assert lab.asked("/api/tags", key=None)[0] == 401
+    assert lab.asked("/api/chat", {"model": "own", "messages": []}, key=None)[0] == 401
+    for path in ("/api/pull", "/api/create", "/api/delete", "/api/show"):
+        assert lab.asked(path, {"model": "evil"})[0] == 404
+
+
+def test_what_is_open_is_a_finding(lab: OllamaLab) -> None:
+    """Somebody has taken the switch's question for the key out of its configuration."""
+    config, unit = "/etc/switch-ollama.cfg", "switch-ollama.service"
+    lab.incus("exec", "amd", "--", "sed", "-i.kept", "/This needs the key/d", config)
+    lab.incus("exec", "amd", "--", "systemctl", "reload", unit)
+    found = lab.provision("verify")
+    assert found.code == 3, found.out
+    assert "these answer without a key: " in found.out + found.err
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    assert lab.asked("/api/tags", key=None)[0] == 401
+
+
+def test_a_changed_option_is_an_exchange_and_a_changed_digest_is_refused(lab: OllamaLab) -> None:
+    lab.write_file(keep="1h")
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    environment = lab.incus("exec", "amd", "--", "systemctl", "show", "ollama.service", "--property=Environment")
+    assert "OLLAMA_KEEP_ALIVE=1h" in environment
+    lab.write_file(keep="1h", digest="c" * 64)
+    refused = lab.provision("up", "--yes")
+    assert refused.code == 1, refused.out
+    assert "its registry has" in refused.out + refused.err
+    lab.write_file(keep="1h")
+    assert lab.provision("up", "--yes").code == 0
+    assert lab.ask("gateway", 4000, "quick", MASTER_KEY).status == 200
+
+
+def test_no_secret_was_seen(lab: OllamaLab) -> None:
+    assert not lab.arguments_seen
+    said = "".join(run.out + run.err for run in lab.runs)
+    for secret in ("CANARY", MASTER_KEY):
+        assert secret not in said
+    journal = lab.incus("exec", "amd", "--", "journalctl", "--no-pager", "--all", "--quiet")
+    assert "ollama" in journal
+    assert KEY not in journal
