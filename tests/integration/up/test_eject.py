@@ -56,7 +56,7 @@ def test_it_runs_without_this_package_and_finds_nothing_to_change(lab: Lab, ejec
     recap = [line for line in said.splitlines() if "changed=" in line]
     assert len(recap) == 2, said
     assert all("changed=0" in line and "failed=0" in line for line in recap), said
-    assert "llama_cpp : verify | Ask for a completion" in said
+    assert "llama_cpp : verify_chat | Ask for a completion" in said
     assert not [one for one in CANARIES if one in said]
     assert lab.provision("plan", "--detailed-exitcode").code == 0, "the stamps hold"
 

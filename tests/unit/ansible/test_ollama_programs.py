@@ -237,17 +237,16 @@ def test_the_proof_tells_how_an_answer_ended_and_where_the_model_lies(server: st
     assert silent["error"].startswith("nobody answers")
 
 
-def test_where_a_model_lies_is_seen_of_one_that_is_let_go_at_once(server: str, tmp_path: Path) -> None:
+def test_where_a_model_lies_is_seen_of_one_that_is_let_go_at_once(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     brought(asked(server, tmp_path, gguf(tmp_path, "own.gguf")))
     question = {"url": server, "door": server, "key": "", "models": ["own"], "within_s": 30}
     PROVE.asked_of(server, "/api/generate", {"model": "own", "keep_alive": 0}, 30)
     assert PROVE.place_of(question, "own") == {}
-    chatted = PROVE._chatted
-    try:
-        PROVE._chatted = lambda *_: {"status": 200, "ended": "stop", "tokens": 1}  # and has gone again
-        (own,) = PROVE.proofs(question)
-    finally:
-        PROVE._chatted = chatted
+    answered = {"status": 200, "ended": "stop", "tokens": 1}
+    monkeypatch.setattr(PROVE, "_chatted", lambda *_: answered)  # and the model has gone again
+    (own,) = PROVE.proofs(question)
     assert 0 < own["on_card"] < own["size"]
 
 
