@@ -473,7 +473,17 @@ def test_verify_fails_when_an_alias_does_not_think_as_it_is_told(
     healthy: Lab, mode: str, wanted: str, complaint: str
 ) -> None:
     healthy.tell("second", mode)
-    told = {**VARS["litellm_routes"], "asked": ["single"], "thinking": {"single": wanted}}
+    # Names of others would be templates on the command line.
+    routes, names = VARS["litellm_routes"], ("single", "second")
+    told = {
+        "aliases": ["single"],
+        "engines": [ENGINES["second"]],
+        "deployments": [one for one in routes["deployments"] if one["model_name"] in names],
+        "context_window_fallbacks": [],
+        "max_fallbacks": 5,
+        "asked": ["single"],
+        "thinking": {"single": wanted},
+    }
     proof = playbook("verify_alone.yml", *variables(litellm_routes=told))
     assert proof.returncode != 0
     assert complaint in " ".join(proof.stdout.split())
