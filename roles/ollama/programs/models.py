@@ -3,7 +3,7 @@
 Reads JSON: ``url`` (the server itself), ``models`` (``name``, ``path`` of a GGUF, perhaps ``context``), ``pull``
 (``name``, ``model`` as its registry calls it, perhaps the ``digest`` that Ollama tells of it), ``record`` (the file
 that says which models were brought by this program), ``store`` (the server's folder of models), ``stall_s`` (how long
-the server may say nothing). Answers as JSON with ``done``, in words what was changed; with ``--look`` what would be.
+the server may say nothing). Answers as JSON with ``done``, in words what was changed.
 
 What others have put into the server is left alone. Python's own library is enough.
 """
@@ -178,12 +178,12 @@ def import_model(server: Ollama, name: str, made_of: Mapping[str, Any], folder: 
     for file in missing:
         server.take_blob(digests[file.name], file)
     server.told("/api/create", {"model": name, "files": digests, "parameters": made_of["parameters"]})
-    for digest in digests.values():
-        _drop_unused(store, digest)
+    for file in missing:
+        _drop_unused(store, digests[file.name])
 
 
 def _drop_unused(store: Path, digest: str) -> None:
-    """Delete a file that was given to the server and that none of its models is made of: it had written it anew."""
+    """Delete a file that was given to the server, which wrote it anew, unless a model is made of it as it was."""
     for manifest in (store / "manifests").rglob("*"):
         if manifest.is_file() and digest in manifest.read_text(encoding="utf-8", errors="replace"):
             return
@@ -221,33 +221,38 @@ def write_record(record: Path, content: Mapping[str, Any]) -> None:
     Path(name).replace(record)
 
 
-def bring(asked: Mapping[str, Any], *, only_look: bool) -> list[str]:
+def bring(asked: Mapping[str, Any]) -> list[str]:
     """Import, pull and delete what is to be, and say in words what that was."""
     server, record = Ollama(asked["url"], asked["stall_s"]), Path(asked["record"])
     known, there, goal = recorded(record), server.listed(), wanted(asked)
-    paths = {one["name"]: Path(one["path"]) for one in asked["models"]}
     done = []
     for name, made_of in goal.items():
         seen = known.get(name, {})
         if seen.get("made_of") == made_of and there.get(full_name(name), "-") == seen.get("digest"):
             continue
-        done.append(f"{'pulled' if 'pulled' in made_of else 'imported'} {name}")
-        if only_look:
-            continue
         _refuse_others(name, known, there)
         # Before it is there: one that a killed run has left is this program's, and is made anew.
         known[name] = {"made_of": made_of, "digest": ""}
         write_record(record, known)
-        try:
-            if "pulled" in made_of:
-                pull_model(server, name, made_of, there)
-            else:
-                import_model(server, name, made_of, paths[name].parent, Path(asked["store"]))
-        except (OSError, ValueError, http.client.HTTPException, FailedError) as error:
-            raise FailedError(f"Unable to have Ollama serve {name}: {error}") from error
+        done.append(_bring_one(server, asked, name, made_of, there))
         known[name] = {"made_of": made_of, "digest": server.listed().get(full_name(name), "")}
         write_record(record, known)
-    return done + _let_go(server, record, known, set(goal), only_look=only_look)
+    return done + _let_go(server, record, known, set(goal))
+
+
+def _bring_one(
+    server: Ollama, asked: Mapping[str, Any], name: str, made_of: Mapping[str, Any], there: Mapping[str, str]
+) -> str:
+    """Pull or import one model, and say which of both."""
+    try:
+        if "pulled" in made_of:
+            pull_model(server, name, made_of, there)
+            return f"pulled {name}"
+        (folder,) = (Path(one["path"]).parent for one in asked["models"] if one["name"] == name)
+        import_model(server, name, made_of, folder, Path(asked["store"]))
+    except (OSError, ValueError, http.client.HTTPException, FailedError) as error:
+        raise FailedError(f"Unable to have Ollama serve {name}: {error}") from error
+    return f"imported {name}"
 
 
 def _refuse_others(name: str, known: Mapping[str, Any], there: Mapping[str, str]) -> None:
@@ -259,15 +264,11 @@ def _refuse_others(name: str, known: Mapping[str, Any], there: Mapping[str, str]
         )
 
 
-def _let_go(
-    server: Ollama, record: Path, known: dict[str, dict[str, Any]], kept: set[str], *, only_look: bool
-) -> list[str]:
+def _let_go(server: Ollama, record: Path, known: dict[str, dict[str, Any]], kept: set[str]) -> list[str]:
     """Delete what was brought earlier and is no longer asked for."""
     done = []
     for name in sorted(set(known) - kept):
         done.append(f"deleted {name}")
-        if only_look:
-            continue
         if full_name(name) in server.listed():
             server.delete(name)
         del known[name]
@@ -279,7 +280,7 @@ def main() -> None:
     """Do it, or say why not."""
     asked = json.load(sys.stdin)
     try:
-        done = bring(asked, only_look="--look" in sys.argv[1:])
+        done = bring(asked)
     except (OSError, ValueError, http.client.HTTPException, FailedError) as error:
         sys.exit(str(error) if isinstance(error, FailedError) else f"Unable to ask Ollama for its models: {error}")
     json.dump({"done": done}, sys.stdout)

@@ -50,7 +50,7 @@ def answered(asked: Mapping[str, Any], path: str, body: Mapping[str, Any]) -> tu
         status, content = asked_of(asked["door"], path, body, asked["within_s"], asked["key"])
         if status != BUSY or time.monotonic() + AGAIN_S > end:
             return status, content
-        time.sleep(AGAIN_S)  # as it was told
+        time.sleep(AGAIN_S)  # the switch asks those who find no place to come again, and tells nobody when there is one
 
 
 def proof_of(asked: Mapping[str, Any], name: str) -> dict[str, Any]:

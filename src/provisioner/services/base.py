@@ -190,7 +190,7 @@ class ResolvedService:
         named: list[str] = []
         for option, reference in self.page.references.items():
             if reference.kind == FETCHED:
-                named += [str(one["name"]) for one in self.written.get(option) or ()]
+                named += [str(one["name"]) for one in self.written.get(option, ())]
         return tuple(named)
 
     @property

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Limits, Processor, ResolvedService
 from provisioner.values.state import Problem
-
-if TYPE_CHECKING:
-    from provisioner.loads.engines import EngineLoads
 
 NVIDIA = "nvidia"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
@@ -47,19 +44,6 @@ class Knowledge(base.Knowledge):
     def needs_vulkan(self, service: ResolvedService) -> bool:
         """Whether it computes by Vulkan."""
         return bool(service.option("vulkan"))
-
-    def loads(
-        self,
-        service: ResolvedService,
-        sizes: Mapping[str, int],  # noqa: ARG002
-        memory: int,  # noqa: ARG002
-    ) -> EngineLoads | None:
-        """Unknown: it chooses itself how much of a model and of its context it takes onto a card."""
-        if not service.wants_card:
-            return None
-        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
-
-        return EngineLoads(service.address, unknown="Ollama itself chooses what it takes of a card")
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context of the model where the file says one, else the server's; nobody knows Ollama's own choice."""
@@ -96,7 +80,7 @@ def _name_problems(service: ResolvedService) -> Iterator[Problem]:
 
 def _pull_problems(service: ResolvedService) -> Iterator[Problem]:
     """What no registry calls a model, and a digest that is none."""
-    for place, one in enumerate(service.option("pull") or ()):
+    for place, one in enumerate(service.option("pull")):
         if not REFERENCE.fullmatch(str(one["model"])):
             hint = "Write what its registry calls it, such as qwen3:0.6b, without https://."
             yield service.problem(f"pull.{place}.model", "this is not what a registry calls a model", hint)

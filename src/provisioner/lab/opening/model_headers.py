@@ -74,8 +74,8 @@ def _header_of(model: Model, file: Path) -> Header | None:
         numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
         numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
         values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
-        tokens = TOKENS + (len(THOUGHT) if model.source == TINY_THINKING else 0)
-        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=tokens)
+        tokens = {TINY: TOKENS, TINY_THINKING: TOKENS + len(THOUGHT)}
+        return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=tokens[model.source])
     if model.source in (TINY_EMBEDDING, TINY_RERANK):
         from provisioner.models.tiny_bert import TINY_BERTS
 
