@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
+from ipaddress import ip_address
 from typing import Any
 
 from provisioner.values.state import Managed
@@ -20,6 +21,7 @@ ENTRIES = 100_000
 NAME = 255
 KINDS = tuple(field.name for field in fields(Managed))
 LOWEST_STATUS, HIGHEST_STATUS = 100, 999
+HIGHEST_PORT = 65535
 
 
 LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "closed", "damaged")
@@ -58,6 +60,57 @@ def stamp_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     found = _object(answer, "it", ("unmended",))
     _exactly(found["unmended"], "unmended", asked["compare"], _changes)
     return found
+
+
+def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of ``openings`` to the question ``asked``, as it is; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("sockets", "problem", "doors"))
+    _text(found["problem"], "problem")
+    _list(found["sockets"], "sockets", _socket)
+    _list(found["doors"], "doors", _door)
+    names = [door["name"] for door in asked["doors"]]
+    if [door["name"] for door in found["doors"]] != names:
+        raise DamagedAnswerError("doors: others than were asked for")
+    return found
+
+
+def _socket(value: Any, where: str) -> None:
+    protocol, address, port, unit = _parts(value, where, 4)
+    for text in (protocol, unit):
+        _text(text, where)
+    _text(address, where)
+    try:
+        ip_address(address)
+    except ValueError as error:
+        raise DamagedAnswerError(f"{where}: {address[:NAME]!r} is no address") from error
+    _count(port, where, HIGHEST_PORT)
+
+
+def _door(value: Any, where: str) -> None:
+    door = _object(value, where, ("name", "url", "asked", "answered", "silent", "left", "problem"))
+    for word in ("name", "url", "problem"):
+        _text(door[word], where)
+    for word in ("asked", "silent", "left"):
+        _count(door[word], where, ENTRIES)
+    _list(door["answered"], where, _answered)
+
+
+def _answered(value: Any, where: str) -> None:
+    method, path, status, way = _parts(value, where, 4)
+    for text in (method, path, way):
+        _text(text, where)
+    _count(status, where, HIGHEST_STATUS)
+
+
+def _parts(value: Any, where: str, number: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) != number:
+        raise DamagedAnswerError(f"{where}: no list of {number}")
+    return value
+
+
+def _count(value: Any, where: str, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise DamagedAnswerError(f"{where}: no number up to {most}")
 
 
 def _stamp(value: Any, where: str) -> None:

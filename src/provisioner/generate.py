@@ -1,6 +1,7 @@
 """What follows from the roles' own pages, written by ``make generate``.
 
-Defaults, README tables, the two playbooks, and the options that a role passes on to the services that it stands before.
+Defaults, README tables (options, and what is open), the two playbooks, and the options that a role passes on to the
+services that it stands before.
 
 ``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
 pages always give the same bytes.
@@ -21,9 +22,12 @@ import yaml
 from provisioner.catalog import STAGES, ServiceType, internal_passed_on, load_catalog, passed_on
 from provisioner.values import paths
 from provisioner.values.errors import InputError
+from provisioner.values.state import port_behind
 
 BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate` -->"
 END = "<!-- /options -->"
+OPENS_BEGIN = "<!-- opens: generated from meta/opens.yml by `make generate` -->"
+OPENS_END = "<!-- /opens -->"
 PASSED_ON_END = "# End of what role {role} passes on."
 PASSED_ON_BEGIN = "# Passed on by role {role}, written by `make generate`."
 OPTIONS_INDENT = " " * 6
@@ -56,6 +60,10 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
         files[role / "defaults/main.yml"] = defaults_text(options)
         files[role / "README.md"] = readme_text(role / "README.md", table)
     ordered = sorted(services, key=lambda service: (STAGES.index(service.stage), service.role))
+    for one in ordered:
+        readme = root / "roles" / one.role / "README.md"
+        if one.unit is not None:
+            files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), opens_table(one))
     files[root / "playbooks/site.yml"] = site_text(ordered)
     files[root / "playbooks/verify.yml"] = verify_text(ordered)
     return files
@@ -105,18 +113,41 @@ def options_table(
     return "\n".join(lines) + "\n"
 
 
+def opens_table(service: ServiceType) -> str:
+    """Markdown: the sockets that a service has, and the routes that answer without a key."""
+    before = f"{service.behind}-{service.unit}" if service.behind else service.unit
+    lines = ["| Socket | Of | For |", "|---|---|---|"]
+    ports = [f"`port` ({service.port})", *(f"`{name}`" for name in service.also_listens)]
+    lines += [f"| {port}, any address | `{before}` | clients |" for port in ports]
+    if service.behind and service.port is not None:
+        lines.append(f"| {port_behind(service.port)}, loopback | `{service.unit}` | the switch |")
+    for one in service.opens.sockets:
+        port = "any port" if one.port is None else str(one.port)
+        place = "loopback" if one.reach == "loopback" else "any address"
+        lines.append(f"| {port}, {place} | `{one.unit}` | {one.why} |")
+    if service.opens.routes:
+        lines += ["", "| Answers without a key | |", "|---|---|"]
+        lines += [f"| `{route}` | {tells} |" for route, tells in service.opens.routes.items()]
+    return "\n".join(lines) + "\n"
+
+
 def readme_text(readme: Path, table: str) -> str:
     """The README with its table renewed; ``InputError`` when the place for it is missing."""
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    return _with_block(readme, text, (BEGIN, END), table)
+
+
+def _with_block(readme: Path, text: str, marks: tuple[str, str], table: str) -> str:
+    first, last = marks
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
         raise InputError(
-            f"Unable to generate the options table of {readme}",
+            f"Unable to generate a table of {readme}",
             details="The file is missing or has no place for the table.",
-            resolution=f"Write it, with these two lines where the table belongs:\n{BEGIN}\n{END}",
+            resolution=f"Write it, with these two lines where the table belongs:\n{first}\n{last}",
         )
-    return f"{before}{BEGIN}\n\n{table}\n{END}{after}"
+    return f"{before}{first}\n\n{table}\n{last}{after}"
 
 
 def site_text(services: Sequence[ServiceType]) -> str:

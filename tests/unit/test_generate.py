@@ -94,7 +94,7 @@ def test_only_the_table_of_a_readme_changes(tmp_path: Path) -> None:
 def test_a_readme_without_a_place_is_refused(tmp_path: Path, text: str) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(text)
-    with pytest.raises(InputError, match="options table") as caught:
+    with pytest.raises(InputError, match="generate a table") as caught:
         readme_text(readme, "")
     assert BEGIN in caught.value.resolution
 

@@ -39,7 +39,7 @@ EVERY_ROLE = (
     "README.md",
 )
 EVERY_SERVICE = ("meta/service.yml", "tasks/preflight.yml", "tasks/install.yml", "tasks/verify.yml")
-EVERY_RUNNING = ("tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
+EVERY_RUNNING = ("meta/opens.yml", "tasks/configure.yml", "tasks/service.yml", "handlers/main.yml")
 ROUTER_LINES = 40
 FROM_BEFORE = ("reloaded", "helpers")
 """What a service gets from the role before it. Of these a page may say ``reloaded``: what its own unit reloads."""

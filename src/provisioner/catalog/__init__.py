@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.catalog.option_limits import beyond_limit
-from provisioner.catalog.pages import digest_of, internal_passed_on, passed_on, read_pages, read_upkeep
+from provisioner.catalog.pages import digest_of, internal_passed_on, passed_on, read_opens, read_pages, read_upkeep
 from provisioner.catalog.services import catalog_from
 from provisioner.catalog.types import (
     STAGES,
@@ -19,10 +19,12 @@ from provisioner.catalog.types import (
     Catalog,
     Defaults,
     Limit,
+    Opens,
     Option,
     Reference,
     SecretForm,
     ServiceType,
+    Socket,
     Upkeep,
 )
 from provisioner.values import paths
@@ -35,10 +37,12 @@ __all__ = [
     "Catalog",
     "Defaults",
     "Limit",
+    "Opens",
     "Option",
     "Reference",
     "SecretForm",
     "ServiceType",
+    "Socket",
     "Upkeep",
     "beyond_limit",
     "catalog_from",
@@ -65,7 +69,9 @@ def compile_catalog(roles_dir: Path | None = None) -> dict[str, Any]:
     pages = {folder.name: read_pages(folder, plugins) for folder in folders}
     compiled: dict[str, Any] = {"roles": {role: page for role, page in pages.items() if page is not None}}
     base = roles / BASE
-    return compiled | ({"base": read_upkeep(base, plugins)} if base.is_dir() else {})
+    if base.is_dir():
+        compiled |= {"base": read_upkeep(base, plugins), "base_opens": read_opens(base)}
+    return compiled
 
 
 @cache

@@ -104,11 +104,18 @@ def read_pages(role: Path, plugins: str = "") -> dict[str, Any] | None:
         filled = [option for option in internal_passed_on(role, service) if f"{role.name}_{option}" in options]
         service["internal"] = [*service.get("internal", ()), *filled]
     pages = {"service": service, "options": options, "upkeep": _read_whole_upkeep(role, service, plugins)}
+    pages["opens"] = read_opens(role)
     if "artifact" in service:
         if not (role / "tasks" / "build.yml").is_file():
             raise page_error(role.name, "service.yml names an artifact, and there is no tasks/build.yml that makes it")
         pages |= _artifact_digests(role, service["artifact"])
     return pages
+
+
+def read_opens(role: Path) -> dict[str, Any]:
+    """What the role's page says that it opens; nothing where it has none."""
+    page = role / "meta" / "opens.yml"
+    return dict(_read_yaml(page)) if page.is_file() else {}
 
 
 def passed_on(role: Path, stage: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -14,15 +15,18 @@ from provisioner.catalog.types import (
     ArtifactType,
     Catalog,
     Defaults,
+    Opens,
     Option,
     Reference,
     SecretForm,
     ServiceType,
+    Socket,
     Upkeep,
 )
 from provisioner.values.quantities import SizeError, parse_size
 from provisioner.values.state import Managed
 
+_ROUTE = re.compile(r"(GET|HEAD|POST|PUT|PATCH|DELETE) /\S*")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "path": (str,),
@@ -47,7 +51,8 @@ def catalog_from(compiled: Mapping[str, Any]) -> Catalog:
             raise page_error(role, f"{type(error).__name__}: {error}") from error
     order = sorted(services.values(), key=lambda one: (STAGES.index(one.stage), one.role))
     base = _upkeep(compiled["base"]) if "base" in compiled else None
-    return Catalog({one.role: one for one in order}, dict(sorted(artifact_roles.items())), base)
+    sockets = _sockets(compiled.get("base_opens") or {})
+    return Catalog({one.role: one for one in order}, dict(sorted(artifact_roles.items())), base, sockets)
 
 
 def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
@@ -111,6 +116,7 @@ def _service(
         behind=page.get("behind", ""),
         closed_by=page.get("closed_by", ""),
         also_listens=tuple(page.get("also_listens", ())),
+        opens=_opens(pages.get("opens") or {}),
     )
     _check_names(service)
     return service
@@ -143,6 +149,35 @@ def _check_key_to(service: ServiceType, option: str, reference: Reference) -> No
         raise ValueError(f"references: {key.name} gets the key of the service that {option} names: it needs no_log")
     if key.name in service.secrets or key.name == service.key_option:
         raise ValueError(f"references: {key.name} gets the key of another service, and is no key of this one")
+
+
+def _opens(page: Mapping[str, Any]) -> Opens:
+    unknown = page.keys() - {"listens", "open", "passes", "document", "asks", "front"}
+    if unknown:
+        raise ValueError(f"opens.yml: there is no {', '.join(sorted(unknown))}")
+    passes = tuple(page.get("passes") or ())
+    named = [one if isinstance(one, str) else one["name"] for one in passes]
+    for route in (*named, *(page.get("open") or {}), *(page.get("asks") or ())):
+        if not _ROUTE.fullmatch(route):
+            raise ValueError(f"opens.yml: {route!r} is no METHOD and path")
+    return Opens(
+        sockets=_sockets(page),
+        routes=page.get("open") or {},
+        passes=passes,
+        document=page.get("document", ""),
+        asks=tuple(page.get("asks") or ()),
+        front=page.get("front", False),
+    )
+
+
+def _sockets(page: Mapping[str, Any]) -> tuple[Socket, ...]:
+    """``at`` is loopback or network; a line without a port stands for any."""
+    found = []
+    for one in page.get("listens") or ():
+        if one["at"] not in ("loopback", "network"):
+            raise ValueError(f"opens.yml: at {one['on']!r} is neither loopback nor network")
+        found.append(Socket(one["unit"], one["at"], one.get("port"), one["why"], one.get("protocol", "tcp")))
+    return tuple(found)
 
 
 def _upkeep(pages: Mapping[str, Any]) -> Upkeep:

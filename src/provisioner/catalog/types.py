@@ -115,6 +115,38 @@ class Upkeep:
 
 
 @dataclass(frozen=True, slots=True)
+class Socket:
+    """A listening socket that a page names: of which unit, on which addresses and port (None: any), and what for."""
+
+    unit: str
+    reach: Literal["loopback", "network"]
+    port: int | None
+    why: str
+    protocol: Literal["tcp", "udp"] = "tcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Opens:
+    """What a running service may have open; everything else that ``audit`` finds is a finding.
+
+    Routes are ``METHOD /path``, whose end may be ``/*`` for any one part, or ``/**`` for any number.
+    """
+
+    sockets: tuple[Socket, ...] = ()
+    """Beside its port, and the one on which its process listens behind the switch."""
+    routes: Mapping[str, str] = field(default_factory=dict)
+    """Those that answer without a key, each with what it tells."""
+    passes: tuple[str | Mapping[str, Any], ...] = ()
+    """What is passed on at all, where the service may be without a key; each may have a condition (``Upkeep``)."""
+    document: str = ""
+    """The path at which its own process tells its routes without a key (OpenAPI)."""
+    asks: tuple[str, ...] = ()
+    """Routes that it has or had, of which strangers get nothing."""
+    front: bool = False
+    """Whether it shows its front page in the place of what it does not have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Defaults:
     """The container that a service asks for where the file says nothing; sizes are bytes."""
 
@@ -159,6 +191,7 @@ class ServiceType:
     """The unit that keeps people out of it while its container may go back; empty where nobody writes into it."""
     also_listens: tuple[str, ...] = ()
     """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
+    opens: Opens = Opens()
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -181,6 +214,8 @@ class Catalog:
     artifact_roles: Mapping[str, ArtifactType]
     base: Upkeep | None = None
     """The role that every container gets; None where there is none."""
+    base_sockets: tuple[Socket, ...] = ()
+    """What listens in every container because of its image."""
 
     @property
     def offered(self) -> dict[str, ServiceType]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -24,6 +24,12 @@ def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
         filled = (name for thing in upkeep.managed.get(field.name, ()) for name in _names(thing, public))
         kinds[field.name] = tuple(dict.fromkeys(name for name in filled if name))
     return Managed(**kinds)
+
+
+def names_with(things: Iterable[str | Mapping[str, Any]], variables: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of such things as a page lists them, under the conditions that stand there."""
+    public = {name: _public(value) for name, value in variables.items() if not isinstance(value, Secret)}
+    return tuple(name for thing in things for name in _names(thing, public) if name)
 
 
 def _public(value: Any) -> Any:

@@ -41,6 +41,8 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
 
     One that is busy is waited for, and is no finding where it stays so; one that is asleep is left so, unless ``wake``.
     """
+    from provisioner.audit.questions import SHORT
+    from provisioner.workflow.auditing import audited
     from provisioner.workflow.fitting import remember_use
     from provisioner.workflow.proving import proofs_of
 
@@ -56,7 +58,8 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
         if one.name in seen.cardless
     )
     judged = judge(Fleet(lab.name, provable), seen.actual, (*asked.facts, *asked.proofs))
-    findings = (*explained(judged, running, effects.providers, asked.facts), *cardless)
+    opened = audited(lab, running, asked.facts, effects, SHORT)
+    findings = (*explained(judged, running, effects.providers, asked.facts), *cardless, *opened.findings)
     announce_checks(seen.wanted, findings, effects, asked)
     return Verified(findings, asked.not_asked)
 

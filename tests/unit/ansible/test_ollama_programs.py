@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from provisioner import openings
 from provisioner.values import paths
 from tests import ollama_server
 from tests.gguf_bytes import model_bytes
@@ -24,7 +26,6 @@ from tests.scenario_programs import module_at
 PROGRAMS = paths.roles() / "ollama/programs"
 MODELS = module_at(PROGRAMS / "models.py")
 PROVE = module_at(PROGRAMS / "prove.py")
-ROUTES = module_at(PROGRAMS / "routes.py")
 GGUF = model_bytes(context_length=2048)
 START_S = 30
 
@@ -256,10 +257,14 @@ def test_a_busy_server_is_asked_again_and_not_for_ever(monkeypatch: pytest.Monke
     assert PROVE.answered({"door": "", "key": "", "within_s": 0}, "/", {})[0] == 503
 
 
-def test_the_routes_of_a_server_without_a_document_are_asked_as_they_are_listed(server: str) -> None:
-    """Without its switch Ollama answers all of them to everybody."""
-    told = ROUTES.told({"routes": [["GET", "/api/tags"], ["GET", "/x"]], "door": server, "open": [], "timeout_s": 10})
-    assert told == {"asked": 2, "answered": [["GET", "/api/tags", 200]], "silent": 0}
+def test_the_routes_of_its_page_answer_everybody_without_a_switch(server: str) -> None:
+    page = yaml.safe_load((paths.roles() / "ollama/meta/opens.yml").read_text(encoding="utf-8"))
+    routes = [route.split(" ", 1) for route in page["asks"]]
+    door = {"name": "ollama", "url": server, "routes": routes, "ways": {openings.PLAIN: None}, "timeout_s": 10}
+    (told,) = openings.look({"doors": [door], "most": 100, "within_s": 60})["doors"]
+    answered = [f"{method} {path}" for method, path, _, _ in told["answered"]]
+    assert len(answered) > 20
+    assert {"GET /api/tags", "POST /api/chat", "POST /api/pull", "POST /v1/chat/completions"} <= {*answered}
 
 
 def test_the_program_ends_with_what_failed(tmp_path: Path) -> None:

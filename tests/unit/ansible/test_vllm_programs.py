@@ -1,4 +1,4 @@
-"""The programs of role ``vllm``: how the server is started, which parsers it has, which routes answer without a key."""
+"""The programs of role ``vllm``: how the server is started, and which parsers it has."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -100,88 +97,3 @@ def test_an_interpreter_without_vllm_is_told() -> None:
     command = [sys.executable, "-Ic", (PROGRAMS / "parsers.py").read_text(encoding="utf-8")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "there is no vLLM in it\n")
-
-
-ROUTES = {
-    "/health": {"get": {}},
-    "/v1/models": {"get": {}},
-    "/invocations": {"post": {}, "parameters": []},
-    "/v1/responses/{response_id}": {"get": {}, "delete": {}},
-}
-STATUSES = {"/health": 200, "/v1/models": 401, "/invocations": 422, "/v1/responses/x": 404, "/openapi.json": 200}
-
-
-class Handler(BaseHTTPRequestHandler):
-    """A server with these routes."""
-
-    asked: list[tuple[str, str, dict[str, str]]]
-    further: ClassVar[dict[str, str]] = {}
-
-    def answer(self) -> None:
-        """Status as in the table."""
-        body = json.dumps({"paths": ROUTES}).encode() if self.path == "/openapi.json" else b""
-        self.asked.append((self.command, self.path, dict(self.headers)))
-        self.send_response(STATUSES[self.path])
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in self.further.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = do_DELETE = answer  # noqa: N815  # as http.server calls them
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def address() -> Iterator[str]:
-    Handler.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def told_by(asked: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-BEsSc", (PROGRAMS / "routes.py").read_text(encoding="utf-8")]
-    return subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_each_route_is_asked_without_a_key_and_what_answers_is_told(address: str) -> None:
-    page = {"document": f"{address}/openapi.json", "door": address, "open": ["/health"], "timeout_s": 5}
-    told = json.loads(told_by(page).stdout)
-    assert told == {"asked": 5, "answered": [["POST", "/invocations", 422]], "silent": 0}
-    routes = [(method, path) for method, path, _ in Handler.asked[1:]]
-    assert routes == [
-        ("GET", "/health"),
-        ("POST", "/invocations"),
-        ("GET", "/v1/models"),
-        ("GET", "/v1/responses/x"),
-        ("DELETE", "/v1/responses/x"),
-    ]
-    assert not any("Authorization" in headers for _, _, headers in Handler.asked)
-
-
-def test_a_door_behind_which_nobody_is_refuses_nothing(address: str) -> None:
-    page = {"document": f"{address}/openapi.json", "door": "http://127.0.0.1:9", "open": [], "timeout_s": 5}
-    assert json.loads(told_by(page).stdout) == {"asked": 5, "answered": [], "silent": 5}
-
-
-@pytest.mark.parametrize(
-    ("headers", "told"), [({"Retry-After": "10"}, (1, [])), ({}, (0, [["GET", "/v1/models", 503]]))]
-)
-def test_who_is_told_to_come_again_has_had_no_answer(
-    address: str, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], told: tuple[int, list[list[Any]]]
-) -> None:
-    monkeypatch.setitem(STATUSES, "/v1/models", 503)
-    monkeypatch.setattr(Handler, "further", headers)
-    page = {"document": f"{address}/openapi.json", "door": address, "open": ["/health", "/invocations"], "timeout_s": 5}
-    answer = json.loads(told_by(page).stdout)
-    assert (answer["silent"], answer["answered"]) == told
-
-
-def test_a_server_without_a_list_of_its_routes_is_an_error(address: str) -> None:
-    page = {"document": f"{address}/health", "door": address, "open": [], "timeout_s": 5}
-    assert told_by(page).returncode != 0

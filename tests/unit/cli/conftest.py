@@ -107,6 +107,12 @@ class World:
     """By address what its proof measures, as a module of ours says it to the controller."""
     active: set[str] = field(default_factory=set)
     """The units that systemd was told to start and not to stop again."""
+    sockets: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By container what listens in it, as ``openings`` says it."""
+    answered: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By address what answers strangers at each of its doors."""
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    """What containers were asked for what is open in them."""
     systemctl_code: int = 0
     """How ``systemctl`` ends; one that fails does nothing."""
     inventories: list[str] = field(default_factory=list)
@@ -187,6 +193,8 @@ class World:
         part = zlib.decompressobj()
         part.decompress(stdin)
         asked = json.loads(part.unused_data)
+        if asked["do"] == "openings":
+            return self._openings(container, asked)
         if asked["do"] == "stamp":
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
@@ -218,6 +226,17 @@ class World:
             "damaged": [],
         }
         return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _openings(self, container: Container, asked: dict[str, Any]) -> Execution:
+        """What is open in the container: by its page, and what was made open besides."""
+        self.questions.append(asked)
+        doors = []
+        for door in asked["doors"]:
+            told = {word: door[word] for word in ("name", "url")} | dict.fromkeys(("silent", "left"), 0)
+            answered = self.answered.get(door["name"], [])
+            doors.append({**told, "asked": len(door["routes"]), "answered": answered, "problem": ""})
+        sockets = self.sockets.get(container.instance.name, [])
+        return Execution(0, json.dumps({"sockets": sockets, "problem": "", "doors": doors}).encode(), b"")
 
     def _stamp(self, container: Container, role: str, of: str) -> dict[str, Any]:
         if f"stamp/{role}" not in container.files:

@@ -33,6 +33,7 @@ LINES = {
     "up": ("up", "--yes"),
     "status": ("status",),
     "verify": ("verify", "--after-reboot"),
+    "audit": ("audit",),
     "bench": ("bench",),
     "down": ("down", "--yes"),
     "destroy": ("destroy", "--yes", "--lab", "away"),

@@ -1,0 +1,1 @@
+../../../src/provisioner/openings.py

@@ -1,1 +1,0 @@
-../../../src/provisioner/open_routes.py

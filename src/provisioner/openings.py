@@ -1,0 +1,334 @@
+"""Tells what is open in a container: which sockets listen there, and which routes of its services answer without a key.
+
+Reads JSON: ``sockets`` (whether to look at them), ``doors``, ``most`` (requests in all) and ``within_s``. A door has
+
+* ``name``, ``url`` (where it is asked; ``http://own:PORT`` is the container's own address), ``routes`` (pairs of method
+  and path), ``ways``: how it is asked (``KINDS``), each with how many routes, None for all; and it may have
+* ``document``: the address of an OpenAPI document with further routes;
+* ``open``: routes that may answer, as ``METHOD /path``; an end ``/*`` is any one part, ``/**`` any number of them;
+* ``passed``: the same of a service that asks for no key, and is asked for all others alone;
+* ``front``: whether unknown paths show the front page; ``looks_only``: nothing but GET and HEAD, which wakes nobody;
+* ``host_name``: by which it is asked; ``timeout_s`` of each request.
+
+Answers as JSON: ``sockets`` (protocol, address, port, unit), and ``doors``, each with ``name``, ``url``, ``asked``,
+``answered`` (method, path, status, way), ``silent`` (no answer in time, or only to come again: a busy server is no open
+one), ``left`` (not asked any more, or not without doing something) and ``problem``.
+Nothing is changed: what is not only looked at is asked with a body that no server can use. Python alone is enough.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+CLOSED = (401, 403, 404)
+REDIRECTS = range(300, 400)
+"""They give nothing; where they lead is asked by itself."""
+BUSY = 503
+SILENT = 0
+"""The status of a route behind which nobody answers, or only that one may come again."""
+NOT_ALLOWED = 405
+SWITCH_SAYS = (b'"message": "Use POST."', b'"message": "Use GET."')
+"""What the switch itself says of another method, without the engine behind it."""
+SAFE = ("GET", "HEAD")
+WITH_BODY = ("POST", "PUT", "PATCH")
+METHODS = (*SAFE, *WITH_BODY, "DELETE")
+UNUSABLE = b"0"
+"""A body that is JSON, so that a server looks at the key before it, and that is no object, list or text."""
+WRONG_KEY = "Bearer sk-nobody-has-this-key-00000000"
+FOREIGN = "foreign.example"
+PLAIN, WRONG, ELSEWHERE, DISGUISED = "without a key", "with a wrong key", "from a foreign page", "in disguise"
+KINDS = (PLAIN, WRONG, ELSEWHERE, DISGUISED)
+OWN = "own"
+"""In the place of a host's name: the container's own address in its network."""
+ANYWHERE = "192.0.2.1"
+"""An address that nobody has (RFC 5737)."""
+LONGEST_DOCUMENT = 16 * 2**20
+LONGEST_ANSWER = 2**20
+TIMEOUT_S, SHORTEST_S = 5.0, 0.1
+FIRST_PIECE = 2**16
+SS_TIMEOUT_S = 10
+_PROCESS = re.compile(r"pid=(\d+)")
+
+
+def routes_in(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each method and path of an OpenAPI document, with a word for what varies in the path.
+
+    A route that would do something although its body is of no use, as it takes none, is looked at by GET instead.
+    """
+    for path, page in sorted(document.get("paths", {}).items()):
+        plain = re.sub(r"\{[^}]*\}", "x", path)
+        for method in METHODS:
+            operation = page.get(method.lower())
+            if operation is None:
+                continue
+            is_harmless = method in SAFE or (method in WITH_BODY and "requestBody" in operation)
+            if is_harmless:
+                yield method, plain
+            elif "get" not in page:
+                yield "LOOK", plain
+
+
+def matches(route: str, patterns: Sequence[str]) -> bool:
+    """Whether ``METHOD /path`` is one of these, whose paths may end in ``/*`` or ``/**``."""
+    for pattern in patterns:
+        if pattern.endswith("/**"):
+            if route.startswith(pattern[:-2]):
+                return True
+        elif pattern.endswith("/*"):
+            rest = route.removeprefix(pattern[:-1])
+            if rest != route and rest and "/" not in rest:
+                return True
+        elif route == pattern:
+            return True
+    return False
+
+
+def disguises(path: str) -> list[str]:
+    """Other spellings of a path that a server may read as the same one."""
+    if path == "/":
+        return []
+    escaped = f"/%{ord(path[1]):02x}{path[2:]}"
+    return [f"/{path}", f"/.{path}", f"{path}/", f"{path};x", f"/x/..{path}", escaped, path.upper()]
+
+
+def own_address() -> str:
+    """The address at which others reach this container: that of its way to whatever is not nearby; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect((ANYWHERE, 9))
+        except OSError:  # no way out: nobody reaches it by a network
+            return "127.0.0.1"
+        return str(way.getsockname()[0])
+
+
+def _anybody() -> ssl.SSLContext:
+    """TLS with whoever answers: nothing is told to it, only what it says is looked at."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # that of Python reads all authorities, which takes its time
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+ANYBODY = _anybody()
+
+
+class Door:
+    """One address of a service, asked as strangers ask."""
+
+    def __init__(self, asked: Mapping[str, Any], budget: Budget) -> None:
+        parts = urlsplit(asked["url"])
+        self.host = own_address() if parts.hostname == OWN else parts.hostname or ""
+        self.port, self.is_tls = parts.port, parts.scheme == "https"
+        self.url = f"{parts.scheme}://{self.host}:{parts.port}"
+        self.name = asked.get("host_name", "")
+        self.timeout_s = float(asked.get("timeout_s", TIMEOUT_S))
+        self.budget = budget
+        self.compares, self.front = bool(asked.get("front")), ""
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and beginning of the answer; ``SILENT`` where none comes in time, or only that one may come again."""
+        body = UNUSABLE if method in WITH_BODY else None
+        said = {"Content-Type": "application/json"} if body else {}
+        if self.name:
+            said["Host"] = self.name
+        timeout_s = max(SHORTEST_S, min(self.timeout_s, self.budget.left_s()))
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        try:
+            connection.sock = self._connected(timeout_s)
+            connection.request(method, path, body, {**said, **headers})
+            answer = connection.getresponse()
+            content = self._beginning(answer)
+            may_come_again = answer.status == BUSY and answer.getheader("Retry-After")
+        except (OSError, http.client.HTTPException):
+            return SILENT, b""
+        finally:
+            connection.close()
+        return (SILENT if may_come_again else answer.status), content
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        plain = socket.create_connection((self.host, self.port), timeout_s)
+        if not self.is_tls:
+            return plain
+        return ANYBODY.wrap_socket(plain, server_hostname=self.name or self.host)
+
+    def _beginning(self, answer: http.client.HTTPResponse) -> bytes:
+        """As much as tells two answers apart: a stream has no end, and of most the first piece is enough."""
+        if not self.compares:
+            return answer.read1(FIRST_PIECE)
+        content, ends = b"", time.monotonic() + self.timeout_s
+        while len(content) < LONGEST_ANSWER and time.monotonic() < ends:
+            piece = answer.read1(FIRST_PIECE)
+            if not piece:
+                break
+            content += piece
+        return content
+
+    def remember_front(self) -> None:
+        """Take note of the front page, which the server may show in the place of what it does not have."""
+        status, content = self.ask("GET", "/", {})
+        if status != SILENT:
+            self.front = sha256(content).hexdigest()
+
+    def is_closed(self, method: str, status: int, content: bytes) -> bool:
+        """Whether the answer gives nothing to who has no key."""
+        if status in CLOSED or status in REDIRECTS:
+            return True
+        if status == NOT_ALLOWED and any(words in content for words in SWITCH_SAYS):
+            return True
+        return bool(self.front) and method != "HEAD" and sha256(content).hexdigest() == self.front
+
+
+class Budget:
+    """So many requests may still be sent, and so long."""
+
+    def __init__(self, most: int, within_s: float) -> None:
+        self.requests, self._ends = most, time.monotonic() + within_s
+
+    def left_s(self) -> float:
+        """Seconds until the end."""
+        return self._ends - time.monotonic()
+
+    def takes(self) -> bool:
+        """Whether one more request may be sent; it is counted."""
+        if self.requests <= 0 or self.left_s() <= 0:
+            return False
+        self.requests -= 1
+        return True
+
+
+HEADERS: Mapping[str, Mapping[str, str]] = {
+    WRONG: {"Authorization": WRONG_KEY, "X-Api-Key": WRONG_KEY.removeprefix("Bearer ")},
+    ELSEWHERE: {"Origin": f"https://{FOREIGN}", "Host": FOREIGN},
+}
+
+
+def requests_of(asked: Mapping[str, Any], routes: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """Way, method and path of each request; routes that may answer are asked in no disguise and by no wrong key."""
+    opened, passed = asked.get("open", ()), asked.get("passed", ())
+    wanted = [one for one in routes if not matches(_text(one), passed)]
+    if asked.get("looks_only"):
+        wanted = [one for one in wanted if one[0] in SAFE]
+    closed = [one for one in wanted if not matches(_text(one), opened)]
+    for way, most in asked["ways"].items():
+        if way == DISGUISED:
+            spelled = [(method, other) for method, path in closed for other in disguises(path)]
+            chosen = [one for one in spelled if not matches(_text(one), (*opened, *passed))]
+        else:
+            chosen = closed
+        for method, path in chosen[:most]:
+            yield way, method, path
+
+
+def _text(route: tuple[str, str]) -> str:
+    method, path = route
+    return f"{'GET' if method == 'LOOK' else method} {path}"
+
+
+def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
+    """What one door answers to strangers."""
+    door = Door(asked, budget)
+    result: dict[str, Any] = {"name": asked["name"], "url": door.url, "answered": [], "problem": ""}
+    result |= dict.fromkeys(("asked", "silent", "left"), 0)
+    routes = [(method, path) for method, path in asked.get("routes", ())]
+    if asked.get("document"):
+        try:
+            routes += _documented(asked["document"], door.timeout_s)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            result["problem"] = f"{asked['document']}: {error}"
+    if door.compares:
+        door.remember_front()
+    for way, method, path in requests_of(asked, list(dict.fromkeys(routes))):
+        if not budget.takes():
+            result["left"] += 1
+            continue
+        sent = "GET" if method == "LOOK" else method
+        status, content = door.ask(sent, path, HEADERS.get(way, {}))
+        if status == SILENT:
+            result["silent"] += 1
+        elif method == "LOOK" and status == NOT_ALLOWED:
+            result["left"] += 1
+            continue
+        elif not door.is_closed(sent, status, content):
+            result["answered"].append([sent, path, status, way])
+        result["asked"] += 1
+    return result
+
+
+def _documented(address: str, timeout_s: float) -> list[tuple[str, str]]:
+    """The routes of the OpenAPI document at an address."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        content = answer.read(LONGEST_DOCUMENT)
+    finally:
+        connection.close()
+    if answer.status != http.HTTPStatus.OK:
+        raise ValueError(f"HTTP {answer.status}")
+    return list(routes_in(json.loads(content)))
+
+
+def listening() -> list[list[Any]]:
+    """Protocol, address, port and unit of every socket that listens, as ``ss`` of iproute2 tells."""
+    command = ["ss", "--tcp", "--udp", "--listening", "--numeric", "--processes", "--no-header"]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=SS_TIMEOUT_S)
+    return sockets_in(done.stdout.decode(errors="replace"))
+
+
+def sockets_in(text: str) -> list[list[Any]]:
+    """The same of what ``ss`` said."""
+    found = []
+    for line in text.splitlines():
+        protocol, _state, _received, _sent, local, _peer, *who = line.split(maxsplit=6)
+        address, _, port = local.rpartition(":")
+        process = _PROCESS.search(who[0]) if who else None
+        plain = re.sub(r"%[^\]]*", "", address).strip("[]")
+        found.append([protocol, "::" if plain == "*" else plain, int(port), _unit_of(process[1]) if process else ""])
+    return found
+
+
+def _unit_of(process: str) -> str:
+    """The unit of systemd whose process it is; empty where that is not known any more."""
+    try:
+        groups = Path(f"/proc/{process}/cgroup").read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return ""
+    for group in groups:
+        name = group.rpartition("/")[2]
+        if name.endswith((".service", ".scope", ".socket")):
+            return name
+    return ""
+
+
+def look(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that was asked for."""
+    budget = Budget(int(asked["most"]), float(asked["within_s"]))
+    found: dict[str, Any] = {"sockets": [], "problem": ""}
+    if asked.get("sockets"):
+        try:
+            found["sockets"] = listening()
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            found["problem"] = f"ss (package iproute2): {error}"
+    found["doors"] = [told(door, budget) for door in asked["doors"]]
+    return found
+
+
+def main(request: bytes) -> None:
+    """Answer one request, given as it is sent."""
+    json.dump(look(json.loads(request)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.read())

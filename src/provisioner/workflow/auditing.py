@@ -1,0 +1,142 @@
+"""The verb ``audit``, and the short part of it that belongs to ``verify``: what is open and on no page."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from provisioner import openings
+from provisioner.agent_answers import DamagedAnswerError, openings_answer
+from provisioner.audit.judging import NAME, Audited, judged_doors, judged_sockets, keyless_on_lan
+from provisioner.audit.questions import (
+    WHOLE,
+    Asked,
+    Extent,
+    container_question,
+    doors_from_lan,
+    doors_inside,
+)
+from provisioner.lab.opening import Lab
+from provisioner.probe import COMMAND
+from provisioner.values.address import Address
+from provisioner.values.errors import ProviderError
+from provisioner.values.events import ApplyProgress, Check
+from provisioner.values.facts import ContainerFact, Health, UnitState, of_kind
+from provisioner.values.plain_data import answer_value
+from provisioner.values.state import Execution, Finding, Instance
+from provisioner.workflow.addressing import lan_address
+from provisioner.workflow.effects import Effects
+from provisioner.workflow.surveying import is_running, survey
+
+SPARE_S = 30.0
+"""So much longer than its requests may take, a look into a container may take."""
+DETAILS_CHARACTERS = 500
+
+Answer = dict[str, Any] | str
+"""What a container said, or why it did not."""
+
+
+def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
+    """Ask the running containers for all that is open in them, and say what is on no page; changes nothing."""
+    seen = survey(lab, effects, targets, needs_cards=False, needs_answers=False)
+    running = [one for one in seen.wanted if is_running(one, seen.actual)]
+    stopped = [one for one in seen.wanted if one not in running]
+    not_asked = tuple(Check(one.name, NAME, None, "not asked: it does not run", not_asked=True) for one in stopped)
+    for one in running:
+        effects.emit(ApplyProgress(one.name, "ask its services as strangers do"))
+    found = audited(lab, running, seen.facts, effects, WHOLE)
+    keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
+    return found + Audited(not_asked, keyless)
+
+
+def audited(
+    lab: Lab, running: Sequence[Instance], facts: Iterable[ContainerFact], effects: Effects, extent: Extent
+) -> Audited:
+    """What of the running containers is open and on no page; each is asked once, all of a host at the same time."""
+    quiet = _only_looked_at(facts)
+    inside = {one.name: doors_inside(one, lab.resolved, extent, quiet) for one in running}
+    outside = {one.name: _from_lan(lab, one, extent, quiet) for one in running}
+    with ThreadPoolExecutor(2) as pool:  # both ask the same services, from two sides
+        from_lan = pool.submit(_asked_from_here, outside, extent)
+        answers = _asked_inside(running, inside, effects, extent)
+        here = from_lan.result()
+    whole = Audited()
+    for one in running:
+        answer = answers[one.name]
+        if isinstance(answer, str):
+            whole += Audited(findings=(_unseen(one, answer),))
+            continue
+        sockets = tuple(judged_sockets(one, lab.resolved, answer["sockets"], extent))
+        problem = (_unseen(one, answer["problem"]),) if answer["problem"] else ()
+        whole += Audited(findings=(*problem, *sockets))
+        doors = (*inside[one.name], *outside[one.name])
+        whole += judged_doors(doors, (*answer["doors"], *here[one.name]), lab.resolved)
+    return whole
+
+
+def _only_looked_at(facts: Iterable[ContainerFact]) -> frozenset[Address]:
+    """The services that are asleep, busy, or not there: nothing is asked that would wake them or wait for them."""
+    known = tuple(facts)
+    units = (unit.address for unit in of_kind(known, UnitState) if not unit.is_active)
+    busy = (health.address for health in of_kind(known, Health) if health.is_busy)
+    return frozenset((*units, *busy))
+
+
+def _unseen(instance: Instance, why: str) -> Finding:
+    """What was not looked at is never closed."""
+    look = f"Look at it: provision exec {instance.name}"
+    return Finding(Address.of(instance.name), "nobody could see what is open in it", why, look)
+
+
+def _from_lan(lab: Lab, instance: Instance, extent: Extent, quiet: frozenset[Address]) -> tuple[Asked, ...]:
+    """What is asked at the host's address; nothing of containers that have their own one in the LAN."""
+    address = lan_address(lab, instance.name)
+    return () if address is None else doors_from_lan(instance, lab.resolved, address, extent, quiet)
+
+
+def _asked_from_here(outside: Mapping[str, Sequence[Asked]], extent: Extent) -> dict[str, list[dict[str, Any]]]:
+    """The answers to this machine, by containers."""
+
+    def ask(doors: Sequence[Asked]) -> list[dict[str, Any]]:
+        question = container_question(doors, extent, len(doors)) | {"sockets": False}
+        return list(openings.look(question)["doors"]) if doors else []
+
+    with ThreadPoolExecutor(max(1, len(outside))) as pool:
+        return dict(zip(outside, pool.map(ask, outside.values()), strict=True))
+
+
+def _asked_inside(
+    running: Sequence[Instance], inside: Mapping[str, Sequence[Asked]], effects: Effects, extent: Extent
+) -> dict[str, Answer]:
+    """What each container said of itself."""
+    questions = {one.name: container_question(inside[one.name], extent, len(one.services)) for one in running}
+
+    def look(host: str) -> dict[str, Answer]:
+        mine = {one.name: json.dumps(questions[one.name]).encode() for one in running if one.host == host}
+        program = zlib.compress(Path(openings.__file__).read_bytes())
+        timeout_s = extent.within_s + SPARE_S
+        looked = effects.providers[host].look(COMMAND, mine, shared=program, timeout_s=timeout_s)
+        told: dict[str, Answer] = {name: _answer(ran, questions[name]) for name, ran in looked.executions.items()}
+        return told | {name: _words(error) for name, error in looked.failures.items()}
+
+    hosts = sorted({one.host for one in running})
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        return {name: answer for told in pool.map(look, hosts) for name, answer in told.items()}
+
+
+def _answer(ran: Execution, asked: Mapping[str, Any]) -> Answer:
+    if ran.returncode:
+        said = ran.stderr.decode(errors="replace").strip()[-DETAILS_CHARACTERS:]
+        return f"python3 ended with {ran.returncode}: {said or 'it said nothing'}"
+    try:
+        return openings_answer(answer_value(ran.stdout), asked)
+    except (DamagedAnswerError, ValueError) as error:
+        return f"its answer is damaged: {error}"
+
+
+def _words(error: ProviderError) -> str:
+    return f"{error.message}: {error.details}" if error.details else error.message

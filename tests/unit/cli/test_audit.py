@@ -1,0 +1,255 @@
+"""The verb ``audit``, and its short part in ``verify``: what is open and on no page is a finding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner import openings
+from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
+from provisioner.workflow import auditing
+from tests.unit.cli.conftest import FILE, World
+
+ANY = "0.0.0.0"  # noqa: S104  # what is said of a socket
+MINE = [
+    ["tcp", ANY, 8080, "switch-llama-server.service"],
+    ["tcp", "127.0.0.1", 18080, "llama-server.service"],
+    ["udp", "127.0.0.53", 53, "systemd-resolved.service"],
+    ["tcp", "127.0.0.1", 40123, "llama-server-beside.service"],
+]
+
+
+@pytest.fixture
+def up(world: World) -> World:
+    """The lab, brought up, with the sockets that its pages list."""
+    assert world.command("up", "--yes").code == 0
+    world.sockets["llama"] = list(MINE)
+    return world
+
+
+def test_nothing_is_open_that_is_on_no_page(up: World) -> None:
+    answer = up.command("audit")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1] == "Closed: nothing is open that is on no page."
+    assert [line[:4] for line in answer.out.splitlines()[:-1]] == ["ok  ", "ok  "]
+
+
+@pytest.mark.parametrize(
+    "socket",
+    [
+        ["tcp", ANY, 18080, "llama-server.service"],
+        ["tcp", "::", 18080, "llama-server.service"],
+        ["tcp", "10.0.0.7", 9999, "llama-server.service"],
+        ["udp", "127.0.0.1", 18080, "switch-llama-server.service"],
+        ["tcp", "127.0.0.1", 9000, "switch-llama-server.service"],
+    ],
+)
+def test_a_socket_of_a_service_that_is_on_no_page_is_found_by_audit_and_verify(
+    up: World, socket: list[str | int]
+) -> None:
+    up.sockets["llama"].append(socket)
+    for verb in ("audit", "verify"):
+        answer = up.command(verb)
+        assert answer.code == 3
+        assert f"FAIL llama/llama_cpp: {socket[3]} listens on " in answer.out
+        assert "provision exec llama -- ss -tulnp" in answer.out
+
+
+@pytest.mark.parametrize("unit", ["nc.service", "session-3.scope", ""])
+def test_a_socket_of_nobody_of_the_lab_is_found_by_audit_alone(up: World, unit: str) -> None:
+    up.sockets["llama"].append(["tcp", ANY, 4444, unit])
+    answer = up.command("audit")
+    assert answer.code == 3
+    assert f"FAIL llama: {unit or 'A process that ss does not name'} listens on 0.0.0.0:4444 (tcp)" in answer.out
+    assert up.command("verify").code == 0
+
+
+def test_a_socket_whose_process_has_gone_counts_by_its_port(up: World) -> None:
+    up.sockets["llama"].append(["tcp", ANY, 8080, ""])
+    assert up.command("audit").code == 0
+
+
+@pytest.mark.parametrize("verb", ["audit", "verify"])
+def test_a_route_that_answers_is_told_with_the_request_to_repeat_it(up: World, verb: str) -> None:
+    up.answered["llama/llama_cpp"] = [["POST", "/invocations", 422, PLAIN], ["POST", "/invocations", 422, WRONG]]
+    answer = up.command(verb)
+    assert answer.code == 3
+    assert "FAIL llama/llama_cpp: POST /invocations answers and is on no page: 422 without a key" in answer.out
+    assert "Repeat it: provision exec llama -- curl --include --path-as-is --data 0 --request POST" in answer.out
+
+
+def test_the_stream_has_each_finding_once_with_all_ways_in_which_it_answered(up: World) -> None:
+    up.answered["llama/llama_cpp"] = [["GET", "/metrics", 200, PLAIN], ["GET", "/metrics", 200, WRONG]]
+    answer = up.command("audit", "--json")
+    (finding,) = answer.of("diagnostic")
+    assert finding["message"].count("200 without a key from its own loopback") == 1
+    assert finding["message"].count("200 with a wrong key from its network") == 1
+    assert answer.of("summary")[0]["exit_code"] == 3
+    assert [one["ok"] for one in answer.of("check") if one["target"] == "llama/llama_cpp"] == [False]
+
+
+def test_of_many_routes_the_rest_is_in_one_finding(up: World) -> None:
+    up.answered["gateway/litellm"] = [["GET", f"/{number}", 200, PLAIN] for number in range(15)]
+    answer = up.command("audit")
+    assert answer.out.count("answers and is on no page") == 10
+    assert "FAIL gateway/litellm: 5 more routes answer and are on no page" in answer.out
+
+
+def test_verify_asks_a_short_part_and_audit_all(up: World) -> None:
+    up.command("verify")
+    short = {one["name"]: one for one in up.questions[0]["doors"] + up.questions[1]["doors"]}
+    up.questions.clear()
+    up.command("audit")
+    whole = {one["name"]: one for one in up.questions[0]["doors"] + up.questions[1]["doors"]}
+    assert short.keys() == whole.keys() == {"llama/llama_cpp", "gateway/litellm"}
+    assert whole["llama/llama_cpp"]["open"] == ["GET /health", "GET /v1/health"]
+    assert all(one["passed"] == [] for one in whole.values())
+    assert up.questions[0]["within_s"] > 60
+
+
+def test_the_short_part_keeps_to_300_requests_of_a_service_and_10_seconds(up: World) -> None:
+    up.command("verify")
+    for question in up.questions:
+        by_service: dict[str, int] = {}
+        for door in question["doors"]:
+            assert {PLAIN, WRONG, ELSEWHERE, DISGUISED} >= door["ways"].keys()
+            by_service[door["name"]] = by_service.get(door["name"], 0) + sum(door["ways"].values())
+        assert all(count <= 300 for count in by_service.values())
+        assert question["most"] <= 300 * len(by_service)
+        assert question["within_s"] <= 10
+
+
+def test_of_what_is_asleep_only_its_switch_is_asked_and_that_is_said(up: World) -> None:
+    up.units["llama/llama_cpp"] = "asleep"
+    answer = up.command("audit")
+    assert answer.code == 0
+    assert "it is asleep or busy: only what its switch answers was asked" in answer.out
+    assert all(one["looks_only"] for question in up.questions for one in question["doors"] if "llama" in one["name"])
+
+
+def test_a_service_without_a_key_is_a_line_and_its_own_paths_are_not_counted(lab: Path, world: World) -> None:
+    lab.write_text(FILE.replace(", api_key: !secret engine_key", ""))
+    assert world.command("up", "--yes").code == 0
+    answer = world.command("audit")
+    assert answer.code == 0
+    assert "ok   llama/llama_cpp: open: no key asked for: whoever reaches its port may use it" in answer.out
+    (door, *_) = [one for question in world.questions for one in question["doors"] if "llama" in one["name"]]
+    assert "POST /v1/chat/completions" in door["passed"]
+    assert "GET /slots" not in door["passed"]
+
+
+def test_a_container_that_cannot_be_asked_is_a_finding(up: World) -> None:
+    del up.host.programs["python3"]
+    answer = up.command("audit")
+    assert answer.code == 3
+    assert "FAIL llama: nobody could see what is open in it" in answer.out
+    assert "python3 ended with 127" in answer.out
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["tcp", ANY, 8080],
+        ["tcp", "nowhere", 8080, "x.service"],
+        ["tcp", ANY, 99999999, "x.service"],
+        ["tcp", ANY, "8080", "x.service"],
+        "tcp",
+    ],
+)
+def test_an_answer_that_is_none_counts_for_nothing(up: World, said: list[str | int]) -> None:
+    up.sockets["llama"] = [said]
+    answer = up.command("audit")
+    assert answer.code == 3
+    assert "FAIL llama: nobody could see what is open in it" in answer.out
+    assert "its answer is damaged" in answer.out
+
+
+def test_a_container_that_does_not_run_is_not_asked(up: World) -> None:
+    assert up.command("down", "--yes", "llama").code == 0
+    answer = up.command("audit")
+    assert answer.code == 0
+    assert "llama: open: not asked: it does not run" in answer.out
+    assert answer.out.splitlines()[-1] == "Nothing that could be asked is open and on no page. Not asked: llama."
+
+
+def test_only_what_is_named_is_asked(up: World) -> None:
+    up.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
+    assert up.command("audit", "llama").code == 0
+    assert up.command("audit", "gateway").code == 3
+    assert up.command("audit", "nobody").code == 64
+
+
+SITES = """\
+name: homelab
+hosts: { box: { incus: local } }
+models: { tiny: { source: "builtin:tiny" } }
+containers:
+  llama: { services: { llama_cpp: { model: tiny } } }
+  gateway:
+    services:
+      litellm: { master_key: !secret gateway_key, aliases: { fast: [tiny] } }
+  voice: { services: { kokoro: { expose: lan, web_player: false } } }
+  door:
+    services:
+      door: { expose: lan, authority: !secret ca, sites: { api.home.example: gateway/litellm } }
+"""
+
+
+@pytest.fixture
+def sites(lab: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A lab with a door, and with a service in the LAN that knows no key."""
+    monkeypatch.setenv("PROVISION_SECRET_CA", "canary-authority-0123456789")
+    lab.write_text(SITES)
+    world.monkeypatch.setattr(auditing, "lan_address", lambda *_: "127.0.0.1")
+    assert world.command("up", "--yes").code == 0
+    return world
+
+
+def test_a_door_is_asked_for_what_stands_behind_each_site_by_its_name(sites: World) -> None:
+    sites.command("audit", "door")
+    (question,) = sites.questions
+    (door,) = question["doors"]
+    assert (door["url"], door["host_name"]) == ("https://127.0.0.1:443", "api.home.example")
+    assert ["POST", "/v1/chat/completions"] in door["routes"]
+    assert "GET /health/readiness" in door["open"]
+
+
+def test_what_answers_through_a_door_is_told_with_the_site(sites: World) -> None:
+    sites.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
+    answer = sites.command("audit", "door")
+    assert "FAIL door/door: GET /metrics answers and is on no page: 200 without a key by api.home.example" in answer.out
+    assert "--insecure --connect-to api.home.example:443:127.0.0.1:443" in answer.out
+
+
+def test_who_has_no_key_and_is_in_the_lan_is_a_finding_of_audit_alone(sites: World) -> None:
+    answer = sites.command("audit", "voice")
+    assert answer.code == 3
+    assert "FAIL voice/kokoro: no key asked for, and the LAN reaches it" in answer.out
+    assert "no key asked for" not in sites.command("verify", "voice").out
+
+
+def test_the_lan_is_asked_where_it_reaches_a_service(sites: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    look = openings.look
+
+    def noted(question: dict[str, Any]) -> dict[str, Any]:
+        asked.append(question)
+        return look(question | {"within_s": -1})  # nobody listens here
+
+    monkeypatch.setattr(openings, "look", noted)
+    sites.command("audit")
+    urls = [door["url"] for question in asked for door in question["doors"]]
+    assert urls == ["http://127.0.0.1:8880"]
+    assert not any(question["sockets"] for question in asked)
+    (voice,) = [one for one in asked if one["doors"]]
+    assert "GET /web" not in voice["doors"][0]["passed"]
+
+
+def test_a_condition_of_a_page_opens_what_the_file_asks_for(lab: Path, sites: World) -> None:
+    lab.write_text(SITES.replace("web_player: false", "web_player: true"))
+    assert sites.command("up", "--yes").code == 0
+    sites.questions.clear()
+    sites.command("verify", "voice")
+    assert "GET /web/**" in sites.questions[0]["doors"][0]["passed"]
