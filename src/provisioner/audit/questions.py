@@ -8,7 +8,7 @@ from typing import Any
 
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.upkeep import names_with
-from provisioner.openings import DISGUISED, ELSEWHERE, OWN, PLAIN, WRONG
+from provisioner.openings import DISGUISED, ELSEWHERE, METHODS, OWN, PLAIN, WRONG
 from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.state import Instance, Service, port_behind
@@ -20,6 +20,7 @@ LOOPBACK, NETWORK, LAN = "from its own loopback", "from its network", "from the 
 OPENINGS = "openings"
 """What a container is asked to do, beside a look and a stamp."""
 FRONT_PAGE = "GET /"
+EVERYTHING = tuple(f"{method} /**" for method in METHODS)
 WORDS = (
     *("GET /docs", "GET /redoc", "GET /openapi.json", "GET /swagger.json", "GET /metrics", "GET /health"),
     *("GET /healthz", "GET /ping", "GET /version", "GET /status", "GET /stats", "GET /info", "GET /config"),
@@ -149,13 +150,16 @@ def _question(resolved: ResolvedService, url: str, ways: Ways, extent: Extent, l
     opens = resolved.page.opens
     variables = {f"{resolved.page.role}_{name}": value for name, value in resolved.options().items()}
     passed = names_with(opens.passes, variables) if is_keyless(resolved) else ()
-    routes = dict.fromkeys((*opens.routes, *opens.asks, FRONT_PAGE, *WORDS))
+    if is_keyless(resolved) and not opens.is_told:
+        passed = EVERYTHING
+    opened = [*opens.routes, f"GET {resolved.page.health}"]
+    routes = dict.fromkeys((*opened, *opens.asks, FRONT_PAGE, *WORDS))
     plain = [one.replace("**", "x").replace("*", "x").split(" ", 1) for one in routes]
     return {
         "name": str(resolved.address),
         "url": url,
         "routes": plain,
-        "open": list(opens.routes),
+        "open": opened,
         "passed": list(passed),
         "front": opens.front,
         "looks_only": looks_only,

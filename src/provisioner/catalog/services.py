@@ -167,6 +167,7 @@ def _opens(page: Mapping[str, Any]) -> Opens:
         document=page.get("document", ""),
         asks=tuple(page.get("asks") or ()),
         front=page.get("front", False),
+        is_told=bool(page),
     )
 
 

@@ -144,6 +144,8 @@ class Opens:
     """Routes that it has or had, of which strangers get nothing."""
     front: bool = False
     """Whether it shows its front page in the place of what it does not have."""
+    is_told: bool = False
+    """Whether there is such a page; of a service without a key and without a page nobody can say what is too much."""
 
 
 @dataclass(frozen=True, slots=True)

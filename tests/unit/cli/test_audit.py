@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provisioner import openings
+from provisioner.catalog import Opens, load_catalog
 from provisioner.openings import DISGUISED, ELSEWHERE, PLAIN, WRONG
 from provisioner.workflow import auditing
 from tests.unit.cli.conftest import FILE, World
@@ -104,7 +106,7 @@ def test_verify_asks_a_short_part_and_audit_all(up: World) -> None:
     up.command("audit")
     whole = {one["name"]: one for one in up.questions[0]["doors"] + up.questions[1]["doors"]}
     assert short.keys() == whole.keys() == {"llama/llama_cpp", "gateway/litellm"}
-    assert whole["llama/llama_cpp"]["open"] == ["GET /health", "GET /v1/health"]
+    assert {*whole["llama/llama_cpp"]["open"]} == {"GET /health", "GET /v1/health"}
     assert all(one["passed"] == [] for one in whole.values())
     assert up.questions[0]["within_s"] > 60
 
@@ -253,3 +255,16 @@ def test_a_condition_of_a_page_opens_what_the_file_asks_for(lab: Path, sites: Wo
     sites.questions.clear()
     sites.command("verify", "voice")
     assert "GET /web/**" in sites.questions[0]["doors"][0]["passed"]
+
+
+def test_of_a_service_without_a_key_whose_page_lists_nothing_no_route_is_too_much(
+    sites: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A role of somebody else's need not say what it opens; its sockets are looked at all the same."""
+    kokoro = load_catalog().services["kokoro"]
+    monkeypatch.setitem(load_catalog().services, "kokoro", replace(kokoro, opens=Opens()))
+    sites.command("audit", "voice")
+    (question,) = sites.questions
+    assert question["sockets"] is True
+    answered = openings.requests_of(question["doors"][0], [("GET", "/metrics"), ("POST", "/v1/audio/speech")])
+    assert list(answered) == []
