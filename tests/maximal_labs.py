@@ -34,6 +34,8 @@ def _lab_with_chat() -> dict[str, Any]:
         "admin": "penny@home.example",
         "password": Secret("webui", "webui-password"),
         "connect": ["gateway/litellm", "voice/kokoro"],
+        "embeddings": "gateway/litellm",
+        "embeddings_model": "fast",
         "max_body": 1048576,
         "start_timeout_s": 1800,
         "proof": "browser",

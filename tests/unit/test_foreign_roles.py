@@ -198,6 +198,17 @@ def test_nobody_writes_the_key_of_another_service(world: World, lab: Path) -> No
         ({}, {"type": "str"}, "backend_key gets the key of the service that backend names: it needs no_log"),
         ({"references": {"backend": {"kind": "service", "key_to": "other"}}}, None, "'other', which is no option"),
         ({"references": {"backend": {"kind": "model", "key_to": "backend_key"}}}, None, "names no service"),
+        ({"references": {"backend": {"kind": "service", "answers": "chat"}}}, None, "answers and model_to, both or"),
+        (
+            {"references": {"backend": {"kind": "services", "answers": "chat", "model_to": "port"}}},
+            None,
+            "kind service for them",
+        ),
+        (
+            {"references": {"backend": {"kind": "service", "answers": "sleep", "model_to": "port"}}},
+            None,
+            "'sleep', which is none of chat, embedding, rerank",
+        ),
         ({"secrets": {"backend_key": {}}}, None, "is no key of this one"),
         ({"key_option": "backend_key"}, None, "is no key of this one"),
     ],

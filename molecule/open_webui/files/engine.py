@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,18 +24,24 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/seen":
             self.reply(200, STATE)
         elif self.is_known():
-            names = [] if STATE["mode"] == "no models" else ["small", "other"]
+            names = [] if STATE["mode"] == "no models" else ["small", "other", "find"]
             self.reply(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
     def do_PUT(self) -> None:
-        """Take the mode of the body: answer, empty, cut, fail, no models, slow SECONDS (for each part)."""
+        """Take the mode of the body.
+
+        answer, empty, cut, fail, no models, slow SECONDS (for each part), no vectors, one vector (for all texts).
+        """
         STATE["mode"] = self.body().decode()
         self.reply(200, STATE)
 
     def do_POST(self) -> None:
-        """A completion, or what the mode makes of it."""
+        """A completion or vectors, or what the mode makes of it."""
         asked = json.loads(self.body())
         if not self.is_known():
+            return
+        if self.path == "/v1/embeddings":
+            self.embed(asked)
             return
         STATE["asked"] += 1
         mode, _, seconds = str(STATE["mode"]).partition(" ")
@@ -51,6 +58,16 @@ class Handler(BaseHTTPRequestHandler):
             message = {"role": "assistant", "content": "".join(words)}
             self.reply(200, completion({"index": 0, "message": message, "finish_reason": reason}))
         STATE["whole"] += 1
+
+    def embed(self, asked: dict[str, Any]) -> None:
+        """A vector of each text, the same for the same text."""
+        if asked["model"] != "find" or STATE["mode"] in ("fail", "no vectors"):
+            self.reply(500, {"error": {"message": f"no vectors: out of memory, or no model {asked['model']}"}})
+            return
+        texts = [b"" if STATE["mode"] == "one vector" else text.encode() for text in asked["input"]]
+        vectors = [[byte / 255 - 0.5 for byte in hashlib.sha256(text).digest()] for text in texts]
+        data = [{"object": "embedding", "index": place, "embedding": one} for place, one in enumerate(vectors)]
+        self.reply(200, {"object": "list", "model": "find", "data": data})
 
     def is_known(self) -> bool:
         """Whether who asks has the key; else it is refused."""

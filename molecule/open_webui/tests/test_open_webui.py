@@ -241,6 +241,13 @@ def test_it_reads_aloud_by_the_service_of_the_file(penny: Web) -> None:
     assert told == expected
 
 
+def test_documents_are_made_searchable_by_the_service_of_the_file(penny: Web) -> None:
+    now = penny.ask("GET", "/api/v1/retrieval/embedding").body
+    assert (now["RAG_EMBEDDING_ENGINE"], now["RAG_EMBEDDING_MODEL"]) == ("openai", "find")
+    assert now["openai_config"] == {"url": "http://127.0.0.1:9001/v1", "key": VARS["open_webui_embeddings_key"]}
+    assert penny.ask("GET", "/api/v1/retrieval/config").body["BYPASS_EMBEDDING_AND_RETRIEVAL"] is False
+
+
 def test_pages_and_what_they_load_are_there(web: Web) -> None:
     page = web.ask("GET", "/", headers=HTML)
     assert (page.status, b"Open WebUI" in page.said) == (200, True)
@@ -442,12 +449,23 @@ def test_where_the_switch_cannot_be_closed_the_unit_says_so_and_it_stays_open(wh
 # Its own proof.
 
 
+def collections(host: Host) -> set[str]:
+    """The names of what its vectors are kept in."""
+    query = "import sqlite3; print(*(row[0] for row in sqlite3.connect(PATH).execute('SELECT name FROM collections')))"
+    path = "'file:/var/lib/open-webui/vector_db/chroma.sqlite3?mode=ro', uri=True"
+    return set(host.check_output(f'python3 -c "{query.replace("PATH", path)}"').split())
+
+
 def test_the_proof_passes_and_leaves_nothing(whole: Web) -> None:
     made = json.loads(whole.host.file("/etc/open-webui/technical.json").content_string)["passwords"][0]
     technical = whole.signed_in(TECHNICAL, made)
     ran = proof()
     assert ran.returncode == 0, ran.stdout
     assert technical.ask("GET", "/api/v1/chats/").body == []
+    for kept in ("files", "knowledge"):
+        assert technical.ask("GET", f"/api/v1/{kept}/").body["items"] == [], kept
+    assert whole.host.check_output("ls /var/lib/open-webui/uploads") == ""
+    assert collections(whole.host) <= {"knowledge-bases"}, "its own deletion of a file would leave its vectors"
 
 
 @pytest.mark.parametrize(
@@ -456,6 +474,9 @@ def test_the_proof_passes_and_leaves_nothing(whole: Web) -> None:
         ("empty", "small gave an empty answer"),
         ("cut", "the answer of small was cut: its finish_reason is abort"),
         ("fail", "out of memory"),
+        ("no vectors", "a document cannot be made searchable"),
+        ("no vectors", "itself says: POST /embeddings: status 500"),
+        ("one vector", "different documents have the same vector"),
     ],
 )
 def test_an_engine_that_does_not_answer_is_found(whole: Web, mode: str, words: str) -> None:
@@ -574,6 +595,27 @@ def test_what_people_changed_is_left_alone_and_what_the_file_says_is_put_back(pe
     assert now["OPENAI_API_KEYS"] == [ENGINE["api_key"], "theirs"]
     assert now["OPENAI_API_CONFIGS"]["1"]["tags"] == [{"name": "mine"}]
     assert penny.ask("POST", "/openai/config/update", there).status == 200
+
+
+def test_another_model_of_people_is_found_and_put_back_and_their_batches_stay(penny: Web) -> None:
+    now = penny.ask("GET", "/api/v1/retrieval/embedding").body
+    theirs = {**now, "RAG_EMBEDDING_MODEL": "theirs", "RAG_EMBEDDING_BATCH_SIZE": 7}
+    assert penny.ask("POST", "/api/v1/retrieval/embedding/update", theirs).status == 200
+    assert_fails(proof(), "documents are made searchable by theirs at", "instead of find at")
+    ran = playbook("converge.yml")
+    assert ran.returncode == 0, ran.stdout
+    assert "Documents were made searchable by theirs, and now are by find" in " ".join(ran.stdout.split())
+    again = penny.ask("GET", "/api/v1/retrieval/embedding").body
+    assert again == {**now, "RAG_EMBEDDING_BATCH_SIZE": 7}
+    assert proof().returncode == 0
+
+
+def test_documents_that_people_have_read_whole_are_found(penny: Web) -> None:
+    whole_files = {"BYPASS_EMBEDDING_AND_RETRIEVAL": True}
+    assert penny.ask("POST", "/api/v1/retrieval/config/update", whole_files).status == 200
+    assert_fails(proof(), "documents are read whole instead of being made searchable")
+    assert playbook("converge.yml").returncode == 0
+    assert proof().returncode == 0
 
 
 def test_an_administrator_who_has_another_password_is_left_alone(whole: Web, penny: Web) -> None:

@@ -2,8 +2,9 @@
 
 Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``inside`` the same also while it keeps
 people out, ``unit``, ``within_s``, ``answer_s``, ``models``, those that it has to offer, of which the first is asked,
-and ``browser``, whether a real one is to do so as well. Prints JSON: ``wrong``, one line for each thing that is not as
-it has to be. Changes nothing: its chats are deleted again, and its pictures are those of the latest proof.
+``embeddings``, the address and the model by which documents are made searchable (empty: they are read whole), and
+``browser``, whether a real one is to do so as well. Prints JSON: ``wrong``, one line for each thing that is not as it
+has to be. Changes nothing: its chats and documents are deleted again, its pictures are those of the latest proof.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import browse
+import documents
 from client import AnswerError, Client, masked, passwords, technical_signed_in, wait_until_ready
 
 WHOLE = ("stop", "length")
@@ -100,6 +102,8 @@ def wrong(wanted: dict[str, Any]) -> Iterator[str]:
         return
     missing = list(offers(door, wanted["models"]))
     yield from missing
+    if wanted["embeddings"]:
+        yield from documents.finds(door, wanted["embeddings"], wanted["answer_s"])
     if missing or not wanted["models"]:
         return
     yield from talks(door, wanted["models"][0])

@@ -10,6 +10,7 @@ from typing import Any
 from provisioner.catalog.option_limits import limited_options
 from provisioner.catalog.pages import page_error
 from provisioner.catalog.types import (
+    ANSWERS,
     STAGES,
     TYPES,
     ArtifactType,
@@ -128,7 +129,7 @@ def _check_names(service: ServiceType) -> None:
     artifact_options = (*service.artifact.options, *service.artifact.gives) if service.artifact else ()
     key = (service.key_option,) if service.key_option else ()
     words = (
-        ("instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by"),
+        ("instead_of", "folder_to", "packages_to", "routes_to", "key_to", "model_to", "signed_by"),
         service.references.values(),
     )
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
@@ -139,6 +140,8 @@ def _check_names(service: ServiceType) -> None:
     for option, reference in service.references.items():
         if reference.key_to:
             _check_key_to(service, option, reference)
+        if reference.answers or reference.model_to:
+            _check_answers(option, reference)
 
 
 def _check_key_to(service: ServiceType, option: str, reference: Reference) -> None:
@@ -176,9 +179,16 @@ def _sockets(page: Mapping[str, Any]) -> tuple[Socket, ...]:
     found = []
     for one in page.get("listens") or ():
         if one["at"] not in ("loopback", "network"):
-            raise ValueError(f"opens.yml: at {one['on']!r} is neither loopback nor network")
+            raise ValueError(f"opens.yml: at {one['at']!r} is neither loopback nor network")
         found.append(Socket(one["unit"], one["at"], one.get("port"), one["why"], one.get("protocol", "tcp")))
     return tuple(found)
+
+
+def _check_answers(option: str, reference: Reference) -> None:
+    if reference.kind != "service" or not (reference.answers and reference.model_to):
+        raise ValueError(f"references: {option} needs answers and model_to, both or neither, and kind service for them")
+    if reference.answers not in ANSWERS:
+        raise ValueError(f"references: {option} answers {reference.answers!r}, which is none of {', '.join(ANSWERS)}")
 
 
 def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
@@ -189,7 +199,10 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 def _reference(page: Mapping[str, Any]) -> Reference:
     if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched"):
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
-    words = ("name_to", "instead_of", "folder_to", "packages_to", "routes_to", "key_to", "signed_by")
+    words = (
+        *("name_to", "instead_of", "folder_to", "packages_to", "routes_to"),
+        *("key_to", "answers", "model_to", "signed_by"),
+    )
     said: dict[str, Any] = {word: page.get(word) for word in words}
     said |= {word: tuple(page.get(word, ())) for word in ("formats", "serves_with")}
     return Reference(page["kind"], **said)

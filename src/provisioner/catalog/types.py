@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 STAGES = ("driver", "engine", "gateway", "app", "door")
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
+ANSWERS = ("chat", "embedding", "rerank")
+"""What an engine, or an alias of a gateway, can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Reference:
     one of wheels, ``packages_to`` the option that gets them, and ``serves_with`` lists the packages of which it has to
     have one. ``routes_to`` gets the aliases joined with the engines
     that they name, as the service's own module joins them. ``key_to`` gets the key that the named service asks for.
+    ``answers`` is what the named service has to be asked for, such as embeddings, and ``model_to`` the option with the
+    model or alias that it is asked for by: the file's word, else the only one there is.
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
     gets its text. ``fetched`` lists models that the service fetches by itself, each with the ``name`` that clients use.
@@ -60,6 +64,8 @@ class Reference:
     packages_to: str | None = None
     routes_to: str | None = None
     key_to: str | None = None
+    answers: str | None = None
+    model_to: str | None = None
     signed_by: str | None = None
     serves_with: tuple[str, ...] = ()
 

@@ -1,23 +1,26 @@
-"""Services that another one lists as those it asks: for completions, or to speak. Pure."""
+"""Services that another one names as those it asks: for completions, to speak, or for embeddings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from provisioner.lab.aliases import chat_aliases
+from provisioner.lab.aliases import chat_aliases, flatten, kinds_of
 from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.services import knowledge_of
-from provisioner.services.base import CHAT, ResolvedService
+from provisioner.services.base import CHAT, EMBEDDING, RERANK, ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
+
+_DOES_NOT = {CHAT: "answers no chats", EMBEDDING: "makes no embeddings", RERANK: "orders no documents"}
 
 
 def connection(lab: ResolvedLab, user: str, address: Address) -> dict[str, Any]:
     """What the role of a service in container ``user`` is told of one that it asks; the key as a ``Secret``.
 
     ``model`` is what it is asked for by a proof: the first alias of a gateway, or the first model of an engine.
+    ``models`` are the aliases that people are offered, where a gateway has others, which answer no chats.
     """
     service = lab.services[address]
     told: dict[str, Any] = {
@@ -26,6 +29,9 @@ def connection(lab: ResolvedLab, user: str, address: Address) -> dict[str, Any]:
         "url": f"{lab.base_url(service, user)}/v1",
         "model": _offered(lab, service)[0],
     }
+    chats = chat_aliases(lab.engines, service.aliases)
+    if chats and len(chats) < len(service.aliases):
+        told["models"] = list(chats)
     if service.page.protocol == SPEECH_PROTOCOL:
         speech = knowledge_of(service.role).speech(service)
         _, _, model = speech.model.partition("/")
@@ -64,12 +70,67 @@ def _objection(lab: ResolvedLab, written: str, able: list[str]) -> tuple[str, st
     if not _can_be_asked(lab, service):
         listed = ", ".join(sorted(able))
         return f"{_who(service, written)} answers no completions, and does not speak", f"Name one that does: {listed}"
+    return _open_to_all(service)
+
+
+def _open_to_all(service: ResolvedService) -> tuple[str, str] | None:
+    """That it could have a key and has none, and what to write; None where that is well."""
     key = service.page.key_option
-    if key and service.key is None:
-        secret = f"{service.container.replace('-', '_')}_key"
-        message = f"{written} asks for no key, so that everybody on its network may ask it"
-        return message, f"Give {written} one: {key}: !secret {secret}"
-    return None
+    if not key or service.key is not None:
+        return None
+    secret = f"{service.container.replace('-', '_')}_key"
+    message = f"{service.address} asks for no key, so that everybody on its network may ask it"
+    return message, f"Give {service.address} one: {key}: !secret {secret}"
+
+
+def asked_for(lab: ResolvedLab, service: ResolvedService, kind: str) -> tuple[str, ...]:
+    """The aliases or models by which a service is asked for one kind of answer; empty where it gives none."""
+    if service.aliases:
+        return tuple(alias for alias in service.aliases if kind in _kinds_of(lab, service, alias))
+    if service.page.protocol != ENGINE_PROTOCOL or knowledge_of(service.role).answers(service) != kind:
+        return ()
+    return tuple(map(service.name_of, service.served_models)) or (service.role,)
+
+
+def _kinds_of(lab: ResolvedLab, gateway: ResolvedService, alias: str) -> tuple[str, ...]:
+    """What the engines of an alias answer; empty where nobody knows it, as all of them are elsewhere."""
+    return tuple(kinds_of(lab.engines, flatten(gateway.aliases, alias)))
+
+
+def asked_problems(lab: ResolvedLab, user: ResolvedService, option: str) -> Iterator[Problem]:
+    """What keeps a service from asking the one that it names: it does something else, by no name, or for everybody."""
+    reference = user.page.references[option]
+    kind, model_to = str(reference.answers), str(reference.model_to)
+    written, model = user.written.get(option), user.written.get(model_to)
+    if not written:
+        if model:
+            yield user.problem(model_to, f"it is a name at the service in {option}, which is missing", f"Add {option}.")
+        return
+    service = lab.services[Address(written)]
+    names = asked_for(lab, service, kind)
+    unknown = tuple(alias for alias in service.aliases if not _kinds_of(lab, service, alias))
+    if not names and not (model and unknown):
+        yield user.problem(option, f"{written} {_DOES_NOT[kind]}", _able(lab, kind, unknown, model_to))
+    elif model and model not in (*names, *unknown):
+        hint = did_you_mean(model, sorted((*names, *unknown)), always=True)
+        yield user.problem(model_to, f"{model} of {written} {_DOES_NOT[kind]}", hint)
+    elif not model and len(names) > 1:
+        message = f"{written} has several names for that: {', '.join(names)}"
+        yield user.problem(option, message, f"Write {model_to} beside it, with one of them.")
+    found = _open_to_all(service)
+    if found is not None:
+        yield user.problem(option, *found)
+
+
+def _able(lab: ResolvedLab, kind: str, unknown: tuple[str, ...], model_to: str) -> str:
+    """Whom one could name instead, or which alias, of which nobody knows what it answers."""
+    able = sorted(str(one.address) for one in lab.services.values() if asked_for(lab, one, kind))
+    if able:
+        return f"Name one that does: {', '.join(able)}"
+    if unknown:
+        return f"If one of its aliases does, elsewhere, write {model_to}: {' | '.join(unknown)}"
+    roles = " or ".join(role for role, page in lab.catalog.offered.items() if kind in page.options)
+    return f"Add an engine that does: {roles} with {kind}: true." if roles else "No engine here does."
 
 
 def _who(service: ResolvedService, written: str) -> str:

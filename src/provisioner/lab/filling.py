@@ -108,13 +108,19 @@ def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
 
 
 def _service(place: Place, option: str) -> Filled:
-    """The other service's address, and its key where the page has an option for it."""
+    """The other service's address, and its key and what it is asked for where the page has options for them."""
     address = Address(place.service.written[option])
     other = place.lab.services[address]
     filled: dict[str, Any] = {option: place.lab.base_url(other, place.service.container)}
-    key_to = place.service.page.references[option].key_to
-    if key_to and other.key is not None:
-        filled[key_to] = other.key
+    reference = place.service.page.references[option]
+    if reference.key_to and other.key is not None:
+        filled[reference.key_to] = other.key
+    if reference.answers and reference.model_to:
+        from provisioner.lab.connections import asked_for  # nothing that a lab without them needs
+
+        filled[reference.model_to] = (
+            place.service.written.get(reference.model_to) or asked_for(place.lab, other, reference.answers)[0]
+        )
     return filled, {address}
 
 

@@ -215,6 +215,10 @@ def service_references(lab: ResolvedLab) -> Iterator[Problem]:
             name = service.written.get(option)
             if reference.kind == "service" and isinstance(name, str) and name not in lab.services:
                 yield service.problem(option, f'no service "{name}" in this file', _suggest(name, lab.services))
+            elif reference.answers:
+                from provisioner.lab.connections import asked_problems  # nothing that a lab without them needs
+
+                yield from asked_problems(lab, service, option)
             if reference.kind == "services" and name:
                 from provisioner.lab.connections import connection_problems  # nothing that a lab without them needs
 

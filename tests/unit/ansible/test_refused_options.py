@@ -113,6 +113,13 @@ OPEN_WEBUI: dict[str, tuple[dict[str, Any], str]] = {
         {"connect": [{**GATEWAY, "api_key": "canary\nx"}]},
         "printable ASCII characters without spaces",
     ),
+    "documents": ({"embeddings": "http://e.incus:8080", "embeddings_model": "e"}, ""),
+    "documents by nobody": ({"embeddings_model": "e"}, "Unable to have documents made searchable"),
+    "documents by no model": ({"embeddings": "http://e.incus:8080"}, "Unable to have documents made searchable"),
+    "a key of two lines for documents": (
+        {"embeddings": "http://e.incus:8080", "embeddings_model": "e", "embeddings_key": "canary\nx"},
+        "printable ASCII characters without spaces",
+    ),
     "a short password": ({"password": "canary"}, "it must have 8 to 72 printable ASCII"),
     "a long password": ({"password": "canary" * 13}, "it must have 8 to 72 printable ASCII"),
     "a password that ends a line": ({"password": "canary-long\n"}, "it must have 8 to 72 printable ASCII"),
