@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from provisioner.catalog import STAGES, ServiceType, internal_passed_on, load_catalog, passed_on
+from provisioner.catalog import STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from provisioner.values.state import port_behind
@@ -117,18 +117,24 @@ def opens_table(service: ServiceType) -> str:
     """Markdown: the sockets that a service has, and the routes that answer without a key."""
     before = f"{service.behind}-{service.unit}" if service.behind else service.unit
     lines = ["| Socket | Of | For |", "|---|---|---|"]
-    ports = [f"`port` ({service.port})", *(f"`{name}`" for name in service.also_listens)]
-    lines += [f"| {port}, any address | `{before}` | clients |" for port in ports]
+    lines.append(f"| `port` ({service.port}), any address | `{before}` | clients |")
+    lines += [f"| `{option}`, any address | `{before}` | clients |" for option in service.also_listens]
     if service.behind and service.port is not None:
         lines.append(f"| {port_behind(service.port)}, loopback | `{service.unit}` | the switch |")
-    for one in service.opens.sockets:
-        port = "any port" if one.port is None else str(one.port)
-        place = "loopback" if one.reach == "loopback" else "any address"
-        lines.append(f"| {port}, {place} | `{one.unit}` | {one.why} |")
+    lines += [_socket_row(one) for one in service.opens.sockets]
     if service.opens.routes:
         lines += ["", "| Answers without a key | |", "|---|---|"]
         lines += [f"| `{route}` | {tells} |" for route, tells in service.opens.routes.items()]
     return "\n".join(lines) + "\n"
+
+
+def _socket_row(socket: Socket) -> str:
+    """One socket of a page, where it is and what it is for."""
+    port = "any port" if socket.port is None else str(socket.port)
+    place = "any address"
+    if socket.reach == "loopback":
+        place = "loopback"
+    return f"| {port}, {place} | `{socket.unit}` | {socket.why} |"
 
 
 def readme_text(readme: Path, table: str) -> str:

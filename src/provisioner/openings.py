@@ -39,6 +39,8 @@ BUSY = 503
 SILENT = 0
 """The status of a route behind which nobody answers, or only that one may come again."""
 NOT_ALLOWED = 405
+ASKED, NO_ANSWER, LEFT, SHUT, OPEN = "asked", "silent", "left", "shut", "open"
+"""What became of a request; the first three are counted."""
 SWITCH_SAYS = (b'"message": "Use POST."', b'"message": "Use GET."')
 """What the switch itself says of another method, without the engine behind it."""
 SAFE = ("GET", "HEAD")
@@ -59,6 +61,8 @@ LONGEST_ANSWER = 2**20
 TIMEOUT_S, SHORTEST_S = 5.0, 0.1
 FIRST_PIECE = 2**16
 SS_TIMEOUT_S = 10
+ANY = {"*": "::"}
+"""How ss writes every address of both kinds."""
 _PROCESS = re.compile(r"pid=(\d+)")
 
 
@@ -215,54 +219,88 @@ HEADERS: Mapping[str, Mapping[str, str]] = {
 
 def requests_of(asked: Mapping[str, Any], routes: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
     """Way, method and path of each request; routes that may answer are asked in no disguise and by no wrong key."""
-    opened, passed = asked.get("open", ()), asked.get("passed", ())
-    wanted = [one for one in routes if not matches(_text(one), passed)]
-    if asked.get("looks_only"):
-        wanted = [one for one in wanted if one[0] in SAFE]
-    closed = [one for one in wanted if not matches(_text(one), opened)]
+    listed = (*asked.get("open", ()), *asked.get("passed", ()))
+    closed = list[tuple[str, str]]()
+    for method, path in routes:
+        may_be_sent = method in SAFE or not asked.get("looks_only")
+        if may_be_sent and not matches(_text(method, path), listed):
+            closed.append((method, path))
     for way, most in asked["ways"].items():
-        if way == DISGUISED:
-            spelled = [(method, other) for method, path in closed for other in disguises(path)]
-            chosen = [one for one in spelled if not matches(_text(one), (*opened, *passed))]
-        else:
-            chosen = closed
+        chosen = _disguised(closed, listed) if way == DISGUISED else closed
         for method, path in chosen[:most]:
             yield way, method, path
 
 
-def _text(route: tuple[str, str]) -> str:
-    method, path = route
-    return f"{'GET' if method == 'LOOK' else method} {path}"
+def _disguised(routes: Sequence[tuple[str, str]], listed: Sequence[str]) -> list[tuple[str, str]]:
+    """The same routes in other spellings, without those that are listed themselves."""
+    found = list[tuple[str, str]]()
+    for method, path in routes:
+        for spelled in disguises(path):
+            if not matches(_text(method, spelled), listed):
+                found.append((method, spelled))
+    return found
+
+
+def _text(method: str, path: str) -> str:
+    """The route as pages write it; ``LOOK`` is sent as GET."""
+    sent = "GET" if method == "LOOK" else method
+    return f"{sent} {path}"
 
 
 def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
     """What one door answers to strangers."""
     door = Door(asked, budget)
-    result: dict[str, Any] = {"name": asked["name"], "url": door.url, "answered": [], "problem": ""}
-    result |= dict.fromkeys(("asked", "silent", "left"), 0)
-    routes = [(method, path) for method, path in asked.get("routes", ())]
-    if asked.get("document"):
-        try:
-            routes += _documented(asked["document"], door.timeout_s)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            result["problem"] = f"{asked['document']}: {error}"
+    routes, problem = _routes_of(asked, door.timeout_s)
     if door.compares:
         door.remember_front()
-    for way, method, path in requests_of(asked, list(dict.fromkeys(routes))):
+    counts = {ASKED: 0, NO_ANSWER: 0, LEFT: 0}
+    answered = []
+    for way, method, path in requests_of(asked, routes):
         if not budget.takes():
-            result["left"] += 1
+            counts[LEFT] += 1
             continue
-        sent = "GET" if method == "LOOK" else method
-        status, content = door.ask(sent, path, HEADERS.get(way, {}))
-        if status == SILENT:
-            result["silent"] += 1
-        elif method == "LOOK" and status == NOT_ALLOWED:
-            result["left"] += 1
-            continue
-        elif not door.is_closed(sent, status, content):
-            result["answered"].append([sent, path, status, way])
-        result["asked"] += 1
-    return result
+        status, became = _verdict(door, way, method, path)
+        if became == OPEN:
+            sent, _, _ = _text(method, path).partition(" ")
+            answered.append([sent, path, status, way])
+        if became in counts:
+            counts[became] += 1
+        if became != LEFT:
+            counts[ASKED] += 1
+    return {
+        "name": asked["name"],
+        "url": door.url,
+        "answered": answered,
+        "problem": problem,
+        **counts,
+    }
+
+
+def _routes_of(asked: Mapping[str, Any], timeout_s: float) -> tuple[list[tuple[str, str]], str]:
+    """Each route that is to be asked, once, and why its document could not be read, if it has one."""
+    routes = dict.fromkeys((method, path) for method, path in asked.get("routes", ()))
+    document = asked.get("document")
+    if not document:
+        return list(routes), ""
+    try:
+        routes |= dict.fromkeys(_documented(document, timeout_s))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return list(routes), f"{document}: {error}"
+    return list(routes), ""
+
+
+def _verdict(door: Door, way: str, method: str, path: str) -> tuple[int, str]:
+    """The status of one request, and what it means."""
+    is_look = method == "LOOK"
+    sent = "GET" if is_look else method
+    status, content = door.ask(sent, path, HEADERS.get(way, {}))
+    if status == SILENT:
+        return status, NO_ANSWER
+    if is_look and status == NOT_ALLOWED:
+        return status, LEFT
+    if door.is_closed(sent, status, content):
+        return status, SHUT
+    return status, OPEN
 
 
 def _documented(address: str, timeout_s: float) -> list[tuple[str, str]]:
@@ -282,8 +320,12 @@ def _documented(address: str, timeout_s: float) -> list[tuple[str, str]]:
 
 def listening() -> list[list[Any]]:
     """Protocol, address, port and unit of every socket that listens, as ``ss`` of iproute2 tells."""
-    command = ["ss", "--tcp", "--udp", "--listening", "--numeric", "--processes", "--no-header"]
-    done = subprocess.run(command, capture_output=True, check=True, timeout=SS_TIMEOUT_S)
+    done = subprocess.run(
+        ["ss", "--tcp", "--udp", "--listening", "--numeric", "--processes", "--no-header"],
+        capture_output=True,
+        check=True,
+        timeout=SS_TIMEOUT_S,
+    )
     return sockets_in(done.stdout.decode(errors="replace"))
 
 
@@ -295,7 +337,8 @@ def sockets_in(text: str) -> list[list[Any]]:
         address, _, port = local.rpartition(":")
         process = _PROCESS.search(who[0]) if who else None
         plain = re.sub(r"%[^\]]*", "", address).strip("[]")
-        found.append([protocol, "::" if plain == "*" else plain, int(port), _unit_of(process[1]) if process else ""])
+        unit = _unit_of(process[1]) if process else ""
+        found.append([protocol, ANY.get(plain, plain), int(port), unit])
     return found
 
 

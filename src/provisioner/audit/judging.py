@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -14,6 +14,7 @@ from provisioner.catalog import Socket
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.openings import HEADERS, UNUSABLE, WITH_BODY
 from provisioner.services.base import LAN as ON_LAN
+from provisioner.services.base import ResolvedService
 from provisioner.values.address import Address
 from provisioner.values.events import Check
 from provisioner.values.state import Finding, Instance, Service, port_behind
@@ -36,95 +37,143 @@ class Audited:
 
 def expected_sockets(service: Service, lab: ResolvedLab) -> tuple[Socket, ...]:
     """Every socket that the service's page says it has, its ports among them."""
-    page = lab.services[service.address].page
+    resolved = lab.services[service.address]
+    page = resolved.page
+    unit = page.unit or ""
+    who_has_its_port = f"{page.behind}-{unit}" if page.behind else unit
     found = list(page.opens.sockets)
-    offered = [service.port, *(lab.services[service.address].option(name) for name in page.also_listens)]
-    ports = [int(port) for port in offered if port is not None]
-    front = f"{page.behind}-{page.unit}" if page.behind else page.unit or ""
-    found += [Socket(front, "network", port, "clients reach it there") for port in ports]
+    found.extend(Socket(who_has_its_port, "network", port, "clients reach it there") for port in resolved.offered_ports)
     if page.behind and service.port is not None:
-        found.append(Socket(page.unit or "", "loopback", port_behind(service.port), "the switch reaches it there"))
+        own_port = port_behind(service.port)
+        found.append(Socket(unit, "loopback", own_port, "the switch reaches it there"))
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A socket as ``ss`` told it; ``unit`` is empty where its process had gone when it was looked for."""
+
+    protocol: str
+    address: str
+    port: int
+    unit: str
+
+    def is_that_of(self, page: Socket) -> bool:
+        """Whether a page lists it."""
+        if self.protocol != page.protocol:
+            return False
+        # Any port is that of a process that is known alone.
+        is_its_port = bool(self.unit) if page.port is None else self.port == page.port
+        is_its_unit = self.unit in ("", page.unit)
+        reaches_no_further = page.reach == "network" or ip_address(self.address).is_loopback
+        return is_its_port and is_its_unit and reaches_no_further
+
+    @property
+    def words(self) -> str:
+        """Who listens, and where."""
+        who = self.unit or "A process that ss does not name"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{who} listens on {host}:{self.port} ({self.protocol})"
 
 
 def judged_sockets(
     instance: Instance, lab: ResolvedLab, sockets: Sequence[Sequence[Any]], extent: Extent
 ) -> Iterator[Finding]:
     """A finding for each socket that is on no page; without ``every_socket`` of the lab's services alone."""
-    known = list(lab.catalog.base_sockets)
+    pages = list(lab.catalog.base_sockets)
     owners: dict[str, Address] = {}
     for service in instance.services:
-        known += expected_sockets(service, lab)
-        owners |= dict.fromkeys(lab.services[service.address].page.units, service.address)
-    for protocol, address, port, unit in dict.fromkeys(map(tuple, sockets)):
-        if any(_is_on(page, protocol, address, port, unit) for page in known):
+        pages += expected_sockets(service, lab)
+        for unit in lab.services[service.address].page.units:
+            owners[unit] = service.address
+    listening = dict.fromkeys(Listening(*socket) for socket in sockets)
+    for socket in listening:
+        is_listed = any(socket.is_that_of(page) for page in pages)
+        counts = extent.every_socket or socket.unit in owners
+        if is_listed or not counts:
             continue
-        if unit in owners or extent.every_socket:
-            who = unit or "A process that ss does not name"
-            what = f"{who} listens on {_place(address, port)} ({protocol}), which is on no page"
-            look = f"See: provision exec {instance.name} -- ss -tulnp"
-            yield Finding(owners.get(unit, Address.of(instance.name)), what, resolution=look)
+        subject = owners.get(socket.unit, Address.of(instance.name))
+        yield Finding(
+            subject,
+            f"{socket.words}, which is on no page",
+            resolution=f"See: provision exec {instance.name} -- ss -tulnp",
+        )
 
 
-def _is_on(page: Socket, protocol: str, address: str, port: int, unit: str) -> bool:
-    """Whether a socket is the one of the page; whose it is may be gone when it is looked for."""
-    if page.protocol != protocol or page.port not in (None, port):
-        return False
-    if unit and page.unit != unit:
-        return False
-    if not unit and page.port is None:
-        return False
-    return page.reach == "network" or ip_address(address).is_loopback
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+Answered = tuple[Asked, Mapping[str, Any]]
+"""A door that was asked, and what it answered."""
 
 
 def judged_doors(asked: Sequence[Asked], answers: Sequence[Mapping[str, Any]], lab: ResolvedLab) -> Audited:
     """The routes of services that answer and are on no page, and a line for each service."""
+    by_service: dict[Address, list[Answered]] = {}
+    for one, answer in zip(asked, answers, strict=True):
+        by_service.setdefault(one.service, []).append((one, answer))
     whole = Audited()
-    for service in dict.fromkeys(one.service for one in asked):
-        mine = [(one, answer) for one, answer in zip(asked, answers, strict=True) if one.service == service]
+    for service, mine in by_service.items():
         findings = tuple(_open_routes(service, mine))
         checks = [_line(service, mine, findings)]
-        resolved = lab.services[service]
-        if is_keyless(resolved) and not resolved.sites:
+        if _lets_everybody(lab.services[service]):
             checks.append(Check(service, NAME, True, "no key asked for: whoever reaches its port may use it"))
         whole += Audited(tuple(checks), findings)
     return whole
 
 
+def _lets_everybody(service: ResolvedService) -> bool:
+    """Whether it asks nobody for a key, and has routes of its own, as a door has none."""
+    return is_keyless(service) and not service.sites
+
+
 def keyless_on_lan(instance: Instance, lab: ResolvedLab) -> Iterator[Finding]:
     """A finding for each service that everybody in the LAN may use."""
+    how = "Give it a key, where it knows one; else take `expose: lan` out, and offer it by a gateway with a key."
     for service in instance.services:
         resolved = lab.services[service.address]
-        if resolved.expose == ON_LAN and service.health and is_keyless(resolved) and not resolved.sites:
-            how = (
-                "Give it a key, where it knows one; else take `expose: lan` out, and offer it by a gateway with a key."
+        is_in_lan = resolved.expose == ON_LAN and bool(service.health)
+        if is_in_lan and _lets_everybody(resolved):
+            yield Finding(
+                service.address,
+                "no key asked for, and the LAN reaches it",
+                resolution=how,
             )
-            yield Finding(service.address, "no key asked for, and the LAN reaches it", resolution=how)
 
 
-def _open_routes(service: Address, mine: Sequence[tuple[Asked, Mapping[str, Any]]]) -> Iterator[Finding]:
+def _open_routes(service: Address, mine: Sequence[Answered]) -> Iterator[Finding]:
     """A finding for each route, with all ways in which it answered; the rest in one where there are many."""
-    routes: dict[tuple[str, str], list[_Answered]] = {}
-    for one, answer in mine:
+    routes: dict[str, list[_Reply]] = {}
+    for asked, answer in mine:
         for method, path, status, way in answer["answered"]:
-            routes.setdefault((method, path), []).append(_Answered(one, answer["url"], method, path, status, way))
-    for number, ((method, path), ways) in enumerate(routes.items()):
-        if number == MOST_ROUTES:
-            rest = ", ".join(f"{other} {spelled}" for other, spelled in list(routes)[MOST_ROUTES:])
-            yield Finding(service, f"{len(routes) - MOST_ROUTES} more routes answer and are on no page", rest)
-            return
-        said = "; ".join(dict.fromkeys(f"{one.status} {one.way} {one.asked.place}" for one in ways))
-        what = f"{method} {path} answers and is on no page: {said}"
-        again = f"Repeat it: {ways[0].request}"
-        yield Finding(service, what, again, f"Run: provision up --full {service.container}")
+            reply = _Reply(
+                asked=asked,
+                url=answer["url"],
+                method=method,
+                path=path,
+                status=status,
+                way=way,
+            )
+            routes.setdefault(f"{method} {path}", []).append(reply)
+    names = list(routes)
+    for name in names[:MOST_ROUTES]:
+        replies = routes[name]
+        said = "; ".join(dict.fromkeys(reply.words for reply in replies))
+        message = f"{name} answers and is on no page: {said}"
+        yield Finding(
+            service,
+            message,
+            details=f"Repeat it: {replies[0].request}",
+            resolution=f"Run: provision up --full {service.container}",
+        )
+    rest = names[MOST_ROUTES:]
+    if rest:
+        yield Finding(
+            service,
+            f"{len(rest)} more routes answer and are on no page",
+            details=", ".join(rest),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class _Reply:
     """A request that was answered although its route is on no page."""
 
     asked: Asked
@@ -133,6 +182,11 @@ class _Answered:
     path: str
     status: int
     way: str
+
+    @property
+    def words(self) -> str:
+        """What was answered, to whom."""
+        return f"{self.status} {self.way} {self.asked.place}"
 
     @property
     def request(self) -> str:
@@ -156,19 +210,27 @@ class _Answered:
         return shlex.join([*words, address])
 
 
-def _line(service: Address, mine: Sequence[tuple[Asked, Mapping[str, Any]]], findings: Iterable[Finding]) -> Check:
-    asked = sum(answer["asked"] for _, answer in mine)
-    silent = sum(answer["silent"] for _, answer in mine)
-    left = sum(answer["left"] for _, answer in mine)
-    problems = [answer["problem"] for _, answer in mine if answer["problem"]]
-    count = len(tuple(findings))
-    said = f"{count} routes answer that are on no page" if count else "nothing answers that is on no page"
-    parts = [f"{asked} requests {', '.join(one.place for one, _ in mine)}: {said}"]
-    if any(one.question["looks_only"] for one, _ in mine):
-        parts.append("it is asleep or busy: only what its switch answers was asked")
-    if silent:
-        parts.append(f"{silent} were not answered in time")
-    if left:
-        parts.append(f"{left} were not asked")
-    nobody = silent >= asked > 0
-    return Check(service, NAME, None if nobody else not count, "; ".join([*parts, *problems]), not_asked=nobody)
+def _line(service: Address, mine: Sequence[Answered], findings: Sequence[Finding]) -> Check:
+    """How much was asked of a service, what came of it, and what was not asked."""
+    counts = dict.fromkeys(("asked", "silent", "left"), 0)
+    parts = list[str]()
+    for asked, answer in mine:
+        for word in counts:
+            counts[word] += answer[word]
+        if asked.question["looks_only"]:
+            parts.append("it is asleep or busy: only what its switch answers was asked")
+        if answer["problem"]:
+            parts.append(answer["problem"])
+    if counts["silent"]:
+        parts.append(f"{counts['silent']} were not answered in time")
+    if counts["left"]:
+        parts.append(f"{counts['left']} were not asked")
+    said = "nothing answers that is on no page"
+    if findings:
+        said = "what answers is not all on its page"
+    places = ", ".join(asked.place for asked, _ in mine)
+    words = "; ".join(dict.fromkeys([f"{counts['asked']} requests {places}: {said}", *parts]))
+    nobody_answered = counts["silent"] >= counts["asked"] > 0
+    if nobody_answered:
+        return Check(service, NAME, None, words, not_asked=True)
+    return Check(service, NAME, not findings, words)

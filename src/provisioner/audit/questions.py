@@ -88,17 +88,31 @@ def doors_inside(
 
     ``only_looked_at``: services that are asleep or busy, of which nothing is asked that would wake them or wait.
     """
-    found: list[Asked] = []
+    found = list[Asked]()
     for service in instance.services:
         resolved = lab.services[service.address]
         quiet = service.address in only_looked_at
         if resolved.sites:
             found += _sites(service, lab, extent, only_looked_at)
-        elif service.health and service.port is not None:
-            for place, host in ((LOOPBACK, "127.0.0.1"), (NETWORK, OWN)):
-                url = f"http://{host}:{service.port}"
-                found.append(_door(service, resolved, place, url, extent, looks_only=quiet))
+            continue
+        if not _speaks_http(service):
+            continue
+        for place, host in ((LOOPBACK, "127.0.0.1"), (NETWORK, OWN)):
+            door = _door(
+                service,
+                resolved,
+                place,
+                f"http://{host}:{service.port}",
+                extent,
+                looks_only=quiet,
+            )
+            found.append(door)
     return tuple(found)
+
+
+def _speaks_http(service: Service) -> bool:
+    """Whether it has a page that says how it is: others speak protocols of their own."""
+    return bool(service.health) and service.port is not None
 
 
 def doors_from_lan(
@@ -108,18 +122,30 @@ def doors_from_lan(
     found = []
     for service in instance.services:
         resolved = lab.services[service.address]
-        if resolved.is_on_lan and service.health and service.port is not None:
-            url = f"http://{address}:{service.port}"
-            quiet = service.address in only_looked_at
-            found.append(_door(service, resolved, LAN, url, extent, looks_only=quiet))
+        if not (resolved.is_on_lan and _speaks_http(service)):
+            continue
+        door = _door(
+            service,
+            resolved,
+            LAN,
+            f"http://{address}:{service.port}",
+            extent,
+            looks_only=service.address in only_looked_at,
+        )
+        found.append(door)
     return tuple(found)
 
 
 def container_question(doors: Iterable[Asked], extent: Extent, services: int) -> dict[str, Any]:
     """The whole question to one container, with its limits."""
     most = extent.most * max(1, services)
-    questions = [one.question for one in doors]
-    return {"do": OPENINGS, "sockets": True, "doors": questions, "most": most, "within_s": extent.within_s}
+    return {
+        "do": OPENINGS,
+        "sockets": True,
+        "doors": [one.question for one in doors],
+        "most": most,
+        "within_s": extent.within_s,
+    }
 
 
 def _sites(door: Service, lab: ResolvedLab, extent: Extent, only_looked_at: Collection[Address]) -> Iterator[Asked]:

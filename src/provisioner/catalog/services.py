@@ -155,20 +155,23 @@ def _check_key_to(service: ServiceType, option: str, reference: Reference) -> No
 
 
 def _opens(page: Mapping[str, Any]) -> Opens:
+    """What a role's page says that it opens."""
     unknown = page.keys() - {"listens", "open", "passes", "document", "asks", "front"}
     if unknown:
         raise ValueError(f"opens.yml: there is no {', '.join(sorted(unknown))}")
-    passes = tuple(page.get("passes") or ())
-    named = [one if isinstance(one, str) else one["name"] for one in passes]
-    for route in (*named, *(page.get("open") or {}), *(page.get("asks") or ())):
+    routes: Mapping[str, str] = page.get("open", {})
+    asks: tuple[str, ...] = tuple(page.get("asks", ()))
+    passes: tuple[str | Mapping[str, Any], ...] = tuple(page.get("passes", ()))
+    for thing in (*routes, *asks, *passes):
+        route = thing if isinstance(thing, str) else str(thing["name"])
         if not _ROUTE.fullmatch(route):
             raise ValueError(f"opens.yml: {route!r} is no METHOD and path")
     return Opens(
         sockets=_sockets(page),
-        routes=page.get("open") or {},
+        routes=routes,
         passes=passes,
         document=page.get("document", ""),
-        asks=tuple(page.get("asks") or ()),
+        asks=asks,
         front=page.get("front", False),
         is_told=bool(page),
     )
@@ -177,10 +180,17 @@ def _opens(page: Mapping[str, Any]) -> Opens:
 def _sockets(page: Mapping[str, Any]) -> tuple[Socket, ...]:
     """``at`` is loopback or network; a line without a port stands for any."""
     found = []
-    for one in page.get("listens") or ():
+    for one in page.get("listens", ()):
         if one["at"] not in ("loopback", "network"):
             raise ValueError(f"opens.yml: at {one['at']!r} is neither loopback nor network")
-        found.append(Socket(one["unit"], one["at"], one.get("port"), one["why"], one.get("protocol", "tcp")))
+        socket = Socket(
+            unit=one["unit"],
+            reach=one["at"],
+            port=one.get("port"),
+            why=one["why"],
+            protocol=one.get("protocol", "tcp"),
+        )
+        found.append(socket)
     return tuple(found)
 
 

@@ -99,27 +99,45 @@ def _kinds_of(lab: ResolvedLab, gateway: ResolvedService, alias: str) -> tuple[s
 
 def asked_problems(lab: ResolvedLab, user: ResolvedService, option: str) -> Iterator[Problem]:
     """What keeps a service from asking the one that it names: it does something else, by no name, or for everybody."""
-    reference = user.page.references[option]
-    kind, model_to = str(reference.answers), str(reference.model_to)
-    written, model = user.written.get(option), user.written.get(model_to)
+    model_to = str(user.page.references[option].model_to)
+    written = user.written.get(option)
+    if not written and user.written.get(model_to):
+        message = f"it is a name at the service in {option}, which is missing"
+        yield user.problem(model_to, message, f"Add {option}.")
     if not written:
-        if model:
-            yield user.problem(model_to, f"it is a name at the service in {option}, which is missing", f"Add {option}.")
         return
     service = lab.services[Address(written)]
-    names = asked_for(lab, service, kind)
-    unknown = tuple(alias for alias in service.aliases if not _kinds_of(lab, service, alias))
-    if not names and not (model and unknown):
-        yield user.problem(option, f"{written} {_DOES_NOT[kind]}", _able(lab, kind, unknown, model_to))
-    elif model and model not in (*names, *unknown):
-        hint = did_you_mean(model, sorted((*names, *unknown)), always=True)
-        yield user.problem(model_to, f"{model} of {written} {_DOES_NOT[kind]}", hint)
-    elif not model and len(names) > 1:
-        message = f"{written} has several names for that: {', '.join(names)}"
-        yield user.problem(option, message, f"Write {model_to} beside it, with one of them.")
+    unnamed = _name_problem(lab, user, option, service)
+    if unnamed is not None:
+        yield unnamed
     found = _open_to_all(service)
     if found is not None:
-        yield user.problem(option, *found)
+        message, hint = found
+        yield user.problem(option, message, hint)
+
+
+def _name_problem(lab: ResolvedLab, user: ResolvedService, option: str, service: ResolvedService) -> Problem | None:
+    """Why nobody knows by which name the service is to be asked; None where that is known."""
+    reference = user.page.references[option]
+    kind, model_to = str(reference.answers), str(reference.model_to)
+    model = user.written.get(model_to)
+    names = asked_for(lab, service, kind)
+    unknown = list[str]()
+    for alias in service.aliases:
+        if not _kinds_of(lab, service, alias):
+            unknown.append(alias)
+    could_be_named = bool(names or unknown)
+    if not names and not (model and could_be_named):
+        hint = _able(lab, kind, tuple(unknown), model_to)
+        return user.problem(option, f"{service.address} {_DOES_NOT[kind]}", hint)
+    candidates = sorted((*names, *unknown))
+    if model and model not in candidates:
+        hint = did_you_mean(model, candidates, always=True)
+        return user.problem(model_to, f"{model} of {service.address} {_DOES_NOT[kind]}", hint)
+    if not model and len(names) > 1:
+        message = f"{service.address} has several names for that: {', '.join(names)}"
+        return user.problem(option, message, f"Write {model_to} beside it, with one of them.")
+    return None
 
 
 def _able(lab: ResolvedLab, kind: str, unknown: tuple[str, ...], model_to: str) -> str:

@@ -18,7 +18,7 @@ def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
 
     Raises ``jinja2.UndefinedError`` or ``KeyError`` for a name made of what is no variable of the role, or a secret.
     """
-    public = {name: _public(value) for name, value in variables.items() if not isinstance(value, Secret)}
+    public = _public_of(variables)
     kinds = {}
     for field in fields(Managed):
         filled = (name for thing in upkeep.managed.get(field.name, ()) for name in _names(thing, public))
@@ -28,8 +28,16 @@ def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
 
 def names_with(things: Iterable[str | Mapping[str, Any]], variables: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of such things as a page lists them, under the conditions that stand there."""
-    public = {name: _public(value) for name, value in variables.items() if not isinstance(value, Secret)}
-    return tuple(name for thing in things for name in _names(thing, public) if name)
+    public = _public_of(variables)
+    found = list[str]()
+    for thing in things:
+        found += _names(thing, public)
+    return tuple(found)
+
+
+def _public_of(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are no secrets, without what is secret in them."""
+    return {name: _public(value) for name, value in variables.items() if not isinstance(value, Secret)}
 
 
 def _public(value: Any) -> Any:

@@ -88,8 +88,12 @@ def _only_looked_at(facts: Iterable[ContainerFact]) -> frozenset[Address]:
 
 def _unseen(instance: Instance, why: str) -> Finding:
     """What was not looked at is never closed."""
-    look = f"Look at it: provision exec {instance.name}"
-    return Finding(Address.of(instance.name), "nobody could see what is open in it", why, look)
+    return Finding(
+        Address.of(instance.name),
+        "nobody could see what is open in it",
+        details=why,
+        resolution=f"Look at it: provision exec {instance.name}",
+    )
 
 
 def _from_lan(lab: Lab, instance: Instance, extent: Extent, quiet: frozenset[Address]) -> tuple[Asked, ...]:
@@ -118,8 +122,12 @@ def _asked_inside(
     def look(host: str) -> dict[str, Answer]:
         mine = {one.name: json.dumps(questions[one.name]).encode() for one in running if one.host == host}
         program = zlib.compress(Path(openings.__file__).read_bytes())
-        timeout_s = extent.within_s + SPARE_S
-        looked = effects.providers[host].look(COMMAND, mine, shared=program, timeout_s=timeout_s)
+        looked = effects.providers[host].look(
+            COMMAND,
+            mine,
+            shared=program,
+            timeout_s=extent.within_s + SPARE_S,
+        )
         told: dict[str, Answer] = {name: _answer(ran, questions[name]) for name, ran in looked.executions.items()}
         return told | {name: _words(error) for name, error in looked.failures.items()}
 
@@ -129,6 +137,7 @@ def _asked_inside(
 
 
 def _answer(ran: Execution, asked: Mapping[str, Any]) -> Answer:
+    """What a container said, where that is what was asked."""
     if ran.returncode:
         said = ran.stderr.decode(errors="replace").strip()[-DETAILS_CHARACTERS:]
         return f"python3 ended with {ran.returncode}: {said or 'it said nothing'}"
