@@ -7,7 +7,9 @@ Reads JSON: ``sockets`` (whether to look at them), ``doors``, ``most`` (requests
 * ``document``: the address of an OpenAPI document with further routes;
 * ``open``: routes that may answer, as ``METHOD /path``; an end ``/*`` is any one part, ``/**`` any number of them;
 * ``passed``: the same of a service that asks for no key, and is asked for all others alone;
-* ``front``: whether unknown paths show the front page; ``looks_only``: nothing but GET and HEAD, which wakes nobody;
+* ``tells``: what stands in the JSON of open pages, as path, keys and value: another value is told as an answer;
+* ``front``: whether unknown paths show something, such as a front page;
+* ``looks_only``: nothing but GET and HEAD, which wakes nobody;
 * ``host_name``: by which it is asked; ``timeout_s`` of each request.
 
 Answers as JSON: ``sockets`` (protocol, address, port, unit), and ``doors``, each with ``name``, ``url``, ``asked``,
@@ -52,6 +54,7 @@ WRONG_KEY = "Bearer sk-nobody-has-this-key-00000000"
 FOREIGN = "foreign.example"
 PLAIN, WRONG, ELSEWHERE, DISGUISED = "without a key", "with a wrong key", "from a foreign page", "in disguise"
 KINDS = (PLAIN, WRONG, ELSEWHERE, DISGUISED)
+NOWHERE = "/api/there-is-no-such-path"
 OWN = "own"
 """In the place of a host's name: the container's own address in its network."""
 ANYWHERE = "192.0.2.1"
@@ -138,7 +141,8 @@ class Door:
         self.name = asked.get("host_name", "")
         self.timeout_s = float(asked.get("timeout_s", TIMEOUT_S))
         self.budget = budget
-        self.compares, self.front = bool(asked.get("front")), ""
+        self.compares = bool(asked.get("front"))
+        self.nothing: set[tuple[str, int, str]] = set()
 
     def ask(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and beginning of the answer; ``SILENT`` where none comes in time, or only that one may come again."""
@@ -178,11 +182,12 @@ class Door:
             content += piece
         return content
 
-    def remember_front(self) -> None:
-        """Take note of the front page, which the server may show in the place of what it does not have."""
-        status, content = self.ask("GET", "/", {})
-        if status != SILENT:
-            self.front = sha256(content).hexdigest()
+    def remember_nothing(self) -> None:
+        """Take note of what the server says of paths that it does not have: it may show its front page there."""
+        for method, path in (("GET", "/"), ("GET", NOWHERE), ("POST", NOWHERE)):
+            status, content = self.ask(method, path, {})
+            if status != SILENT:
+                self.nothing.add((method, status, sha256(content).hexdigest()))
 
     def is_closed(self, method: str, status: int, content: bytes) -> bool:
         """Whether the answer gives nothing to who has no key."""
@@ -190,7 +195,7 @@ class Door:
             return True
         if status == NOT_ALLOWED and any(words in content for words in SWITCH_SAYS):
             return True
-        return bool(self.front) and method != "HEAD" and sha256(content).hexdigest() == self.front
+        return (method, status, sha256(content).hexdigest()) in self.nothing
 
 
 class Budget:
@@ -252,7 +257,7 @@ def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
     door = Door(asked, budget)
     routes, problem = _routes_of(asked, door.timeout_s)
     if door.compares:
-        door.remember_front()
+        door.remember_nothing()
     counts = {ASKED: 0, NO_ANSWER: 0, LEFT: 0}
     answered = []
     for way, method, path in requests_of(asked, routes):
@@ -267,6 +272,10 @@ def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
             counts[became] += 1
         if became != LEFT:
             counts[ASKED] += 1
+    for path, keys, wanted in asked.get("tells", ()):
+        status, value = _told_there(door, path, keys)
+        if status != SILENT and value != wanted:
+            answered.append(["GET", path, status, f"with {'.'.join(keys)}: {json.dumps(value)}"])
     return {
         "name": asked["name"],
         "url": door.url,
@@ -274,6 +283,18 @@ def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
         "problem": problem,
         **counts,
     }
+
+
+def _told_there(door: Door, path: str, keys: Sequence[str]) -> tuple[int, Any]:
+    """The status of an open page, and the value that stands there in its JSON; None where there is none."""
+    status, content = door.ask("GET", path, {})
+    try:
+        value = json.loads(content)
+        for key in keys:
+            value = value[key]
+    except (ValueError, LookupError, TypeError):
+        return status, None
+    return status, value
 
 
 def _routes_of(asked: Mapping[str, Any], timeout_s: float) -> tuple[list[tuple[str, str]], str]:

@@ -177,7 +177,30 @@ def test_the_front_page_in_the_place_of_what_is_not_there_is_closed(address: str
     Server.bodies |= {"/": b"<html>sign in", "/unknown": b"<html>sign in", "/v1/models": b'{"data": []}'}
     answer = asked_of(address, front=True, routes=[["GET", "/unknown"], ["GET", "/v1/models"], ["GET", "/"]])
     assert [path for _, path, _, _ in answer["answered"]] == ["/v1/models"]
+    Server.statuses |= {openings.NOWHERE: 405, "/elsewhere": 405, "/there": 405}
+    Server.bodies |= {openings.NOWHERE: b"not here", "/elsewhere": b"not here", "/there": b"another method, please"}
+    answer = asked_of(address, front=True, routes=[["POST", "/elsewhere"], ["POST", "/there"]])
+    assert [path for _, path, _, _ in answer["answered"]] == ["/there"]
     assert "/unknown" in [path for _, path, _, _ in asked_of(address, routes=[["GET", "/unknown"]])["answered"]]
+
+
+CONFIG = {"features": {"signup": False}}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (CONFIG, []),
+        ({"features": {"signup": True}}, [["GET", "/config", 200, "with features.signup: true"]]),
+        ({"features": []}, [["GET", "/config", 200, "with features.signup: null"]]),
+        ([], [["GET", "/config", 200, "with features.signup: null"]]),
+    ],
+)
+def test_what_an_open_page_has_to_say_is_read(address: str, content: Any, told: list[list[Any]]) -> None:
+    Server.statuses["/config"] = 200
+    Server.bodies["/config"] = json.dumps(content).encode()
+    tells = [["/config", ["features", "signup"], False]]
+    assert asked_of(address, open=["GET /config"], tells=tells)["answered"] == told
 
 
 @pytest.mark.parametrize(("headers", "silent"), [({"Retry-After": "10"}, 1), ({}, 0)])

@@ -156,7 +156,7 @@ def _open_routes(service: Address, mine: Sequence[Answered]) -> Iterator[Finding
     for name in names[:MOST_ROUTES]:
         replies = routes[name]
         said = "; ".join(dict.fromkeys(reply.words for reply in replies))
-        message = f"{name} answers and is on no page: {said}"
+        message = f"{name} answers, and no page says so: {said}"
         yield Finding(
             service,
             message,
@@ -167,7 +167,7 @@ def _open_routes(service: Address, mine: Sequence[Answered]) -> Iterator[Finding
     if rest:
         yield Finding(
             service,
-            f"{len(rest)} more routes answer and are on no page",
+            f"{len(rest)} more routes answer, and no page says so",
             details=", ".join(rest),
         )
 

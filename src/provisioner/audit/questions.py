@@ -187,6 +187,7 @@ def _question(resolved: ResolvedService, url: str, ways: Ways, extent: Extent, l
         "routes": plain,
         "open": opened,
         "passed": list(passed),
+        "tells": [[path, list(keys), value] for path, keys, value in opens.tells],
         "front": opens.front,
         "looks_only": looks_only,
         "timeout_s": extent.timeout_s,

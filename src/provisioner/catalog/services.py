@@ -156,7 +156,7 @@ def _check_key_to(service: ServiceType, option: str, reference: Reference) -> No
 
 def _opens(page: Mapping[str, Any]) -> Opens:
     """What a role's page says that it opens."""
-    unknown = page.keys() - {"listens", "open", "passes", "document", "asks", "front"}
+    unknown = page.keys() - {"listens", "open", "passes", "document", "asks", "tells", "front"}
     if unknown:
         raise ValueError(f"opens.yml: there is no {', '.join(sorted(unknown))}")
     routes: Mapping[str, str] = page.get("open", {})
@@ -172,6 +172,7 @@ def _opens(page: Mapping[str, Any]) -> Opens:
         passes=passes,
         document=page.get("document", ""),
         asks=asks,
+        tells=tuple((one["path"], tuple(one["at"].split(".")), one["is"]) for one in page.get("tells", ())),
         front=page.get("front", False),
         is_told=bool(page),
     )

@@ -148,6 +148,8 @@ class Opens:
     """The path at which its own process tells its routes without a key (OpenAPI)."""
     asks: tuple[str, ...] = ()
     """Routes that it has or had, of which strangers get nothing."""
+    tells: tuple[tuple[str, tuple[str, ...], Any], ...] = ()
+    """What stands in the JSON of open pages: the path, the keys that lead there, the value."""
     front: bool = False
     """Whether it shows its front page in the place of what it does not have."""
     is_told: bool = False

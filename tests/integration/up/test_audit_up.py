@@ -117,8 +117,8 @@ def test_an_engine_without_its_key_is_found_by_verify_as_well(lab: Lab) -> None:
     restarted(lab, ENGINE, "llama-server")
     for verb in ("audit", "verify"):
         found = [line for line in audited(lab, ENGINE, verb) if "answers and is on no page" in line]
-        assert any("GET /props answers and is on no page: 200 without a key" in line for line in found), found
-        assert any("POST /v1/chat/completions answers and is on no page: " in line for line in found), found
+        assert any("GET /props answers, and no page says so: 200 without a key" in line for line in found), found
+        assert any("POST /v1/chat/completions answers, and no page says so: " in line for line in found), found
     sh(lab, ENGINE, f"cp /root/unit {UNIT}")
     restarted(lab, ENGINE, "llama-server")
     assert audited(lab, ENGINE, "verify") == []
@@ -134,7 +134,7 @@ def test_a_switch_that_gives_everybody_the_key_is_found_from_each_side(lab: Lab)
         assert f"200 without a key {place}" in models
         assert f"200 with a wrong key {place}" in models
     assert any(
-        f"GET /v1/models answers and is on no page: 200 without a key by {SITE}" in line for line in audited(lab, DOOR)
+        f"GET /v1/models answers, and no page says so: 200 without a key by {SITE}" in line for line in audited(lab, DOOR)
     )
     sh(lab, GATEWAY, f"cp -p /root/switch {SWITCH} && systemctl reload switch-litellm")
     assert audited(lab, GATEWAY) == audited(lab, DOOR) == []
@@ -148,7 +148,7 @@ def test_a_path_that_the_switch_was_made_to_pass_is_found_although_no_key_is_ask
     assert lab.provision("verify", "--wake", BARE).code == 3  # it answers only while it is awake
     found = audited(lab, BARE)
     assert len(found) == 1, found
-    assert f"{BARE}/llama_cpp: GET /slots answers and is on no page: 200 without a key" in found[0]
+    assert f"{BARE}/llama_cpp: GET /slots answers, and no page says so: 200 without a key" in found[0]
     sh(lab, BARE, f"cp -p /root/switch {config} && systemctl reload switch-llama-server")
     assert audited(lab, BARE) == []
 

@@ -78,7 +78,7 @@ def test_a_route_that_answers_is_told_with_the_request_to_repeat_it(up: World, v
     up.answered["llama/llama_cpp"] = [["POST", "/invocations", 422, PLAIN], ["POST", "/invocations", 422, WRONG]]
     answer = up.command(verb)
     assert answer.code == 3
-    assert "FAIL llama/llama_cpp: POST /invocations answers and is on no page: 422 without a key" in answer.out
+    assert "FAIL llama/llama_cpp: POST /invocations answers, and no page says so: 422 without a key" in answer.out
     assert "Repeat it: provision exec llama -- curl --include --path-as-is --data 0 --request POST" in answer.out
 
 
@@ -96,7 +96,7 @@ def test_of_many_routes_the_rest_is_in_one_finding(up: World) -> None:
     up.answered["gateway/litellm"] = [["GET", f"/{number}", 200, PLAIN] for number in range(15)]
     answer = up.command("audit")
     assert answer.out.count("answers and is on no page") == 10
-    assert "FAIL gateway/litellm: 5 more routes answer and are on no page" in answer.out
+    assert "FAIL gateway/litellm: 5 more routes answer, and no page says so" in answer.out
 
 
 def test_verify_asks_a_short_part_and_audit_all(up: World) -> None:
@@ -221,7 +221,7 @@ def test_a_door_is_asked_for_what_stands_behind_each_site_by_its_name(sites: Wor
 def test_what_answers_through_a_door_is_told_with_the_site(sites: World) -> None:
     sites.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
     answer = sites.command("audit", "door")
-    assert "FAIL door/door: GET /metrics answers and is on no page: 200 without a key by api.home.example" in answer.out
+    assert "FAIL door/door: GET /metrics answers, and no page says so: 200 without a key by api.home.example" in answer.out
     assert "--insecure --connect-to api.home.example:443:127.0.0.1:443" in answer.out
 
 
