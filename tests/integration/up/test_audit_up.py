@@ -116,7 +116,7 @@ def test_an_engine_without_its_key_is_found_by_verify_as_well(lab: Lab) -> None:
     sh(lab, ENGINE, f'sed -i \'s|"--api-key-file" "[^"]*"||\' {UNIT}')
     restarted(lab, ENGINE, "llama-server")
     for verb in ("audit", "verify"):
-        found = [line for line in audited(lab, ENGINE, verb) if "answers and is on no page" in line]
+        found = [line for line in audited(lab, ENGINE, verb) if "answers, and no page says so" in line]
         assert any("GET /props answers, and no page says so: 200 without a key" in line for line in found), found
         assert any("POST /v1/chat/completions answers, and no page says so: " in line for line in found), found
     sh(lab, ENGINE, f"cp /root/unit {UNIT}")
@@ -134,7 +134,8 @@ def test_a_switch_that_gives_everybody_the_key_is_found_from_each_side(lab: Lab)
         assert f"200 without a key {place}" in models
         assert f"200 with a wrong key {place}" in models
     assert any(
-        f"GET /v1/models answers, and no page says so: 200 without a key by {SITE}" in line for line in audited(lab, DOOR)
+        f"GET /v1/models answers, and no page says so: 200 without a key by {SITE}" in line
+        for line in audited(lab, DOOR)
     )
     sh(lab, GATEWAY, f"cp -p /root/switch {SWITCH} && systemctl reload switch-litellm")
     assert audited(lab, GATEWAY) == audited(lab, DOOR) == []

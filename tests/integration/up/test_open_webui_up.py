@@ -5,15 +5,18 @@ The tests of this module build on each other, in their order.
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.up.quickstart_lab import MASTER_KEY, Lab
+from tests.integration.up.quickstart_lab import MASTER_KEY, Lab, sh
 from tests.integration.up.webdriver import browser_in, program
 from tests.lab.incus import Lab as Incus
 
@@ -90,6 +93,45 @@ def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Pat
     browse.until(lambda: browser.run(browse.IS_DONE), "the answer does not end", browser.text)
     (pictures / "chat.png").write_bytes(browser.picture())
     assert (pictures / "chat.png").stat().st_size > 10_000
+
+
+def asked(lab: Lab, method: str, path: str, token: str = "", body: object = None) -> Any:
+    """What Open WebUI answers over its API."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    content = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(f"http://{lab.address('web')}:{PORT}{path}", content, headers, method=method)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def rows(lab: Lab) -> str:
+    """How many rows each table of its database has."""
+    program = (
+        "import sqlite3; found = sqlite3.connect('file:/var/lib/open-webui/webui.db?mode=ro', uri=True); "
+        "names = [name for name, in found.execute(\"select name from sqlite_master where type = 'table'\")]; "
+        "print([(name, found.execute(f'select count(*) from [{name}]').fetchone()[0]) for name in sorted(names)])"
+    )
+    return sh(lab, "web", f"python3 -c {shlex.quote(program)}")
+
+
+def test_an_audit_finds_nothing_and_adds_nothing(lab: Lab) -> None:
+    before = rows(lab)
+    audited = lab.provision("audit", "web")
+    assert audited.code == 0, audited.out + audited.err
+    assert rows(lab) == before
+    assert "user" in before
+
+
+def test_a_chat_in_which_people_may_sign_up_is_found(lab: Lab) -> None:
+    token = asked(lab, "POST", "/api/v1/auths/signin", body={"email": ADMIN, "password": PASSWORD})["token"]
+    path = "/api/v1/auths/admin/config"
+    config = asked(lab, "GET", path, token)
+    asked(lab, "POST", path, token, {**config, "ENABLE_SIGNUP": True})
+    audited = lab.provision("audit", "web")
+    assert (audited.code, "with features.enable_signup: true" in audited.out) == (3, True), audited.out
+    asked(lab, "POST", path, token, config)
+    assert lab.provision("audit", "web").code == 0
 
 
 def test_no_secret_was_seen(lab: Lab) -> None:

@@ -95,7 +95,7 @@ def test_the_stream_has_each_finding_once_with_all_ways_in_which_it_answered(up:
 def test_of_many_routes_the_rest_is_in_one_finding(up: World) -> None:
     up.answered["gateway/litellm"] = [["GET", f"/{number}", 200, PLAIN] for number in range(15)]
     answer = up.command("audit")
-    assert answer.out.count("answers and is on no page") == 10
+    assert answer.out.count("answers, and no page says so") == 10
     assert "FAIL gateway/litellm: 5 more routes answer, and no page says so" in answer.out
 
 
@@ -221,7 +221,9 @@ def test_a_door_is_asked_for_what_stands_behind_each_site_by_its_name(sites: Wor
 def test_what_answers_through_a_door_is_told_with_the_site(sites: World) -> None:
     sites.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
     answer = sites.command("audit", "door")
-    assert "FAIL door/door: GET /metrics answers, and no page says so: 200 without a key by api.home.example" in answer.out
+    assert (
+        "FAIL door/door: GET /metrics answers, and no page says so: 200 without a key by api.home.example" in answer.out
+    )
     assert "--insecure --connect-to api.home.example:443:127.0.0.1:443" in answer.out
 
 
