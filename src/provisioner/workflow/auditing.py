@@ -47,7 +47,7 @@ def audit(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Audited:
     stopped = [one for one in seen.wanted if one not in running]
     not_asked = tuple(Check(one.name, NAME, None, "not asked: it does not run", not_asked=True) for one in stopped)
     for one in running:
-        effects.emit(ApplyProgress(one.name, "ask its services as strangers do"))
+        effects.emit(ApplyProgress(one.name, "see what is open"))
     found = audited(lab, running, seen.facts, effects, WHOLE)
     keyless = tuple(finding for one in running for finding in keyless_on_lan(one, lab.resolved))
     return found + Audited(not_asked, keyless)
