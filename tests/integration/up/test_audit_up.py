@@ -146,8 +146,9 @@ def test_a_path_that_the_switch_was_made_to_pass_is_found_although_no_key_is_ask
     opened = "http-request set-var(txn.kind) str(look) if { path -m str /slots }"
     sh(lab, BARE, f"cp -p {config} /root/switch && sed -i 's|^    acl is_answer|    {opened}\\n&|' {config}")
     sh(lab, BARE, "systemctl reload switch-llama-server")
-    assert lab.provision("verify", "--wake", BARE).code == 3  # it answers only while it is awake
-    found = audited(lab, BARE)
+    ran = lab.provision("verify", "--wake", "--json", BARE)  # it answers only while it is awake
+    assert ran.code == 3, ran.out
+    found = findings(ran)
     assert len(found) == 1, found
     assert f"{BARE}/llama_cpp: GET /slots answers, and no page says so: 200 without a key" in found[0]
     sh(lab, BARE, f"cp -p /root/switch {config} && systemctl reload switch-llama-server")
