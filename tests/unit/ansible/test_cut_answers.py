@@ -26,6 +26,7 @@ def completion(ended: str | None) -> dict[str, Any]:
     return {"status": 200, "item": "tiny", "json": answer}
 
 
+CLOSED = {"asked": 1, "answered": [], "silent": 0, "left": 0, "problem": ""}
 OLLAMA = (
     "{{ [{'name': 'tiny', 'kind': 'chat', 'status': 200, 'tokens': 1, 'size': 1, 'on_card': 0,"
     " 'ended': __ollama_answer.json.choices[0].finish_reason | default('nothing', true)}] | to_json }}"
@@ -48,7 +49,7 @@ CHECKS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
             "__ollama_proofs": {"rc": 0, "stdout": OLLAMA},
             "__ollama_journal": {"leaks": 0, "said": []},
             "__ollama_seen": {"serving": True, "stale": [], "main_pid": 1, "listeners": []},
-            "__ollama_strangers": {"rc": 0, "stdout": json.dumps({"asked": 1, "answered": [], "silent": 0})},
+            "__ollama_strangers": {"rc": 0, "stdout": json.dumps({"doors": [CLOSED]})},
             "__ollama_closed": {"status": 404},
         },
     ),
