@@ -62,7 +62,7 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
     ordered = sorted(services, key=lambda service: (STAGES.index(service.stage), service.role))
     for one in ordered:
         readme = root / "roles" / one.role / "README.md"
-        if one.unit is not None:
+        if one.opens.is_told:
             files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), opens_table(one))
     files[root / "playbooks/site.yml"] = site_text(ordered)
     files[root / "playbooks/verify.yml"] = verify_text(ordered)

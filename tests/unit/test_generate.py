@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from provisioner import generate
-from provisioner.catalog import load_catalog
+from provisioner.catalog import Opens, load_catalog
 from provisioner.generate import BEGIN, END, defaults_text, options_table, readme_text, stale_files
 from provisioner.values import paths
 from provisioner.values.errors import InputError
@@ -239,3 +240,26 @@ def test_check_shows_what_differs_and_writes_nothing(
     assert generate.main([]) == 0
     assert target.read_text() == "wanted\n"
     assert generate.main(["--check"]) == 0
+
+
+def test_the_table_of_what_is_open_names_sockets_and_routes() -> None:
+    services = load_catalog().services
+    lines = generate.opens_table(services["llama_cpp"]).splitlines()
+    assert "| `port` (8080), any address | `switch-llama-server.service` | clients |" in lines
+    assert "| 18080, loopback | `llama-server.service` | the switch |" in lines
+    assert "| `GET /health` | whether it serves |" in lines
+    assert "| `plain_port`, any address | `door.service` | clients |" in generate.opens_table(services["door"])
+
+
+def test_a_role_that_says_nothing_of_what_it_opens_needs_no_place_for_it(tmp_path: Path) -> None:
+    """As a role of somebody else's, which has no such page."""
+    kokoro = load_catalog().services["kokoro"]
+    for page in ("meta/argument_specs.yml", "meta/service.yml"):
+        (tmp_path / "roles/kokoro/meta").mkdir(parents=True, exist_ok=True)
+        text = (paths.roles() / "kokoro" / page).read_text(encoding="utf-8").replace("behind: switch", "# alone")
+        (tmp_path / "roles/kokoro" / page).write_text(text, encoding="utf-8")
+    (tmp_path / "roles/kokoro/README.md").write_text(f"# kokoro\n{BEGIN}\n{END}\n", encoding="utf-8")
+    without = replace(kokoro, opens=Opens())
+    assert generate.generated_files(tmp_path, [without])
+    with pytest.raises(InputError, match="generate a table"):
+        generate.generated_files(tmp_path, [kokoro])
