@@ -243,7 +243,7 @@ class Dripping(BaseHTTPRequestHandler):
                 self.wfile.write(os.urandom(1))
             except OSError:
                 return
-            time.sleep(0.02)
+            time.sleep(0.02)  # it is the server that is slow: nobody waits for anything here
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""

@@ -231,6 +231,7 @@ def _line(service: Address, mine: Sequence[Answered], findings: Sequence[Finding
     places = ", ".join(asked.place for asked, _ in mine)
     words = "; ".join(dict.fromkeys([f"{counts['asked']} requests {places}: {said}", *parts]))
     nobody_answered = counts["silent"] >= counts["asked"] > 0
-    if nobody_answered:
+    is_cut_short = counts["left"] > 0 and not findings
+    if nobody_answered or is_cut_short:
         return Check(service, NAME, None, words, not_asked=True)
     return Check(service, NAME, not findings, words)

@@ -126,8 +126,8 @@ def _name_problem(lab: ResolvedLab, user: ResolvedService, option: str, service:
     for alias in service.aliases:
         if not _kinds_of(lab, service, alias):
             unknown.append(alias)
-    could_be_named = bool(names or unknown)
-    if not names and not (model and could_be_named):
+    is_named_elsewhere = bool(model and unknown)
+    if not names and not is_named_elsewhere:
         hint = _able(lab, kind, tuple(unknown), model_to)
         return user.problem(option, f"{service.address} {_DOES_NOT[kind]}", hint)
     candidates = sorted((*names, *unknown))

@@ -111,6 +111,8 @@ class World:
     """By container what listens in it, as ``openings`` says it."""
     answered: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By address what answers strangers at each of its doors."""
+    left: int = 0
+    """How many routes of each door nobody could ask any more."""
     questions: list[dict[str, Any]] = field(default_factory=list)
     """What containers were asked for what is open in them."""
     systemctl_code: int = 0
@@ -234,6 +236,7 @@ class World:
         for door in asked["doors"]:
             told = {word: door[word] for word in ("name", "url")} | dict.fromkeys(("silent", "left"), 0)
             answered = self.answered.get(door["name"], [])
+            told["left"] = self.left
             doors.append({**told, "asked": len(door["routes"]), "answered": answered, "problem": ""})
         sockets = self.sockets.get(container.instance.name, [])
         return Execution(0, json.dumps({"sockets": sockets, "problem": "", "doors": doors}).encode(), b"")

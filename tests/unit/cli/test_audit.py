@@ -176,6 +176,13 @@ def test_a_container_that_does_not_run_is_not_asked(up: World) -> None:
     assert answer.out.splitlines()[-1] == "Nothing that could be asked is open and on no page. Not asked: llama."
 
 
+def test_what_was_not_asked_to_its_end_passes_for_nothing(up: World) -> None:
+    up.left = 3
+    answer = up.command("audit", "llama")
+    assert "6 were not asked" in answer.out
+    assert answer.out.splitlines()[-1].endswith("Not asked: llama/llama_cpp.")
+
+
 def test_only_what_is_named_is_asked(up: World) -> None:
     up.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
     assert up.command("audit", "llama").code == 0
