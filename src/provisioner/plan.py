@@ -108,6 +108,8 @@ class Change:
     reason: str
     start_s: float = 0.0
     """How long the slowest of its last starts took, of a service; 0 where none was measured."""
+    kept_out: tuple[Address, ...] = ()
+    """The other services of its container that people are kept out of, as all of it may go back to where it was."""
 
     @property
     def container(self) -> str:
@@ -126,6 +128,11 @@ class Change:
     @property
     def meanwhile(self) -> str:
         """What requests to the services meet that it touches, as a sentence's end; empty where none is touched."""
+        pages = ", ".join(self.kept_out)
+        shown = f"{pages} shows people a page until it is proved, as its container may go back" if pages else ""
+        return "; ".join(filter(None, (self._of_what_is_touched(), shown)))
+
+    def _of_what_is_touched(self) -> str:
         if self.action == "configure" and isinstance(self.after, Service):
             return _while_configured(self.after, self.start_s)
         ran = isinstance(self.before, Instance) and self.before.status is Status.RUNNING
@@ -200,12 +207,14 @@ class Wishes:
 class Inside:
     """What a look into the running containers gave: ``reasons`` to run a role by address, and ``leftovers``.
 
-    ``starts``: seconds that the slowest of a service's last starts took, where one was measured.
+    ``starts``: seconds that the slowest of a service's last starts took, where one was measured. ``closable``: the
+    services that people are kept out of while their container may go back.
     """
 
     reasons: Mapping[Address, tuple[str, ...]] = field(default_factory=dict)
     leftovers: tuple[Address, ...] = ()
     starts: Mapping[Address, float] = field(default_factory=dict)
+    closable: frozenset[Address] = frozenset()
 
 
 AS_WRITTEN = Wishes()
@@ -449,7 +458,8 @@ def _instance_changes(after: Instance, before: Instance | None, inside: Inside, 
         return
     differing = differences(before, after)
     if differing:
-        yield Change("update", after.name, before, after, _words(differing, before, after))
+        kept_out = _kept_out(after, inside)
+        yield Change("update", after.name, before, after, _words(differing, before, after), kept_out=kept_out)
     if before.status is not Status.RUNNING:
         yield Change("start", after.name, before, after, f"is {before.status}")
         return
@@ -481,7 +491,18 @@ def _role_changes(after: Instance, inside: Inside) -> Iterator[Change]:
         reasons = inside.reasons.get(service.address, ())
         if reasons:
             start_s = inside.starts.get(service.address, 0.0)
-            yield Change("configure", service.address, None, service, "; ".join(reasons), start_s)
+            kept_out = _kept_out(after, inside, service)
+            yield Change("configure", service.address, None, service, "; ".join(reasons), start_s, kept_out)
+
+
+def _kept_out(container: Instance, inside: Inside, changed: Service | None = None) -> tuple[Address, ...]:
+    """The services of a container that people are kept out of while it may go back, beside the changed one."""
+    found = list[Address]()
+    for service in container.services:
+        is_another = service is not changed
+        if is_another and service.address in inside.closable:
+            found.append(service.address)
+    return tuple(found)
 
 
 def _shrinks(before: Instance, after: Instance) -> bool:

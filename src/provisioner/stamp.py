@@ -112,6 +112,11 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def _is_followed(service: Service, option: str) -> bool:
+    """Whether a change of the option leaves people something to do; what is no longer asked for leaves nothing."""
+    return option in service.after_change and bool(service.variables.get(f"{service.role}_{option}"))
+
+
 def _secret_digests(service: Service, salt: str) -> dict[str, str]:
     secrets = secrets_of(service.variables)
     return {name: keyed_digest(salt, secret.reveal().encode()) for name, secret in sorted(secrets.items())}
@@ -151,6 +156,7 @@ def _changed_inputs(service: Service, stamp: RoleStamp, now: Mapping[str, Any]) 
     written = [name for name in plain if name not in CARD and name not in service.given]
     if written:
         yield f"{', '.join(written)} changed in the file"
+    yield from (service.after_change[name] for name in written if _is_followed(service, name))
     secrets, known = _secret_digests(service, stamp.salt), stamp.secrets or {}
     changed = sorted(name for name in secrets if secrets[name] != known.get(name))
     if changed:

@@ -160,6 +160,7 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
         ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
         ("service", lambda page: page["references"]["model"].update(instead_of="modle"), "'modle', which is no option"),
         ("service", lambda page: page["internal"].append("lisen"), "'lisen', which is no option"),
+        ("service", lambda page: page.update(after_change={"modle": "do it again"}), "'modle', which is no option"),
         ("service", lambda page: page.update(key_option="key"), "'key', which is no option"),
         ("service", lambda page: page["artifact"]["options"].append("sauce"), "'sauce', which is no option"),
         ("service", lambda page: page["artifact"].pop("path"), "'path'"),

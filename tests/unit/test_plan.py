@@ -82,6 +82,24 @@ def test_case(file: Path) -> None:
     assert plan.is_empty is (not case["changes"])
 
 
+def test_the_plan_says_who_is_kept_out_of_a_container_that_may_go_back() -> None:
+    """Its snapshot is the whole container's, so what is written into one service is lost with the change of another."""
+    engine, chat = (
+        Service("engine", "a", "engine", {}),
+        Service("chat", "a", "app", {}, health="/ready", behind="switch"),
+    )
+    fleet = _fleet({"instances": [{"name": "a", "status": "running"}]})
+    (there,) = fleet.instances
+    desired = replace(fleet, instances=(replace(there, memory=1, services=(engine, chat)),))
+    reasons = {engine.address: ("why",), chat.address: ("why",)}
+    inside = Inside(reasons, closable=frozenset({chat.address}))
+    update, first, second = make_plan(desired, fleet, inside=inside).changes
+    shown = "a/chat shows people a page until it is proved, as its container may go back"
+    assert (update.action, update.meanwhile, first.meanwhile) == ("update", shown, shown)
+    assert second.meanwhile == "a page says meanwhile that it is not there"
+    assert not any(change.kept_out for change in make_plan(desired, fleet, inside=Inside(reasons)).changes)
+
+
 def test_destroy_takes_what_the_file_names_and_lists_the_rest() -> None:
     there = ("a", "b", "other")
     actual = _fleet({"instances": [{"name": name, "status": "running"} for name in there]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,22 @@ def test_a_changed_input_is_named(service: Service, words: str) -> None:
 def test_another_secret_of_the_same_value_is_a_changed_variable() -> None:
     other = changed(variables={**SERVICE.variables, "engine_key": Secret("other", SECRET)})
     assert why(other)["box/engine"] == ("key changed in the file", "secret other changed")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("small", "large", ("model changed in the file", "index again")),
+        ("", "large", ("model changed in the file", "index again")),
+        ("small", "", ("model changed in the file",)),
+    ],
+)
+def test_what_a_changed_option_leaves_people_to_do_is_said(before: str, after: str, told: tuple[str, ...]) -> None:
+    there = changed(variables={"engine_model": before}, after_change={"model": "index again"})
+    wanted = replace(there, variables={"engine_model": after})
+    found = [stamp(BASE), stamp(there), *facts()[2:]]
+    assert reasons_to_run(instance(wanted), found) == {ENGINE: told}
+    assert reasons_to_run(instance(there), found) == {}
 
 
 @pytest.mark.parametrize("version", ["2.19.4", "2.20.0"])

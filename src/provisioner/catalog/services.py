@@ -117,6 +117,7 @@ def _service(
         behind=page.get("behind", ""),
         closed_by=page.get("closed_by", ""),
         also_listens=tuple(page.get("also_listens", ())),
+        after_change=page.get("after_change") or {},
         opens=_opens(pages.get("opens") or {}),
     )
     _check_names(service)
@@ -133,7 +134,7 @@ def _check_names(service: ServiceType) -> None:
         service.references.values(),
     )
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
-    known = (*service.references, *service.internal, *service.secrets, *service.also_listens)
+    known = (*service.references, *service.internal, *service.secrets, *service.also_listens, *service.after_change)
     for name in (*known, *other, *artifact_options, *key):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")

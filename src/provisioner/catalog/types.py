@@ -201,6 +201,8 @@ class ServiceType:
     """The unit that keeps people out of it while its container may go back; empty where nobody writes into it."""
     also_listens: tuple[str, ...] = ()
     """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
+    after_change: Mapping[str, str] = field(default_factory=dict)
+    """What people have to do, or lose, once an option has another value, by options; said by the plan."""
     opens: Opens = Opens()
 
     @property

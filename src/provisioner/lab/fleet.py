@@ -214,6 +214,7 @@ def _made_of(
         behind=page.behind,
         closed_by=page.closed_by,
         given=tuple(page.artifact.gives) if page.artifact is not None else (),
+        after_change=page.after_change,
     )
 
 

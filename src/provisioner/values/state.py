@@ -173,6 +173,8 @@ class Service:
     """Variables of its role that are reckoned, such as what it takes of its card: nobody's wish, and in no stamp."""
     given: tuple[str, ...] = ()
     """Its options that say where what is built for it is mounted: nobody writes them."""
+    after_change: Mapping[str, str] = field(default_factory=dict)
+    """What people have to do, or lose, once an option has another value, by options."""
 
     @property
     def address(self) -> Address:

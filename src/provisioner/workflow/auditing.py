@@ -117,10 +117,16 @@ def _asked_inside(
     running: Sequence[Instance], inside: Mapping[str, Sequence[Asked]], effects: Effects, extent: Extent
 ) -> dict[str, Answer]:
     """What each container said of itself."""
-    questions = {one.name: container_question(inside[one.name], extent, len(one.services)) for one in running}
+    questions = dict[str, dict[str, Any]]()
+    for one in running:
+        doors = inside[one.name]
+        questions[one.name] = container_question(doors, extent, len(one.services))
 
     def look(host: str) -> dict[str, Answer]:
-        mine = {one.name: json.dumps(questions[one.name]).encode() for one in running if one.host == host}
+        mine = dict[str, bytes]()
+        for one in running:
+            if one.host == host:
+                mine[one.name] = json.dumps(questions[one.name]).encode()
         program = zlib.compress(Path(openings.__file__).read_bytes())
         looked = effects.providers[host].look(
             COMMAND,

@@ -7,12 +7,11 @@ from time import monotonic
 
 from provisioner.values.errors import ProviderError, ProvisionError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyStart, Diagnostic
-from provisioner.values.facts import Closed, ContainerFact, UnitState, by_address, of_kind
+from provisioner.values.facts import Closed, ContainerFact, of_kind
 from provisioner.values.state import Instance, Service
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.surveying import closable
 
-NOT_THERE = "not there"
-"""The agent's word for a unit that the container does not have yet."""
 NOT_LOADED = 5
 """So systemctl ends where there is no such unit: an earlier version made the container."""
 MARGIN_S = 60.0
@@ -25,14 +24,14 @@ def close(one: Instance, facts: Collection[ContainerFact], effects: Effects) -> 
 
     One that cannot be closed is told and left as it is: it is no reason to leave a fault unmended.
     """
-    for service in _closable(one, facts):
+    for service in closable(one, facts):
         _told(one, service, "close", effects)
 
 
 def open_again(instances: Iterable[Instance], facts: Collection[ContainerFact], effects: Effects) -> None:
     """Let people in again, also where an earlier run had closed a service; nothing where it is open."""
     for one in instances:
-        for service in _closable(one, facts):
+        for service in closable(one, facts):
             _told(one, service, "open", effects)
 
 
@@ -44,17 +43,6 @@ def without_closed(facts: Iterable[ContainerFact]) -> tuple[ContainerFact, ...]:
 def is_left_closed(one: Instance, facts: Iterable[ContainerFact]) -> bool:
     """Whether a run that has not come to its end keeps people out of a service of it."""
     return any(fact.address.container == one.name for fact in of_kind(facts, Closed))
-
-
-def _closable(one: Instance, facts: Collection[ContainerFact]) -> list[Service]:
-    """The services of a container that people write into, and that were there before."""
-    units = by_address(facts, UnitState)
-    found = []
-    for service in one.services:
-        unit = units.get(service.address)
-        if service.closed_by and unit is not None and unit.state != NOT_THERE:
-            found.append(service)
-    return found
 
 
 def _told(one: Instance, service: Service, action: str, effects: Effects) -> None:

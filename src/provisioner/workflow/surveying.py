@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
 
 FULL = "everything is run again (--full)"
+NOT_THERE = "not there"
+"""The agent's word for a unit that the container does not have yet."""
 NOWHERE = Addresses()
 """Nothing has to be known of addresses."""
 
@@ -159,7 +161,21 @@ def survey(
         Address.of(fact.address.container, role) for fact in of_kind(facts, Leftovers) for role in fact.roles
     )
     starts = {rest.address: rest.start_s for rest in of_kind(facts, Rest) if rest.start_s}
-    return Survey(desired, actual, wanted, facts, Inside(reasons, leftovers, starts), cards, cardless, addresses, kept)
+    closed = frozenset(service.address for one in running for service in closable(one, facts))
+    inside = Inside(reasons, leftovers, starts, closed)
+    return Survey(desired, actual, wanted, facts, inside, cards, cardless, addresses, kept)
+
+
+def closable(one: Instance, facts: Collection[ContainerFact]) -> list[Service]:
+    """The services of a container that people write into, and that were there when it was looked into."""
+    units = by_address(facts, UnitState)
+    found = list[Service]()
+    for service in one.services:
+        unit = units.get(service.address)
+        was_there = unit is not None and unit.state != NOT_THERE
+        if service.closed_by and was_there:
+            found.append(service)
+    return found
 
 
 def _desired(

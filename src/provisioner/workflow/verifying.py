@@ -12,7 +12,7 @@ from provisioner.screens import gather
 from provisioner.unit_journals import explained
 from provisioner.values.address import Address
 from provisioner.values.errors import ProviderError, VerificationError
-from provisioner.values.events import Check
+from provisioner.values.events import Check, Diagnostic
 from provisioner.values.state import Finding, Fleet, Instance, Status
 from provisioner.verify import judge
 from provisioner.workflow import unfinished
@@ -59,9 +59,23 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
     )
     judged = judge(Fleet(lab.name, provable), seen.actual, (*asked.facts, *asked.proofs))
     opened = audited(lab, running, asked.facts, effects, SHORT)
+    left = [check for check in opened.checks if check.not_asked]
+    _say_what_was_left(left, asked.not_asked, effects)
     findings = (*explained(judged, running, effects.providers, asked.facts), *cardless, *opened.findings)
     announce_checks(seen.wanted, findings, effects, asked)
     return Verified(findings, asked.not_asked)
+
+
+def _say_what_was_left(left: Sequence[Check], not_asked: Mapping[Address, str], effects: Effects) -> None:
+    """Say of what services open the short audit did not see all; of those that nobody asked it is known already."""
+    for check in left:
+        if check.target in not_asked:
+            continue
+        note = Diagnostic(
+            "note",
+            f"Not all that {check.target} opens was looked at: {check.message}",
+        )
+        effects.emit(note)
 
 
 def restart(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[str, ...]:

@@ -183,6 +183,22 @@ def test_what_was_not_asked_to_its_end_passes_for_nothing(up: World) -> None:
     assert answer.out.splitlines()[-1].endswith("Not asked: llama/llama_cpp.")
 
 
+def test_verify_says_of_what_its_short_part_did_not_come_to_the_end(up: World) -> None:
+    up.left = 3
+    answer = up.command("verify", "llama")
+    assert answer.code == 0
+    assert "Not all that llama/llama_cpp opens was looked at: " in answer.err
+    assert "6 were not asked" in answer.err
+    up.left = 0
+    assert "was looked at" not in up.command("verify", "llama").err
+
+
+def test_verify_says_nothing_more_of_what_is_asleep(up: World) -> None:
+    up.units["llama/llama_cpp"], up.left = "asleep", 3
+    up.rests["llama/llama_cpp"] = {"since": 1764064800.0, "proved": 1764061200.0, "start_s": 3.2}
+    assert "was looked at" not in up.command("verify", "llama").err
+
+
 def test_only_what_is_named_is_asked(up: World) -> None:
     up.answered["gateway/litellm"] = [["GET", "/metrics", 200, PLAIN]]
     assert up.command("audit", "llama").code == 0

@@ -63,6 +63,14 @@ def test_it_is_closed_from_the_snapshot_until_it_is_proved(chat_there: World, mo
     assert chat_there.command("plan", "--detailed-exitcode").code == 0
 
 
+def test_the_plan_of_its_container_alone_says_that_people_see_a_page(chat_there: World, lab: Path) -> None:
+    lab.write_text(FILE + CHAT.replace("  chat:\n", "  chat:\n    memory: 3GiB\n"))
+    planned = chat_there.command("plan")
+    assert "chat/open_webui shows people a page until it is proved, as its container may go back" in planned.out
+    lab.write_text(FILE + OTHER)
+    assert "a page says meanwhile that it is not there" in chat_there.command("plan").out
+
+
 def test_it_is_said_in_words(chat_there: World) -> None:
     done = chat_there.command("up", "--yes")
     assert "chat/open_webui: keeping people out" in done.err + done.out
