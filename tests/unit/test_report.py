@@ -23,6 +23,7 @@ from provisioner.values.state import (
     Device,
     Finding,
     Instance,
+    Screen,
     Secret,
     Service,
     ServiceStatus,
@@ -148,6 +149,21 @@ def test_status_says_below_why_a_device_is_proved_or_not() -> None:
     )
     assert text.splitlines()[1].split()[7] == "GPU"
     assert text.endswith("\n\nDevices:\n  a/llama_cpp: GPU: CUDA0 has 33 of 33 layers; 48.2 tokens/s")
+
+
+def test_status_names_the_pictures_of_proofs() -> None:
+    seen = (Screen("chat", "an answer of fast", "/lab/chat.png"), Screen("sign_in", "", "/lab/sign-in.png"))
+    chat = ServiceStatus("open_webui", "active", True, 8090, "CPU", screens=seen)
+    desk = ServiceStatus("desktop", "active", True, 3389, "CPU", screens=(Screen("desktop", "mate", "/lab/desk.png"),))
+    text = status_text(
+        [ContainerStatus("chat", "box", services=(chat,)), ContainerStatus("desk", "box", services=(desk,))]
+    )
+    assert text.endswith(
+        "\n\nPictures:\n"
+        "  chat/open_webui: chat, judged to show an answer of fast: /lab/chat.png\n"
+        "  chat/open_webui: sign_in, judged to show something unknown: /lab/sign-in.png\n"
+        "  desk/desktop: desktop, judged to show a desktop: /lab/desk.png"
+    )
 
 
 def test_empty_status_says_so() -> None:

@@ -282,7 +282,8 @@ def main() -> None:
     try:
         done = bring(asked)
     except (OSError, ValueError, http.client.HTTPException, FailedError) as error:
-        sys.exit(str(error) if isinstance(error, FailedError) else f"Unable to ask Ollama for its models: {error}")
+        why = str(error) if isinstance(error, FailedError) else f"Unable to ask Ollama for its models: {error}"
+        sys.exit(" ".join(why.split()))  # of what it ended with, the last line is told
     json.dump({"done": done}, sys.stdout)
 
 

@@ -48,10 +48,13 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _InsideHa
 
 
 class AnswerError(Exception):
-    """It did not answer, or not as it should; ``status`` is 0 where it did not answer at all."""
+    """It did not answer, or not as it should; ``status`` is 0 where it did not answer at all.
+
+    Its words are one line, however many others have said: of what a program of ours ended with, the last line is told.
+    """
 
     def __init__(self, words: str, status: int = 0) -> None:
-        super().__init__(words)
+        super().__init__(" ".join(words.split()))
         self.status = status
 
 

@@ -44,7 +44,8 @@ def main() -> None:
     try:
         json.dump(parsers_of(package), sys.stdout)
     except (OSError, SyntaxError, LookupError) as error:
-        sys.exit(f"its vLLM does not say which parsers it has: {error}")
+        why = f"its vLLM does not say which parsers it has: {error}"
+        sys.exit(" ".join(why.split()))  # of what it ended with, the last line is told
 
 
 if __name__ == "__main__":

@@ -6,10 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from provisioner.report.style import PLAIN, Style, safe_line, table
 from provisioner.values.facts import ASLEEP, BUSY
-from provisioner.values.state import ContainerStatus, ServiceStatus
+from provisioner.values.state import ContainerStatus, Screen, ServiceStatus
 
 HEAD = ("CONTAINER", "HOST", "STATE", "ADDRESS", "SERVICE", "PORT", "HEALTH", "ON", "DRIFT")
 _NONE = "-"
+_SHOWS = {
+    "mate": "a desktop",
+    "background": "a desktop without panels",
+    "log": "xrdp's own window, which says why there is no session",
+    "dialog": "a login window or a message",
+    "blank": "nothing",
+}
+"""What programs of ours judge a picture to show, in words; others say it in words themselves."""
 
 
 def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> str:
@@ -17,7 +25,8 @@ def status_text(containers: Sequence[ContainerStatus], style: Style = PLAIN) -> 
     if not containers:
         return "The lab has no containers, neither in the file nor on its hosts."
     lines = [table(HEAD, status_rows(containers), style)]
-    for title, listed in listed_below(containers).items():
+    below = {**listed_below(containers), "Pictures": picture_lines(containers)}
+    for title, listed in below.items():
         if listed:
             lines += ["", style.paint(title, "bold") + ":"]
             lines += [f"  {safe_line(line)}" for line in listed]
@@ -42,6 +51,22 @@ def listed_below(containers: Sequence[ContainerStatus]) -> dict[str, list[str]]:
         asleep += [f"{container.name}/{one.role}: {one.asleep}" for one in container.services if one.asleep]
         drift += [f"{container.name}: {difference}" for difference in container.drift]
     return {"Devices": devices, "Asleep": asleep, "Drift": drift}
+
+
+def picture_lines(containers: Sequence[ContainerStatus]) -> list[str]:
+    """Each picture that a proof took: whose, what it was judged to show, and its file."""
+    lines = list[str]()
+    for container in containers:
+        for service in container.services:
+            address = f"{container.name}/{service.role}"
+            lines += [f"{address}: {shown_text(screen)}: {screen.file}" for screen in service.screens]
+    return lines
+
+
+def shown_text(screen: Screen) -> str:
+    """What a picture was judged to show, after its name."""
+    shows = _SHOWS.get(screen.shows, screen.shows) or "something unknown"
+    return f"{screen.name}, judged to show {shows}"
 
 
 def _device_lines(container: ContainerStatus) -> Iterator[str]:

@@ -6,17 +6,9 @@ import base64
 from collections.abc import Mapping, Sequence
 
 from provisioner.report.page import page, table_html
-from provisioner.report.status import HEAD, listed_below, status_rows
+from provisioner.report.status import HEAD, listed_below, shown_text, status_rows
 from provisioner.report.style import markup_text
 from provisioner.values.state import ContainerStatus, Screen
-
-SHOWS = {
-    "mate": "a desktop",
-    "background": "a desktop without panels",
-    "log": "xrdp's own window, which says why there is no session",
-    "dialog": "a login window or a message",
-    "blank": "nothing",
-}
 
 
 def status_html(lab: str, containers: Sequence[ContainerStatus], pictures: Mapping[str, bytes], at: str) -> str:
@@ -39,7 +31,7 @@ def _screens(address: str, screens: Sequence[Screen], pictures: Mapping[str, byt
 
 
 def _figure(address: str, screen: Screen, picture: bytes) -> str:
-    caption = f"{screen.name}: judged to show {SHOWS.get(screen.shows, screen.shows or 'something unknown')}"
+    caption = shown_text(screen)
     source = f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
     title = markup_text(f"{address} {caption}")
     return f'<figure><img src="{source}" alt="{title}"><figcaption>{markup_text(caption)}</figcaption></figure>'

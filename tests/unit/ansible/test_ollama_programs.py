@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import socket
@@ -177,6 +178,19 @@ def test_a_fetched_model_may_keep_its_own_name(server: str, tmp_path: Path) -> N
 def test_what_the_registry_does_not_have_is_told(server: str, tmp_path: Path) -> None:
     with pytest.raises(MODELS.FailedError, match="Unable to have Ollama serve none: it said: pull model manifest"):
         brought(asked(server, tmp_path, pull=({"name": "none", "model": "nobody/none"},)))
+
+
+def test_it_ends_with_one_line_however_many_others_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what it ended with, the last line is told."""
+
+    def refused(_: Any) -> list[str]:
+        raise MODELS.FailedError("Unable to have Ollama serve none: it said: no\nroom")
+
+    monkeypatch.setattr(MODELS, "bring", refused)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("{}"))
+    with pytest.raises(SystemExit) as ended:
+        MODELS.main()
+    assert ended.value.code == "Unable to have Ollama serve none: it said: no room"
 
 
 def test_only_what_the_role_has_brought_is_deleted_or_replaced(server: str, tmp_path: Path) -> None:

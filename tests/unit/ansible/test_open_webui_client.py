@@ -104,5 +104,12 @@ def test_a_sign_in_that_gives_no_token_is_told(server: Server, answer: tuple[int
         asks(server, answer).sign_in("penny@home.example", "secret")
 
 
+def test_what_others_say_in_several_lines_is_one(server: Server) -> None:
+    """Of what a program of ours ended with, the last line is told: LiteLLM's words, which have two, hid the rest."""
+    with pytest.raises(client.AnswerError) as caught:
+        asks(server, (500, {"detail": "no answer.\nNo fallback\r\n was tried."})).ask("POST", "/x")
+    assert str(caught.value) == "POST /x: status 500, no answer. No fallback was tried."
+
+
 def test_what_the_other_side_repeats_of_secrets_is_masked() -> None:
     assert client.masked("said sk-1 and pw", ["sk-1", "pw", ""]) == "said ******** and ********"

@@ -217,3 +217,73 @@ def test_what_makes_embeddings_no_faster_is_no_gpu(prompt: float, words: str) ->
     found = judge(replace(EMBEDS, prompt=prompt))
     assert found.verdict == UNPROVEN
     assert found.problem.startswith(words)
+
+
+VLLM_SAID = """\
+(EngineCore pid=1627) INFO 11-27 19:56:09 [core.py:133] Initializing a V1 LLM engine (v0.33.0) with config: \
+model='/srv/m', kv_cache_dtype=auto, device_config=cuda, seed=0, served_model_name=qwen
+(Worker_TP0 pid=1719) INFO 19:56:34 [gpu_model_runner.py:471] Model loading took 7.5 GiB memory and 3.100000 seconds
+(Worker_TP1 pid=1720) INFO 19:56:34 [gpu_model_runner.py:471] Model loading took 7.5 GiB memory and 3.200000 seconds
+"""
+"""In the words of vLLM 0.33 (``v1/engine/core.py``, ``config/vllm.py``, ``v1/worker/gpu_model_runner.py``)."""
+GIB = 1024 * MIB
+OF_VLLM: dict[str, Any] = {
+    "server": "vllm",
+    "device": "cuda",
+    "devices": {},
+    "said": VLLM_SAID,
+    "elsewhere": 0,
+    "layers": "",
+    "memory": {**MEMORY, "used": 21 * GIB, "grown": 20 * GIB, "weights": 16 * GIB},
+    "speed": {"prompt": 90.0, "generated": 4.1},
+    "timings": [{"prompt_per_second": 5000.0, "predicted_per_second": 40.0}],
+    "card": {"uuid": "GPU-1"},
+}
+
+
+def of_vllm(**other: Any) -> Any:
+    """What is judged of a server of vLLM's in this state."""
+    return judge(signals_in({**OF_VLLM, **other}, -1))
+
+
+def test_vllm_is_a_gpu_where_it_says_so_and_the_card_holds_it_and_it_is_faster() -> None:
+    assert (of_vllm().verdict, of_vllm().problem) == (GPU, "")
+    assert of_vllm().why == (
+        "cuda has 15,360 MiB of the model by its own word; a card holds 20,480 MiB for 15,360 MiB of 16,384 MiB; 40.0"
+        " tokens/s where the CPU makes 4.1 tokens/s (prompts 5000.0 tokens/s, CPU 90.0 tokens/s)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"said": VLLM_SAID.replace("device_config=cuda", "device_config=cpu")}, "the server said it computes on cpu"),
+        ({"said": ""}, "the server said nothing of what it computes on"),
+        ({"said": VLLM_SAID.replace("took 7.5", "took 1.0")}, "put 2,048 MiB of the model on it, and 16,384 MiB"),
+        ({"memory": {**OF_VLLM["memory"], "grown": GIB}}, "has grown by 1,024 MiB since before its start"),
+        ({"memory": {**OF_VLLM["memory"], "used": GIB}}, "has 1,024 MiB in use"),
+        ({"speed": {"prompt": 6000.0, "generated": 39.0}}, "it computes 40.0 tokens/s of its answer"),
+        ({"speed": {"problem": "no module torch"}}, "how fast the CPU would be is not known: no module torch"),
+        ({"timings": [], "speed": {"untimed": "URLError: refused"}}, "how fast it is (URLError: refused)"),
+    ],
+)
+def test_each_signal_of_vllm_that_says_otherwise_is_told(state: dict[str, Any], words: str) -> None:
+    found = of_vllm(**state)
+    assert words in found.problem
+    assert found.advice
+    assert found.verdict == UNPROVEN
+
+
+def test_what_stays_in_the_hosts_memory_need_not_be_on_the_card() -> None:
+    little = {"said": VLLM_SAID.replace("took 7.5", "took 1.5"), "memory": {**OF_VLLM["memory"], "grown": 5 * GIB}}
+    assert of_vllm(**little).problem
+    assert of_vllm(**little, elsewhere=13 * GIB).verdict == GPU
+
+
+def test_a_small_model_of_vllm_is_no_gpu_and_no_failure_but_for_another_device() -> None:
+    small = {"said": VLLM_SAID.replace("took 7.5", "took 0.1"), "memory": {**OF_VLLM["memory"], "weights": 200 * MIB}}
+    found = of_vllm(**small)
+    assert (found.verdict, found.problem) == (UNPROVEN, "")
+    assert "205 MiB of weights are too few to measure" in found.why
+    on_cpu = {**small, "said": "device_config=cpu"}
+    assert "computes on cpu" in of_vllm(**on_cpu).problem

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+import types
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +100,95 @@ def test_an_interpreter_without_vllm_is_told() -> None:
     command = [sys.executable, "-Ic", (PROGRAMS / "parsers.py").read_text(encoding="utf-8")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "there is no vLLM in it\n")
+
+
+class Server:
+    """Answers as vLLM does, so and so fast; what it was asked is kept."""
+
+    def __init__(self, prompt_s: float, token_s: float, most: int = 10_000) -> None:
+        self.asked: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # its name in the library
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.asked.append({**asked, "key": self.headers["Authorization"], "path": self.path})
+                made = min(asked["max_tokens"], most)
+                threading.Event().wait(prompt_s + token_s * made)
+                usage = {"prompt_tokens": 100, "completion_tokens": made}
+                body = json.dumps({"usage": usage}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.served.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Up to /v1."""
+        return f"http://127.0.0.1:{self.served.server_port}/v1"
+
+
+def measured(url: str, **more: Any) -> dict[str, Any]:
+    """What the program that measures speeds says."""
+    asked = {"url": url, "key": KEY, "model": "tiny", "length": 512, "within_s": 20} | more
+    command = [sys.executable, "-IBS", str(PROGRAMS / "speed.py")]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=60)
+    assert KEY not in done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_speeds_of_prompt_and_answer_are_told_apart() -> None:
+    server = Server(prompt_s=0.1, token_s=0.005)
+    found = measured(server.url)
+    assert (found["problem"], len(found["timings"])) == ("", 3)
+    for one in found["timings"]:
+        assert 100 < one["predicted_per_second"] < 230
+        assert 500 < one["prompt_per_second"] < 1000
+    prompts = [one["prompt"] for one in server.asked]
+    assert len({*prompts}) == len(prompts) == 8, "a prompt that was there before is found in the cache"
+    assert all(len(prompt) == (512 - 64) * 3 // 4 for prompt in prompts)
+    assert {one["max_tokens"] for one in server.asked} == {1, 64}
+    assert all(one["ignore_eos"] is True and one["key"] == f"Bearer {KEY}" for one in server.asked)
+    assert {one["path"] for one in server.asked} == {"/v1/completions"}
+    server.served.shutdown()
+
+
+def test_an_answer_that_ends_before_is_no_measure() -> None:
+    server = Server(prompt_s=0.0, token_s=0.0, most=5)
+    assert measured(server.url) == {"timings": [], "problem": "ValueError: it made 5 of 64 tokens that were asked for"}
+    server.served.shutdown()
+
+
+def test_who_does_not_answer_is_told() -> None:
+    found = measured("http://127.0.0.1:9/v1")
+    assert found["timings"] == []
+    assert "refused" in found["problem"]
+
+
+@pytest.mark.parametrize(
+    ("config", "share"),
+    [
+        ({}, 1.0),
+        ({"num_experts": 128, "num_experts_per_tok": 8}, 1 / 16),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2}, 1 / 4),
+        ({"text_config": {"n_routed_experts": 64, "num_experts_per_tok": 6}}, 6 / 64),
+        ({"num_experts": 0, "num_experts_per_tok": 8}, 1.0),
+        ({"num_experts": 8}, 1.0),
+    ],
+)
+def test_of_experts_a_token_needs_those_that_it_asks(
+    config: dict[str, Any], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    processor = module_at(PROGRAMS / "processor.py")
+    assert processor.share_of_experts(config) == share
+    monkeypatch.setattr(processor, "read_per_second", lambda: 10e9)
+    monkeypatch.setattr(processor, "operations_per_second", lambda: 100e9)
+    assert processor.speeds(1_000_000_000, config) == {"generated": 10 / share, "prompt": 100 / share}

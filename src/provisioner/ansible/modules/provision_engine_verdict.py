@@ -19,12 +19,14 @@ description:
   - Holds together what the program lists, what the server said of layers, the card's memory and the speeds.
   - Notes the verdict with its figures, for this start of the unit, in a file that only root reads.
 options:
+  server: {type: str, choices: [llama_cpp, vllm], default: llama_cpp, description: [Whose words they are.]}
   device: {type: str, required: true, description: [What the program calls the device.]}
-  devices: {type: dict, required: true, description: [The answer of C(provision_engine_devices).]}
-  said: {type: str, required: true, description: [What the server said of layers and buffers since it started.]}
+  devices: {type: dict, default: {}, description: ["The answer of C(provision_engine_devices), where it was asked."]}
+  said: {type: str, required: true, description: [What the server said of its device since it started.]}
+  elsewhere: {type: int, default: 0, description: ["Bytes of weights that are to stay in the host's memory."]}
   layers: {type: str, default: "", description: ["How many layers were asked for: C(auto), C(all) or a number."]}
   memory: {type: dict, required: true, description: [The answer of C(provision_card_memory).]}
-  speed: {type: dict, default: {}, description: ["The answer of C(provision_engine_speed), where the model is large."]}
+  speed: {type: dict, default: {}, description: ["How fast the CPU would be, as C(provision_engine_speed) says it."]}
   timings: {type: list, elements: dict, default: [], description: [What the server measured of its own requests.]}
   generates: {type: bool, default: true, description: ["Whether it answers in words; else it only computes prompts."]}
   card: {type: dict, default: {}, description: ["The file's card, which can be measured; empty for one given by hand."]}
@@ -74,6 +76,20 @@ NO_FASTER = (
     f"A card that computes is {FASTER} times as fast in one of them. Is it busy with something else? One that is really"
     " no faster is of no use: `backend: cpu`."
 )
+LLAMA_CPP, VLLM = "llama_cpp", "vllm"
+WHERE_BENCHED = {LLAMA_CPP: "See llama-bench, beside llama-server.", VLLM: "Does torch of its stack compute?"}
+WHERE_TIMED = {
+    LLAMA_CPP: "Does /completion answer? It needs 64 tokens of `context`.",
+    VLLM: "Does /v1/completions answer? It needs 128 tokens of `max_model_len`.",
+}
+PUT_SHARE = 0.4
+"""Of the weights' files, what vLLM has on a card at least: 16 bits may become 8 while they are loaded, and the part
+that sees pictures may be left out."""
+ON_WHAT = re.compile(r"\bdevice_config=(\w+)")
+TOOK = re.compile(r"Model loading took ([\d.]+) GiB memory")
+"""So the engine of vLLM names its device, and each of its workers what the device holds of the model (0.32, 0.33)."""
+OTHER_DEVICE = "Another stack, or `environment`, has it compute there: run the role again, and look at its journal."
+TOO_LITTLE = "What stays in the host's memory is `cpu_offload`: leave it out, or write it so that the rest fits."
 FALLBACK = re.compile(r"no usable GPU found|failed to initialize CUDA|No devices found|offloaded 0/")
 LAYERS = re.compile(r"offloaded (\d+)/(\d+) layers")
 BUFFER = re.compile(r"(\S+) model buffer size = +([\d.]+) MiB")
@@ -89,8 +105,13 @@ class Signals:
     """
 
     device: str
+    server: str = LLAMA_CPP
     problem: str = ""
     advice: str = ""
+    on_what: str = ""
+    """What vLLM says that it computes on."""
+    put: int = 0
+    """The bytes that vLLM says its device holds of the model."""
     layers: tuple[int, int] = (0, 0)
     wants_all: bool = False
     """Whether every layer has to be there: the card is one of the file, which asks for no number of layers."""
@@ -108,6 +129,7 @@ class Signals:
     cpu_generated: float = 0.0
     gpu_info: str = ""
     unbenched: str = ""
+    untimed: str = ""
     generates: bool = True
     """Whether it answers in words; what makes embeddings or orders documents only computes prompts."""
 
@@ -126,9 +148,11 @@ def main() -> None:
     """Judge, note it, and answer."""
     module = AnsibleModule(
         argument_spec={
+            "server": {"type": "str", "choices": [LLAMA_CPP, VLLM], "default": LLAMA_CPP},
             "device": {"type": "str", "required": True},
-            "devices": {"type": "dict", "required": True},
+            "devices": {"type": "dict", "default": {}},
             "said": {"type": "str", "required": True},
+            "elsewhere": {"type": "int", "default": 0},
             "layers": {"type": "str", "default": ""},
             "memory": {"type": "dict", "required": True},
             "speed": {"type": "dict", "default": {}},
@@ -156,16 +180,23 @@ def judge(seen: Signals) -> Verdict:
     against = _device(seen) or (None if small else _memory(seen) or _speed(seen))
     if against:
         return Verdict(UNPROVEN, "", *against)
-    layers = f"{seen.device} has {seen.layers[0]} of {seen.layers[1]} layers"
+    claim = _claim(seen)
     if small:
-        why = f"{layers}; {_mib(seen.weights)} of weights are too few to measure, {_mib(PROVABLE)} would do"
+        why = f"{claim}; {_mib(seen.weights)} of weights are too few to measure, {_mib(PROVABLE)} would do"
         return Verdict(UNPROVEN, why)
     speeds = _speeds(seen)
     if seen.grown < 0:
-        return Verdict(UNPROVEN, f"{layers}; {speeds}; its memory could not be measured: {seen.unmeasured}")
+        return Verdict(UNPROVEN, f"{claim}; {speeds}; its memory could not be measured: {seen.unmeasured}")
     held = f"{', '.join(seen.cards)} holds {_mib(seen.grown)} for {_mib(seen.weights)}"
     part = f" of {_mib(seen.whole)}" if seen.weights < seen.whole else ""
-    return Verdict(GPU, f"{layers}; {held}{part}; {speeds}")
+    return Verdict(GPU, f"{claim}; {held}{part}; {speeds}")
+
+
+def _claim(seen: Signals) -> str:
+    """What the server itself says of the device."""
+    if seen.server == VLLM:
+        return f"{seen.device} has {_mib(seen.put)} of the model by its own word"
+    return f"{seen.device} has {seen.layers[0]} of {seen.layers[1]} layers"
 
 
 def _speeds(seen: Signals) -> str:
@@ -181,6 +212,22 @@ _Against = tuple[str, str] | None
 def _device(seen: Signals) -> _Against:
     if seen.problem:
         return seen.problem, seen.advice
+    return _put(seen) if seen.server == VLLM else _layers(seen)
+
+
+def _put(seen: Signals) -> _Against:
+    """What of vLLM's words speaks against it: what it computes on, and how much of the model lies there."""
+    if seen.on_what != seen.device:
+        said = f"it computes on {seen.on_what}" if seen.on_what else "nothing of what it computes on"
+        return f"the server said {said}", OTHER_DEVICE
+    least = int(PUT_SHARE * seen.whole)
+    if seen.put < least:
+        said = f"the server put {_mib(seen.put)} of the model on it"
+        return f"{said}, and {_mib(seen.whole)} of weights need {_mib(least)} at least", TOO_LITTLE
+    return None
+
+
+def _layers(seen: Signals) -> _Against:
     if seen.fallback or not seen.layers[0]:
         return f'the server said "{seen.fallback or "nothing of layers"}"', FIT
     there, all_of_them = seen.layers
@@ -204,13 +251,13 @@ def _memory(seen: Signals) -> _Against:
 
 def _speed(seen: Signals) -> _Against:
     if seen.unbenched:
-        return f"how fast the CPU would be is not known: {seen.unbenched}", "See llama-bench, beside llama-server."
-    if not seen.gpu_info:
+        return f"how fast the CPU would be is not known: {seen.unbenched}", WHERE_BENCHED[seen.server]
+    if seen.server == LLAMA_CPP and not seen.gpu_info:
         return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
     if not seen.generates:
         return _prompt_speed(seen)
     if not seen.generated:
-        return "the server did not say how fast it is", "Does /completion answer? It needs 64 tokens of `context`."
+        return f"the server did not say how fast it is{seen.untimed}", WHERE_TIMED[seen.server]
     pairs = ((seen.generated, seen.cpu_generated), (seen.prompt, seen.cpu_prompt))
     if any(device > FASTER * cpu for device, cpu in pairs):
         return None
@@ -228,18 +275,11 @@ def _prompt_speed(seen: Signals) -> _Against:
 
 def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
     """What the other modules and the server said, as one value; a growth measured earlier in this start counts, too."""
-    devices, memory, speed = asked["devices"], asked["memory"], asked["speed"]
-    said, whole = asked["said"], memory["weights"]
+    memory, speed = asked["memory"], asked["speed"]
     return Signals(
         device=asked["device"],
-        problem=devices["problem"],
-        advice=devices["advice"],
-        layers=layers_in(said),
-        wants_all=bool(asked["card"]) and not asked["layers"].isdigit(),
-        fallback=fallback_in(said),
+        **_of_vllm(asked) if asked.get("server") == VLLM else _of_llama_cpp(asked),
         cards=memory["cards"],
-        weights=wanted_on_device(on_device(said), whole),
-        whole=whole,
         used=memory["used"],
         grown=max(memory["grown"], grown_at_start) if memory["grown"] >= 0 else -1,
         unmeasured=memory["problem"],
@@ -250,8 +290,46 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
         cpu_generated=speed.get("generated", 0.0),
         gpu_info=speed.get("gpu_info", ""),
         unbenched=speed.get("problem", ""),
+        untimed=f" ({speed['untimed']})" if speed.get("untimed") else "",
         generates=asked.get("generates", True),
     )
+
+
+def _of_llama_cpp(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the program and its server said, by the names of ``Signals``."""
+    said, whole = asked["said"], asked["memory"]["weights"]
+    return {
+        "problem": asked["devices"]["problem"],
+        "advice": asked["devices"]["advice"],
+        "layers": layers_in(said),
+        "wants_all": bool(asked["card"]) and not asked["layers"].isdigit(),
+        "fallback": fallback_in(said),
+        "weights": wanted_on_device(on_device(said), whole),
+        "whole": whole,
+    }
+
+
+def _of_vllm(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What vLLM said, by the names of ``Signals``: what it says that it put on the device has to be found there."""
+    put = put_in(asked["said"])
+    return {
+        "server": VLLM,
+        "on_what": on_what_in(asked["said"]),
+        "put": put,
+        "weights": put,
+        "whole": max(0, asked["memory"]["weights"] - asked["elsewhere"]),
+    }
+
+
+def on_what_in(said: str) -> str:
+    """What vLLM's engine said last that it computes on; empty where it said nothing of it."""
+    named: list[str] = ON_WHAT.findall(said)
+    return named[-1] if named else ""
+
+
+def put_in(said: str) -> int:
+    """The bytes that vLLM's workers together say that their devices hold of the model."""
+    return int(sum(float(size) for size in TOOK.findall(said)) * 1024 * MIB)
 
 
 def fallback_in(said: str) -> str:

@@ -74,10 +74,10 @@ class Knowledge(base.Knowledge):
         return template_thinking(is_on=is_on)
 
     def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
-        """What its stack computes on. Its proof runs a kernel of the stack on a card and notes nothing."""
+        """What its stack computes on; its proof on a card notes what it found."""
         if variables.get("backend") == CPU:
             return Processor(is_device=False, why="its stack is for the processor")
-        return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
+        return Processor(is_device=True, why="")
 
 
 def _memory_problems(service: ResolvedService) -> Iterator[Problem]:
