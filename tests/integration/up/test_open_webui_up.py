@@ -82,19 +82,6 @@ def test_what_its_proof_saw_is_kept_and_told(lab: Lab) -> None:
             shutil.copy(folder / f"{name}.png", Path(PICTURES) / f"proof-{name}.png")
 
 
-def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Path) -> None:
-    pictures = Path(PICTURES) if PICTURES else tmp_path
-    browser.open(f"http://{lab.address('web')}:{PORT}/auth")
-    browser.write("input[type=email]", ADMIN)
-    (pictures / "sign-in.png").write_bytes(browser.picture())
-    browser.write("input[type=password]", PASSWORD + browse.ENTER)
-    browser.write("#chat-input", "Say hello." + browse.ENTER, clears=browse.CLOSES_THE_NEWS)
-    browse.until(lambda: str(browser.run(browse.ANSWER)).strip(), "no answer comes", browser.text)
-    browse.until(lambda: browser.run(browse.IS_DONE), "the answer does not end", browser.text)
-    (pictures / "chat.png").write_bytes(browser.picture())
-    assert (pictures / "chat.png").stat().st_size > 10_000
-
-
 def asked(lab: Lab, method: str, path: str, token: str = "", body: object = None) -> Any:
     """What Open WebUI answers over its API."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -132,6 +119,19 @@ def test_a_chat_in_which_people_may_sign_up_is_found(lab: Lab) -> None:
     assert (audited.code, "with features.enable_signup: true" in audited.out) == (3, True), audited.out
     asked(lab, "POST", path, token, config)
     assert lab.provision("audit", "web").code == 0
+
+
+def test_somebody_signs_in_and_is_answered(lab: Lab, browser: Any, tmp_path: Path) -> None:
+    pictures = Path(PICTURES) if PICTURES else tmp_path
+    browser.open(f"http://{lab.address('web')}:{PORT}/auth")
+    browser.write("input[type=email]", ADMIN)
+    (pictures / "sign-in.png").write_bytes(browser.picture())
+    browser.write("input[type=password]", PASSWORD + browse.ENTER)
+    browser.write("#chat-input", "Say hello." + browse.ENTER, clears=browse.CLOSES_THE_NEWS)
+    browse.until(lambda: str(browser.run(browse.ANSWER)).strip(), "no answer comes", browser.text)
+    browse.until(lambda: browser.run(browse.IS_DONE), "the answer does not end", browser.text)
+    (pictures / "chat.png").write_bytes(browser.picture())
+    assert (pictures / "chat.png").stat().st_size > 10_000
 
 
 def test_no_secret_was_seen(lab: Lab) -> None:
