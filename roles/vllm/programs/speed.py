@@ -11,6 +11,7 @@ import json
 import random
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
@@ -20,6 +21,8 @@ ANSWER = 64
 """Tokens of an answer whose speed is measured."""
 LONGEST_PROMPT = 1024
 LONGEST_BODY = 2**20
+BUSY, AGAIN_S = 503, 5.0
+"""The switch's word to who has waited for as long as they may, and when they are asked again."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SEED = 20260101
 
@@ -27,18 +30,25 @@ SEED = 20260101
 def measured(asked: Mapping[str, Any]) -> list[dict[str, float]]:
     """The speeds of each turn but the first; raises ``OSError`` or ``ValueError`` where it does not answer."""
     chance = random.Random(f"{SEED} {time.time_ns()}")  # noqa: S311  # words that are new each time
-    return [_turn(asked, chance) for _ in range(TURNS)][1:]
+    turns = [_turn(asked, chance) for _ in range(TURNS)][1:]
+    told = [turn for turn in turns if turn is not None]
+    if not told:
+        raise ValueError(f"{ANSWER} tokens came as fast as one: nothing was measured")
+    return told
 
 
-def _turn(asked: Mapping[str, Any], chance: random.Random) -> dict[str, float]:
-    """A prompt and one token of an answer, then another and more of it: what the second took longer made the answer."""
+def _turn(asked: Mapping[str, Any], chance: random.Random) -> dict[str, float] | None:
+    """A prompt and one token of an answer, then another and more of it: what the second took longer made the answer.
+
+    None where it took no longer: the first had to wait for somebody else's.
+    """
     short_s, prompt, _ = _answered(asked, _words(asked, chance), 1)
     long_s, _, made = _answered(asked, _words(asked, chance), ANSWER)
     answer_s = long_s - short_s
     if made < ANSWER:
         raise ValueError(f"it made {made} of {ANSWER} tokens that were asked for")
     if answer_s <= 0:
-        raise ValueError(f"{ANSWER} tokens came as fast as one: nothing was measured")
+        return None
     return {"prompt_per_second": prompt / short_s, "predicted_per_second": (made - 1) / answer_s}
 
 
@@ -57,10 +67,19 @@ def _answered(asked: Mapping[str, Any], prompt: str, tokens: int) -> tuple[float
         {"Authorization": f"Bearer {asked['key']}", "Content-Type": "application/json"},
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    began = time.monotonic()
-    with opener.open(request, timeout=asked["within_s"]) as answer:
-        used = json.loads(answer.read(LONGEST_BODY))["usage"]
-    return time.monotonic() - began, int(used["prompt_tokens"]), int(used["completion_tokens"])
+    ends = time.monotonic() + asked["within_s"]
+    while True:
+        began = time.monotonic()
+        try:
+            with opener.open(request, timeout=asked["within_s"]) as answer:
+                used = json.loads(answer.read(LONGEST_BODY))["usage"]
+            return time.monotonic() - began, int(used["prompt_tokens"]), int(used["completion_tokens"])
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                may_come_again = refusal.code == BUSY and refusal.headers.get("Retry-After")
+            if not may_come_again or time.monotonic() > ends:
+                raise
+        time.sleep(AGAIN_S)
 
 
 def main(asked: Mapping[str, Any]) -> None:

@@ -158,7 +158,7 @@ def shown(box: RoleBox) -> Verdict:
 
 def test_a_server_that_says_that_it_computes_on_the_processor_is_refused(box: RoleBox) -> None:
     real = {"__vllm_unit": "vllm.service", "__vllm_before_file": "/run/vllm.card"}
-    refused(proof(box, **real), "the server said it computes on cpu. Another stack, or `environment`")
+    refused(proof(box, **real), "the server said that it computes on cpu. Another stack, or `environment`")
 
 
 def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:

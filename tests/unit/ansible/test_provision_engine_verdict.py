@@ -257,7 +257,10 @@ def test_vllm_is_a_gpu_where_it_says_so_and_the_card_holds_it_and_it_is_faster()
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ({"said": VLLM_SAID.replace("device_config=cuda", "device_config=cpu")}, "the server said it computes on cpu"),
+        (
+            {"said": VLLM_SAID.replace("device_config=cuda", "device_config=cpu")},
+            "the server said that it computes on cpu",
+        ),
         ({"said": ""}, "the server said nothing of what it computes on"),
         ({"said": VLLM_SAID.replace("took 7.5", "took 1.0")}, "put 2,048 MiB of the model on it, and 16,384 MiB"),
         ({"memory": {**OF_VLLM["memory"], "grown": GIB}}, "has grown by 1,024 MiB since before its start"),

@@ -105,13 +105,21 @@ def test_an_interpreter_without_vllm_is_told() -> None:
 class Server:
     """Answers as vLLM does, so and so fast; what it was asked is kept."""
 
-    def __init__(self, prompt_s: float, token_s: float, most: int = 10_000) -> None:
+    def __init__(self, prompt_s: float, token_s: float, most: int = 10_000, busy: int = 0) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.busy = busy
+        """So often it says that one may come again."""
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:  # its name in the library
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if outer.busy:
+                    outer.busy -= 1
+                    self.send_response(503)
+                    self.send_header("Retry-After", "1")
+                    self.end_headers()
+                    return
                 outer.asked.append({**asked, "key": self.headers["Authorization"], "path": self.path})
                 made = min(asked["max_tokens"], most)
                 threading.Event().wait(prompt_s + token_s * made)
@@ -163,6 +171,26 @@ def test_speeds_of_prompt_and_answer_are_told_apart() -> None:
 def test_an_answer_that_ends_before_is_no_measure() -> None:
     server = Server(prompt_s=0.0, token_s=0.0, most=5)
     assert measured(server.url) == {"timings": [], "problem": "ValueError: it made 5 of 64 tokens that were asked for"}
+    server.served.shutdown()
+
+
+def test_an_answer_that_takes_no_time_is_no_measure() -> None:
+    """As that of a server whose first answer had to wait for somebody else's."""
+    server = Server(prompt_s=0.05, token_s=-0.0005)
+    assert "64 tokens came as fast as one" in measured(server.url)["problem"]
+    server.served.shutdown()
+
+
+def test_who_is_told_to_come_again_does_so() -> None:
+    server = Server(prompt_s=0.01, token_s=0.001, busy=1)
+    found = measured(server.url)
+    assert (found["problem"], len(found["timings"])) == ("", 3)
+    server.served.shutdown()
+
+
+def test_who_is_busy_for_too_long_is_told() -> None:
+    server = Server(prompt_s=0.01, token_s=0.001, busy=99)
+    assert "HTTPError: HTTP Error 503" in measured(server.url, within_s=1)["problem"]
     server.served.shutdown()
 
 

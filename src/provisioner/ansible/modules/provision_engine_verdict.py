@@ -89,6 +89,9 @@ ON_WHAT = re.compile(r"\bdevice_config=(\w+)")
 TOOK = re.compile(r"Model loading took ([\d.]+) GiB memory")
 """So the engine of vLLM names its device, and each of its workers what the device holds of the model (0.32, 0.33)."""
 OTHER_DEVICE = "Another stack, or `environment`, has it compute there: run the role again, and look at its journal."
+SILENT = (
+    "Does its journal reach back to its start, and has `environment` it say no less than usual? Restart it where not."
+)
 TOO_LITTLE = "What stays in the host's memory is `cpu_offload`: leave it out, or write it so that the rest fits."
 FALLBACK = re.compile(r"no usable GPU found|failed to initialize CUDA|No devices found|offloaded 0/")
 LAYERS = re.compile(r"offloaded (\d+)/(\d+) layers")
@@ -217,9 +220,10 @@ def _device(seen: Signals) -> _Against:
 
 def _put(seen: Signals) -> _Against:
     """What of vLLM's words speaks against it: what it computes on, and how much of the model lies there."""
+    if not seen.on_what:
+        return "the server said nothing of what it computes on", SILENT
     if seen.on_what != seen.device:
-        said = f"it computes on {seen.on_what}" if seen.on_what else "nothing of what it computes on"
-        return f"the server said {said}", OTHER_DEVICE
+        return f"the server said that it computes on {seen.on_what}", OTHER_DEVICE
     least = int(PUT_SHARE * seen.whole)
     if seen.put < least:
         said = f"the server put {_mib(seen.put)} of the model on it"
