@@ -135,6 +135,7 @@ def proof(box: RoleBox, **more: Any) -> str:
         "vllm_backend": "cuda",
         "vllm_card": CARD,
         "__vllm_length": 128,  # shorter prompts: nothing here is fast
+        "__vllm_provable_bytes": 2**40,  # speeds are measured where a test asks for it
         "__vllm_unit": "played.service",
         "__vllm_before_file": "/run/played.card",
     }
@@ -170,7 +171,7 @@ def test_memory_that_does_not_grow_is_refused(box: RoleBox) -> None:
 def test_a_server_that_is_no_faster_than_the_processor_is_refused(box: RoleBox) -> None:
     """Real vLLM is asked, and its processor is measured by its own torch."""
     played(box, used_mib=900)
-    said = proof(box)
+    said = proof(box, __vllm_provable_bytes=2**29)
     refused(said, "tokens/s of a prompt, and the CPU alone", "A card that computes is 1.3 times as fast")
     found = re.search(r"it computes ([\d.]+) tokens/s .*? and ([\d.]+) tokens/s of", re.sub(r"\s+", " ", said))
     assert found is not None
