@@ -14,7 +14,7 @@ Reads JSON: ``sockets`` (whether to look at them), ``doors``, ``most`` (requests
 
 Answers as JSON: ``sockets`` (protocol, address, port, unit), and ``doors``, each with ``name``, ``url``, ``asked``,
 ``answered`` (method, path, status, way), ``silent`` (no answer in time, or only to come again: a busy server is no open
-one), ``left`` (not asked any more, or not without doing something) and ``problem``.
+one), ``left`` (not asked any more) and ``problem``.
 Nothing is changed: what is not only looked at is asked with a body that no server can use. Python alone is enough.
 """
 
@@ -66,13 +66,16 @@ FIRST_PIECE = 2**16
 SS_TIMEOUT_S = 10
 ANY = {"*": "::"}
 """How ss writes every address of both kinds."""
+LOOK = "LOOK "
+"""Before the method of a route that is looked at by GET alone."""
 _PROCESS = re.compile(r"pid=(\d+)")
 
 
 def routes_in(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each method and path of an OpenAPI document, with a word for what varies in the path.
 
-    A route that would do something although its body is of no use, as it takes none, is looked at by GET instead.
+    A route that would do something although its body is of no use, as it names none, is looked at by GET instead: a
+    server that asks for no key says 405 then, which is an answer.
     """
     for path, page in sorted(document.get("paths", {}).items()):
         plain = re.sub(r"\{[^}]*\}", "x", path)
@@ -84,7 +87,7 @@ def routes_in(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if is_harmless:
                 yield method, plain
             elif "get" not in page:
-                yield "LOOK", plain
+                yield f"{LOOK}{method}", plain
 
 
 def matches(route: str, patterns: Sequence[str]) -> bool:
@@ -247,9 +250,13 @@ def _disguised(routes: Sequence[tuple[str, str]], listed: Sequence[str]) -> list
 
 
 def _text(method: str, path: str) -> str:
-    """The route as pages write it; ``LOOK`` is sent as GET."""
-    sent = "GET" if method == "LOOK" else method
-    return f"{sent} {path}"
+    """The route as pages write it."""
+    return f"{method.removeprefix(LOOK)} {path}"
+
+
+def _sent(method: str) -> str:
+    """The method by which a route is asked."""
+    return "GET" if method.startswith(LOOK) else method
 
 
 def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
@@ -266,12 +273,10 @@ def told(asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
             continue
         status, became = _verdict(door, way, method, path)
         if became == OPEN:
-            sent, _, _ = _text(method, path).partition(" ")
-            answered.append([sent, path, status, way])
-        if became in counts:
-            counts[became] += 1
-        if became != LEFT:
-            counts[ASKED] += 1
+            answered.append([_sent(method), path, status, way])
+        if became == NO_ANSWER:
+            counts[NO_ANSWER] += 1
+        counts[ASKED] += 1
     for path, keys, wanted in asked.get("tells", ()):
         status, value = _told_there(door, path, keys)
         if status != SILENT and value != wanted:
@@ -312,13 +317,10 @@ def _routes_of(asked: Mapping[str, Any], timeout_s: float) -> tuple[list[tuple[s
 
 def _verdict(door: Door, way: str, method: str, path: str) -> tuple[int, str]:
     """The status of one request, and what it means."""
-    is_look = method == "LOOK"
-    sent = "GET" if is_look else method
+    sent = _sent(method)
     status, content = door.ask(sent, path, HEADERS.get(way, {}))
     if status == SILENT:
         return status, NO_ANSWER
-    if is_look and status == NOT_ALLOWED:
-        return status, LEFT
     if door.is_closed(sent, status, content):
         return status, SHUT
     return status, OPEN

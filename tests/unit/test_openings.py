@@ -108,9 +108,13 @@ def test_what_would_do_something_without_a_body_is_only_looked_at(address: str) 
     assert ("POST", "/sleep") not in sent()
     assert ("DELETE", "/v1/responses/x") not in sent()
     assert ("GET", "/sleep") in sent()
-    assert answer["left"] == 0
-    Server.statuses["/sleep"] = 405
-    assert asked_of(address, document=f"{address}/openapi.json")["left"] == 1
+    assert answer["answered"] == []
+    Server.statuses["/sleep"] = 405  # so a server answers that would take the other method without a key
+    document = f"{address}/openapi.json"
+    assert asked_of(address, document=document)["answered"] == [["GET", "/sleep", 405, PLAIN]]
+    assert asked_of(address, document=document, open=["GET /health", "POST /sleep"])["answered"] == []
+    Server.bodies["/sleep"] = b'{"error": {"message": "Use POST."}}'  # the switch itself, which asks for a key
+    assert asked_of(address, document=document)["answered"] == []
 
 
 def test_bodies_are_of_no_use_to_any_server(address: str) -> None:

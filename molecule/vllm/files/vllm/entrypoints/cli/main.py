@@ -28,6 +28,8 @@ CLOSED = {
     "get": ["/v1/models", "/v1/responses/{response_id}"],
     "post": ["/v1/completions", "/v1/chat/completions", "/v1/load_lora_adapter"],
 }
+WITH_BODY = ("/v1/completions", "/v1/chat/completions", "/v1/load_lora_adapter", "/tokenize")
+"""Whose page says that they take a body; /invocations reads one, and says nothing of it (0.32)."""
 ANSWERS = ("/v1/completions", "/v1/chat/completions", "/invocations")
 ENDING = threading.Event()
 
@@ -102,13 +104,15 @@ class Handler(BaseHTTPRequestHandler):
             for table in (OPEN, CLOSED):
                 for method, named in table.items():
                     for path in named:
-                        paths.setdefault(path, {})[method] = {}
+                        paths.setdefault(path, {})[method] = {"requestBody": {}} if path in WITH_BODY else {}
             self.tell(200, {"paths": paths})
         elif self.path == "/v1/models":
             card = {"id": self.page.served_model_name, "object": "model", "max_model_len": self.length}
             self.tell(200, {"object": "list", "data": [card]})
         elif self.path in OPEN["get"]:
             self.tell(200, {})
+        elif self.path in (*OPEN["post"], *CLOSED["post"]):
+            self.tell(405, {"detail": "Method Not Allowed"})
         else:
             self.tell(404, {"detail": "Not Found"})
 
@@ -119,6 +123,9 @@ class Handler(BaseHTTPRequestHandler):
             self.tell(401, {"error": "Unauthorized"})
         elif self.path in ANSWERS:
             asked = json.loads(content or b"{}")
+            if not isinstance(asked, dict):
+                self.tell(400 if self.path == "/invocations" else 422, {"detail": "no such request"})
+                return
             until = time.monotonic() + asked.get("seconds", 0)
             while time.monotonic() < until and not ENDING.is_set():
                 time.sleep(0.05)
