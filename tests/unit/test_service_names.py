@@ -23,7 +23,7 @@ ALLOWED = {
     ("cli/app.py", "desktop"): "the thing that `open` opens, whatever service shows it",
     ("cli/opening.py", "desktop"): "ditto",
     ("report/rdp.py", "desktop"): "ditto",
-    ("report/status_html.py", "desktop"): "what a picture of a screen shows",
+    ("report/status.py", "desktop"): "what a picture of a screen shows",
     (
         "labfile/spec.py",
         "litellm",

@@ -228,7 +228,7 @@ model='/srv/m', kv_cache_dtype=auto, device_config=cuda, seed=0, served_model_na
 """In the words of vLLM 0.33 (``v1/engine/core.py``, ``config/vllm.py``, ``v1/worker/gpu_model_runner.py``)."""
 GIB = 1024 * MIB
 OF_VLLM: dict[str, Any] = {
-    "server": "vllm",
+    "tells": "device",
     "device": "cuda",
     "devices": {},
     "said": VLLM_SAID,

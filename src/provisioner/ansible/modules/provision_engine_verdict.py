@@ -19,7 +19,7 @@ description:
   - Holds together what the program lists, what the server said of layers, the card's memory and the speeds.
   - Notes the verdict with its figures, for this start of the unit, in a file that only root reads.
 options:
-  server: {type: str, choices: [llama_cpp, vllm], default: llama_cpp, description: [Whose words they are.]}
+  tells: {type: str, choices: [layers, device], default: layers, description: [What the server says of its device.]}
   device: {type: str, required: true, description: [What the program calls the device.]}
   devices: {type: dict, default: {}, description: ["The answer of C(provision_engine_devices), where it was asked."]}
   said: {type: str, required: true, description: [What the server said of its device since it started.]}
@@ -76,11 +76,12 @@ NO_FASTER = (
     f"A card that computes is {FASTER} times as fast in one of them. Is it busy with something else? One that is really"
     " no faster is of no use: `backend: cpu`."
 )
-LLAMA_CPP, VLLM = "llama_cpp", "vllm"
-WHERE_BENCHED = {LLAMA_CPP: "See llama-bench, beside llama-server.", VLLM: "Does torch of its stack compute?"}
+LAYERS_THERE, DEVICE = "layers", "device"
+"""What a server tells: how many layers its device has, or which it computes on, and how much it put there."""
+WHERE_BENCHED = {LAYERS_THERE: "See llama-bench, beside llama-server.", DEVICE: "Does torch of its stack compute?"}
 WHERE_TIMED = {
-    LLAMA_CPP: "Does /completion answer? It needs 64 tokens of `context`.",
-    VLLM: "Does /v1/completions answer? It needs 128 tokens of `max_model_len`.",
+    LAYERS_THERE: "Does /completion answer? It needs 64 tokens of `context`.",
+    DEVICE: "Does /v1/completions answer? It needs 128 tokens of `max_model_len`.",
 }
 PUT_SHARE = 0.4
 """Of the weights' files, what vLLM has on a card at least: 16 bits may become 8 while they are loaded, and the part
@@ -108,7 +109,7 @@ class Signals:
     """
 
     device: str
-    server: str = LLAMA_CPP
+    tells: str = LAYERS_THERE
     problem: str = ""
     advice: str = ""
     on_what: str = ""
@@ -151,7 +152,7 @@ def main() -> None:
     """Judge, note it, and answer."""
     module = AnsibleModule(
         argument_spec={
-            "server": {"type": "str", "choices": [LLAMA_CPP, VLLM], "default": LLAMA_CPP},
+            "tells": {"type": "str", "choices": [LAYERS_THERE, DEVICE], "default": LAYERS_THERE},
             "device": {"type": "str", "required": True},
             "devices": {"type": "dict", "default": {}},
             "said": {"type": "str", "required": True},
@@ -197,7 +198,7 @@ def judge(seen: Signals) -> Verdict:
 
 def _claim(seen: Signals) -> str:
     """What the server itself says of the device."""
-    if seen.server == VLLM:
+    if seen.tells == DEVICE:
         return f"{seen.device} has {_mib(seen.put)} of the model by its own word"
     return f"{seen.device} has {seen.layers[0]} of {seen.layers[1]} layers"
 
@@ -215,7 +216,7 @@ _Against = tuple[str, str] | None
 def _device(seen: Signals) -> _Against:
     if seen.problem:
         return seen.problem, seen.advice
-    return _put(seen) if seen.server == VLLM else _layers(seen)
+    return _put(seen) if seen.tells == DEVICE else _layers(seen)
 
 
 def _put(seen: Signals) -> _Against:
@@ -255,13 +256,13 @@ def _memory(seen: Signals) -> _Against:
 
 def _speed(seen: Signals) -> _Against:
     if seen.unbenched:
-        return f"how fast the CPU would be is not known: {seen.unbenched}", WHERE_BENCHED[seen.server]
-    if seen.server == LLAMA_CPP and not seen.gpu_info:
+        return f"how fast the CPU would be is not known: {seen.unbenched}", WHERE_BENCHED[seen.tells]
+    if seen.tells == LAYERS_THERE and not seen.gpu_info:
         return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
     if not seen.generates:
         return _prompt_speed(seen)
     if not seen.generated:
-        return f"the server did not say how fast it is{seen.untimed}", WHERE_TIMED[seen.server]
+        return f"the server did not say how fast it is{seen.untimed}", WHERE_TIMED[seen.tells]
     pairs = ((seen.generated, seen.cpu_generated), (seen.prompt, seen.cpu_prompt))
     if any(device > FASTER * cpu for device, cpu in pairs):
         return None
@@ -282,7 +283,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
     memory, speed = asked["memory"], asked["speed"]
     return Signals(
         device=asked["device"],
-        **_of_vllm(asked) if asked.get("server") == VLLM else _of_llama_cpp(asked),
+        **_of_device(asked) if asked.get("tells") == DEVICE else _of_layers(asked),
         cards=memory["cards"],
         used=memory["used"],
         grown=max(memory["grown"], grown_at_start) if memory["grown"] >= 0 else -1,
@@ -299,7 +300,7 @@ def signals_in(asked: Mapping[str, Any], grown_at_start: int) -> Signals:
     )
 
 
-def _of_llama_cpp(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _of_layers(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the program and its server said, by the names of ``Signals``."""
     said, whole = asked["said"], asked["memory"]["weights"]
     return {
@@ -313,11 +314,11 @@ def _of_llama_cpp(asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_vllm(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _of_device(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What vLLM said, by the names of ``Signals``: what it says that it put on the device has to be found there."""
     put = put_in(asked["said"])
     return {
-        "server": VLLM,
+        "tells": DEVICE,
         "on_what": on_what_in(asked["said"]),
         "put": put,
         "weights": put,
