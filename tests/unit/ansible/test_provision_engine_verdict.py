@@ -267,7 +267,8 @@ def test_vllm_is_a_gpu_where_it_says_so_and_the_card_holds_it_and_it_is_faster()
         ({"memory": {**OF_VLLM["memory"], "used": GIB}}, "has 1,024 MiB in use"),
         ({"speed": {"prompt": 6000.0, "generated": 39.0}}, "it computes 40.0 tokens/s of its answer"),
         ({"speed": {"problem": "no module torch"}}, "how fast the CPU would be is not known: no module torch"),
-        ({"timings": [], "speed": {"untimed": "URLError: refused"}}, "how fast it is (URLError: refused)"),
+        ({"timings": [], "speed": {**OF_VLLM["speed"], "untimed": "URLError: no"}}, "how fast it is (URLError: no)"),
+        ({"speed": {}}, "how fast the CPU would be is not known: nobody measured it"),
     ],
 )
 def test_each_signal_of_vllm_that_says_otherwise_is_told(state: dict[str, Any], words: str) -> None:
@@ -281,6 +282,13 @@ def test_what_stays_in_the_hosts_memory_need_not_be_on_the_card() -> None:
     little = {"said": VLLM_SAID.replace("took 7.5", "took 1.5"), "memory": {**OF_VLLM["memory"], "grown": 5 * GIB}}
     assert of_vllm(**little).problem
     assert of_vllm(**little, elsewhere=13 * GIB).verdict == GPU
+
+
+def test_a_small_model_whose_numbers_become_wider_is_still_small() -> None:
+    """Of 300 MiB in 16 bits 600 become in 32, and no speed was measured."""
+    wide = {"said": VLLM_SAID.replace("took 7.5", "took 0.3"), "memory": {**OF_VLLM["memory"], "weights": 300 * MIB}}
+    found = of_vllm(**wide, timings=[], speed={})
+    assert (found.verdict, found.problem) == (UNPROVEN, "")
 
 
 def test_a_small_model_of_vllm_is_no_gpu_and_no_failure_but_for_another_device() -> None:

@@ -180,7 +180,8 @@ def main() -> None:
 
 def judge(seen: Signals) -> Verdict:
     """GPU when the device is there, has layers, holds their weights and makes them faster than the CPU does."""
-    small = seen.weights < PROVABLE
+    # Numbers may become wider while they are loaded: what its files hold has to be enough, too.
+    small = min(seen.weights, seen.whole or seen.weights) < PROVABLE
     against = _device(seen) or (None if small else _memory(seen) or _speed(seen))
     if against:
         return Verdict(UNPROVEN, "", *against)
@@ -255,8 +256,9 @@ def _memory(seen: Signals) -> _Against:
 
 
 def _speed(seen: Signals) -> _Against:
-    if seen.unbenched:
-        return f"how fast the CPU would be is not known: {seen.unbenched}", WHERE_BENCHED[seen.tells]
+    unknown = seen.unbenched or ("" if seen.cpu_prompt else "nobody measured it")
+    if unknown:
+        return f"how fast the CPU would be is not known: {unknown}", WHERE_BENCHED[seen.tells]
     if seen.tells == LAYERS_THERE and not seen.gpu_info:
         return "llama-bench, built with it, sees no GPU (its gpu_info is empty)", "See: llama-bench --list-devices"
     if not seen.generates:
