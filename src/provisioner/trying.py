@@ -1,0 +1,223 @@
+"""Tries one context of an engine in its container: starts it so, has it answer a prompt that nearly fills it, ends it.
+
+The engine's own unit is stopped by then. Another one is made of it (``TRIAL``), with other words in its command and
+without what tells the switch, so that nobody is led to it, and systemd does not start it again.
+
+Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that hold one of these are left out),
+``changes`` (pairs of a pattern and what stands there in the trial), ``shows`` (words of its command line), ``health``
+(an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), and ``ask``:
+``kind`` (``llama_cpp`` or ``openai``), ``url``, ``key_file``, ``model``, and ``prompts``, lists of numbers of tokens.
+
+Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``, and
+``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow.
+Python alone is enough; what it made is gone when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+TRIAL = "provision-trial.service"
+UNITS = Path("/run/systemd/system")
+ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED = "answered", "no room", "crashed", "hung", "refused"
+OUTCOMES = (ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED)
+SETTINGS = "Restart=no\nOOMPolicy=stop\nRuntimeMaxSec={seconds}\n"
+ENDED = ("failed", "inactive")
+OOM_KILL = "oom-kill"
+POLL_S = 0.2
+LOOK_S = 2.0
+MARGIN_S = 60.0
+LIKELY = 20
+"""So many tokens that may follow are told with how probable they are."""
+LONGEST_ANSWER = 2**22
+WORDS = 500
+LINES = 200
+COMMAND_S = 120
+
+
+class FailedError(Exception):
+    """It did not come to an answer: ``outcome`` says how."""
+
+    def __init__(self, outcome: str, words: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
+
+
+def trial_of(text: str, without: Sequence[str], changes: Sequence[Sequence[str]], seconds: float) -> str:
+    """The text of the trial's unit; ``ValueError`` where something that is to be changed does not stand there."""
+    kept = [line for line in text.splitlines() if not any(words in line for words in without)]
+    changed = "\n".join(kept)
+    for pattern, other in changes:
+        changed, count = re.subn(pattern, lambda _, other=other: other, changed)  # type: ignore[misc]
+        if not count:
+            raise ValueError(f"{pattern} does not stand in the unit")
+    return changed.replace("[Service]", f"[Service]\n{SETTINGS.format(seconds=round(seconds))}", 1)
+
+
+class Trial:
+    """The unit that tries, from its start to its end."""
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        self.asked = asked
+        self.file = UNITS / TRIAL
+
+    def __enter__(self) -> Self:
+        """Make it; one that a killed run has left is ended first."""
+        self.end()
+        seconds = self.asked["load_s"] + self.asked["answer_s"] + MARGIN_S
+        text = Path(self.asked["unit"]).read_text(encoding="utf-8")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(
+            trial_of(text, self.asked["without"], self.asked["changes"], seconds),
+            encoding="utf-8",
+        )
+        _systemctl("daemon-reload")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, and leave nothing of it."""
+        self.end()
+
+    def end(self) -> None:
+        """Stop it and take its file away, where there is one."""
+        if self.file.exists():
+            _systemctl("stop", TRIAL)
+            _systemctl("reset-failed", TRIAL)
+            self.file.unlink()
+            _systemctl("daemon-reload")
+
+    def load(self) -> float:
+        """Start it, and wait until it is ready; the seconds that this took. ``FailedError`` where it is not."""
+        began = time.monotonic()
+        _systemctl("start", TRIAL)
+        while time.monotonic() - began < self.asked["load_s"]:
+            if _is_ready(self.asked["health"]):
+                self.check_words()
+                return time.monotonic() - began
+            self.check_runs()
+            time.sleep(POLL_S)
+        raise FailedError(HUNG, f"it was not ready after {self.asked['load_s']:g} s")
+
+    def check_runs(self) -> None:
+        """Raise ``FailedError`` where it has ended, with how it ended."""
+        state = _state()
+        if state["ActiveState"] not in ENDED:
+            return
+        said = _journal(state["InvocationID"])
+        told = [line for line in said.splitlines() if line.strip()][-3:]
+        words = f"{state['Result']}: {' | '.join(told)}"[-WORDS:]
+        is_full = state["Result"] == OOM_KILL or any(phrase in said for phrase in self.asked["no_room"])
+        raise FailedError(NO_ROOM if is_full else CRASHED, words)
+
+    def check_words(self) -> None:
+        """Raise ``FailedError`` where the process that runs was started with something else."""
+        process = _state()["MainPID"]
+        command = Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        missing = [word for word in self.asked["shows"] if word not in command]
+        if missing:
+            raise FailedError(REFUSED, f"it runs without {' '.join(missing)}")
+
+    def hear(self, prompt: Sequence[int]) -> dict[str, Any]:
+        """What it says to a prompt; ``FailedError`` where it does not answer."""
+        try:
+            return heard(self.asked["ask"], prompt, self.asked["answer_s"])
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                words = refusal.read(WORDS).decode(errors="replace")
+            raise FailedError(REFUSED, f"HTTP {refusal.code}, {' '.join(words.split())}") from None
+        except TimeoutError:
+            raise FailedError(HUNG, f"no answer came in {self.asked['answer_s']:g} s") from None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            self._wait_for_its_end()
+            self.check_runs()
+            raise FailedError(REFUSED, f"{type(error).__name__}: {error}") from None
+
+    def _wait_for_its_end(self) -> None:
+        """Give systemd a moment to see that it has ended: its connection breaks first."""
+        deadline = time.monotonic() + LOOK_S
+        while _state()["ActiveState"] not in ENDED and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+
+def heard(ask: Mapping[str, Any], prompt: Sequence[int], within_s: float) -> dict[str, Any]:
+    """The engine's own count of a prompt, and the log-probabilities of what may follow, by kind of engine."""
+    if ask["kind"] == "llama_cpp":
+        body = {"prompt": [*prompt], "n_predict": 1, "n_probs": LIKELY, "cache_prompt": False, "temperature": 0}
+        said = _answer(ask, "/completion", body, within_s)
+        (first, *_) = said["completion_probabilities"]
+        likely = {str(one["id"]): float(one["logprob"]) for one in first["top_logprobs"]}
+        return {"tokens": int(said["tokens_evaluated"]), "following": likely}
+    body = {"model": ask["model"], "prompt": [*prompt], "max_tokens": 1, "logprobs": LIKELY, "temperature": 0}
+    said = _answer(ask, "/v1/completions", body, within_s)
+    (likely, *_) = said["choices"][0]["logprobs"]["top_logprobs"]
+    return {"tokens": int(said["usage"]["prompt_tokens"]), "following": likely}
+
+
+def _answer(ask: Mapping[str, Any], path: str, body: Mapping[str, Any], within_s: float) -> Any:
+    headers = {"Content-Type": "application/json"}
+    if ask.get("key_file"):
+        key = Path(ask["key_file"]).read_text(encoding="utf-8").split("\n", 1)[0]
+        headers["Authorization"] = f"Bearer {key}"
+    request = urllib.request.Request(ask["url"] + path, json.dumps(body).encode(), headers)  # noqa: S310  # of 127.0.0.1
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=within_s) as answer:
+            return json.loads(answer.read(LONGEST_ANSWER))
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise TimeoutError from None
+        raise
+
+
+def _is_ready(address: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(address, timeout=LOOK_S) as answer:
+            return bool(answer.status == 200)  # noqa: PLR2004  # HTTP's word for well
+    except OSError:
+        return False
+
+
+def _state() -> dict[str, str]:
+    shown = _systemctl("show", TRIAL, "--property=ActiveState,Result,MainPID,InvocationID")
+    return dict(line.partition("=")[::2] for line in shown.splitlines())
+
+
+def _journal(start: str) -> str:
+    command = ["journalctl", f"_SYSTEMD_INVOCATION_ID={start}", f"--lines={LINES}", "--output=cat", "--no-pager"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False).stdout
+
+
+def _systemctl(*words: str) -> str:
+    command = ["systemctl", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False).stdout
+
+
+def tried(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """How one context went."""
+    found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "heard": []}
+    with Trial(asked) as trial:
+        try:
+            found["load_s"] = trial.load()
+            found["heard"] = [trial.hear(prompt) for prompt in asked["ask"]["prompts"]]
+        except FailedError as error:
+            found["outcome"], found["words"] = error.outcome, str(error)
+    return found
+
+
+def main(request: bytes) -> None:
+    """Answer one request, given as it is sent."""
+    json.dump(tried(json.loads(request)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.read())

@@ -1,0 +1,159 @@
+"""``trying``: how one context of an engine went, told apart, with nothing left of the trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner import trying
+from provisioner.measuring.depth import BEGINNING, PLACES, Heard, changed_at, doubts
+from tests import engine_stand_in
+
+KEY = "canary-of-the-engine-0123456789"
+SYSTEMCTL = """#!PYTHON
+import json, os, pathlib, re, shlex, signal, subprocess, sys, time
+units, state = pathlib.Path("UNITS"), pathlib.Path("STATE")
+known = json.loads(state.read_text()) if state.exists() else {"starts": 0}
+verb = sys.argv[1]
+def alive(pid):
+    try:
+        return pid and open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+if verb == "start":
+    text = (units / sys.argv[2]).read_text()
+    command = shlex.split(re.search("^ExecStart=(.*)$", text, re.M)[1])
+    known["starts"] += 1
+    log = open("LOG", "wb")
+    known["pid"] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True).pid
+    state.write_text(json.dumps(known))
+elif verb == "stop" and alive(known.get("pid")):
+    os.kill(known["pid"], signal.SIGKILL)
+elif verb == "show":
+    runs = alive(known.get("pid"))
+    print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", f"MainPID={known.get('pid', 0)}",
+          f"InvocationID={known['starts']}", sep="\\n")
+"""
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the program is asked, by context and by what the engine does; its systemd is played."""
+    units, programs = tmp_path / "units", tmp_path / "bin"
+    units.mkdir()
+    programs.mkdir()
+    (tmp_path / "key").write_text(f"{KEY}\nformer\n")
+    played = SYSTEMCTL.replace("PYTHON", sys.executable).replace("UNITS", str(units))
+    played = played.replace("STATE", str(tmp_path / "state")).replace("LOG", str(tmp_path / "log"))
+    for name, text in (("systemctl", played), ("journalctl", f"#!/bin/sh\ncat {tmp_path}/log\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(trying, "UNITS", units)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def ask(context: int, *words: str, result: str = "exit-code", **more: Any) -> dict[str, Any]:
+        (programs / "systemctl").write_text(played.replace("RESULT", result))
+        command = f'{sys.executable} {engine_stand_in.__file__} "--port" "8080" "--ctx-size" "512" {" ".join(words)}'
+        unit = tmp_path / "engine.service"
+        unit.write_text(f"[Unit]\nOnFailure=switch-gone.service\n[Service]\nExecStart={command}\nExecStop=/bin/drain\n")
+        prompt = [token % 97 for token in range(context * 95 // 100)]
+        ask = {"kind": "llama_cpp", "url": f"http://127.0.0.1:{port}", "key_file": "", "model": "tiny"}
+        return {
+            "unit": str(unit),
+            "without": ["OnFailure=", "ExecStop="],
+            "changes": [
+                ['"--port" "[0-9]+"', f'"--port" "{port}"'],
+                ['"--ctx-size" "[0-9]+"', f'"--ctx-size" "{context}"'],
+            ],
+            "shows": ["--ctx-size", str(context)],
+            "health": f"http://127.0.0.1:{port}/health",
+            "load_s": 20,
+            "answer_s": 20,
+            "no_room": ["out of memory"],
+            "ask": {**ask, "prompts": [prompt, prompt, *(changed_at(prompt, place, 200) for place in PLACES)]},
+            **more,
+        }
+
+    yield ask
+    left = [*units.iterdir()]
+    trying._systemctl("stop", trying.TRIAL)
+    assert left == [], "nothing of a trial is left"
+
+
+def told(found: dict[str, Any]) -> list[str]:
+    """What is doubted of the answers."""
+    plain, again, *changed = (Heard(**one) for one in found["heard"])
+    return list(doubts(4096 * 95 // 100, plain, again, dict(zip(PLACES, changed, strict=True))))
+
+
+def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
+    found = trying.tried(asked(4096))
+    assert (found["outcome"], found["words"], len(found["heard"])) == ("answered", "", 5)
+    assert found["load_s"] > 0
+    assert told(found) == []
+
+
+def test_an_engine_that_drops_a_part_of_its_prompt_is_doubted(asked: Any) -> None:
+    found = trying.tried(asked(4096, "--does", "drop"))
+    assert found["outcome"] == "answered"
+    assert told(found) == [f"another token near the {BEGINNING} of its prompt changed nothing of the answer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "result", "outcome", "said"),
+    [
+        ((), "exit-code", "no room", "out of memory"),
+        (("--does", "crash"), "signal", "crashed", "signal: Segmentation fault"),
+        (("--does", "crash"), "oom-kill", "no room", "oom-kill"),
+        (("--does", "hang"), "exit-code", "hung", "it was not ready after 1 s"),
+        (("--does", "answer-late"), "exit-code", "no room", "out of memory"),
+    ],
+)
+def test_what_does_not_answer_is_told_apart(
+    asked: Any, words: tuple[str, ...], result: str, outcome: str, said: str
+) -> None:
+    limit = {"load_s": 1} if outcome == "hung" else {}
+    found = trying.tried(asked(8192, "--ceiling", "8191", *words, result=result, **limit))
+    assert (found["outcome"], found["heard"]) == (outcome, [])
+    assert said in found["words"]
+
+
+def test_a_process_with_other_words_is_taken_for_no_answer(asked: Any) -> None:
+    """An earlier text may have been started again by systemd."""
+    question = asked(4096)
+    question["shows"] = ["--ctx-size", "8192"]
+    found = trying.tried(question)
+    assert (found["outcome"], found["words"]) == ("refused", "it runs without 8192")
+
+
+def test_the_key_is_read_where_it_lies_and_said_nowhere(asked: Any, tmp_path: Path) -> None:
+    question = asked(4096, "--api-key-file", str(tmp_path / "only"))
+    (tmp_path / "only").write_text(KEY)
+    assert "HTTP 401" in trying.tried(question)["words"]
+    question["ask"]["key_file"] = str(tmp_path / "key")
+    found = trying.tried(question)
+    assert found["outcome"] == "answered"
+    assert KEY not in json.dumps([question, found])
+
+
+def test_a_unit_in_which_nothing_can_be_changed_is_refused() -> None:
+    with pytest.raises(ValueError, match="ctx does not stand in the unit"):
+        trying.trial_of("[Service]\nExecStart=/bin/true\n", [], [["ctx", "x"]], 60)
+
+
+def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
+    hooks = "ExecStartPre=-+/x/switch/control.py ready a\nRestart=always\n"
+    text = f"[Unit]\nOnFailure=switch-gone.service\n[Service]\n{hooks}"
+    made = trying.trial_of(text, ["switch", "Restart="], [], 90)
+    assert "switch" not in made
+    assert made.splitlines() == ["[Unit]", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
