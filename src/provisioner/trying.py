@@ -6,7 +6,9 @@ without what tells the switch, so that nobody is led to it, and systemd does not
 Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that hold one of these are left out),
 ``changes`` (pairs of a pattern and what stands there in the trial), ``shows`` (words of its command line), ``health``
 (an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), and ``ask``:
-``kind`` (``llama_cpp`` or ``openai``), ``url``, ``key_file``, ``model``, and ``prompts``, lists of numbers of tokens.
+``kind`` (``llama_cpp`` or ``openai``), ``url``, ``key_file``, ``model``, ``tokens`` (of a prompt), ``first`` and
+``last`` (the numbers of tokens that it is made of), and ``changed``: for each prompt the place of a token that is
+another one in it, or None. ``{port}`` in any of these becomes a port that is free.
 
 Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``, and
 ``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -36,12 +39,23 @@ OOM_KILL = "oom-kill"
 POLL_S = 0.2
 LOOK_S = 2.0
 MARGIN_S = 60.0
+STEP = 31
+"""From token to token: the same ones follow one another seldom."""
 LIKELY = 20
 """So many tokens that may follow are told with how probable they are."""
 LONGEST_ANSWER = 2**22
 WORDS = 500
 LINES = 200
 COMMAND_S = 120
+
+
+def prompt_of(ask: Mapping[str, Any], changed: int | None) -> list[int]:
+    """The same tokens each time, with ``last`` at that place; it stands nowhere else."""
+    several = ask["last"] - ask["first"]
+    tokens = [ask["first"] + (number * STEP + number // several) % several for number in range(ask["tokens"])]
+    if changed is not None:
+        tokens[changed] = ask["last"]
+    return tokens
 
 
 class FailedError(Exception):
@@ -205,18 +219,27 @@ def _systemctl(*words: str) -> str:
 def tried(asked: Mapping[str, Any]) -> dict[str, Any]:
     """How one context went."""
     found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "heard": []}
+    ask = asked["ask"]
     with Trial(asked) as trial:
         try:
             found["load_s"] = trial.load()
-            found["heard"] = [trial.hear(prompt) for prompt in asked["ask"]["prompts"]]
+            found["heard"] = [trial.hear(prompt_of(ask, changed)) for changed in ask["changed"]]
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
     return found
 
 
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def main(request: bytes) -> None:
     """Answer one request, given as it is sent."""
-    json.dump(tried(json.loads(request)), sys.stdout)
+    text = request.decode().replace("{port}", str(free_port()))
+    json.dump(tried(json.loads(text)), sys.stdout)
 
 
 if __name__ == "__main__":

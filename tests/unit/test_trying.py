@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner import trying
-from provisioner.measuring.depth import BEGINNING, PLACES, Heard, changed_at, doubts
+from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
 from tests import engine_stand_in
 
 KEY = "canary-of-the-engine-0123456789"
@@ -66,8 +66,14 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         command = f'{sys.executable} {engine_stand_in.__file__} "--port" "8080" "--ctx-size" "512" {" ".join(words)}'
         unit = tmp_path / "engine.service"
         unit.write_text(f"[Unit]\nOnFailure=switch-gone.service\n[Service]\nExecStart={command}\nExecStop=/bin/drain\n")
-        prompt = [token % 97 for token in range(context * 95 // 100)]
-        ask = {"kind": "llama_cpp", "url": f"http://127.0.0.1:{port}", "key_file": "", "model": "tiny"}
+        tokens = context * 95 // 100
+        ask = {
+            "kind": "llama_cpp",
+            "url": f"http://127.0.0.1:{port}",
+            "key_file": "",
+            "model": "tiny",
+            "tokens": tokens,
+        }
         return {
             "unit": str(unit),
             "without": ["OnFailure=", "ExecStop="],
@@ -80,7 +86,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "load_s": 20,
             "answer_s": 20,
             "no_room": ["out of memory"],
-            "ask": {**ask, "prompts": [prompt, prompt, *(changed_at(prompt, place, 200) for place in PLACES)]},
+            "ask": {**ask, "first": 100, "last": 400, "changed": [None, None, *places_in(tokens).values()]},
             **more,
         }
 
@@ -157,3 +163,18 @@ def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
     made = trying.trial_of(text, ["switch", "Restart="], [], 90)
     assert "switch" not in made
     assert made.splitlines() == ["[Unit]", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
+
+
+def test_prompts_differ_in_the_one_token_that_is_changed() -> None:
+    ask = {"tokens": 5000, "first": 100, "last": 400}
+    plain, changed = trying.prompt_of(ask, None), trying.prompt_of(ask, 2500)
+    assert [at for at in range(5000) if plain[at] != changed[at]] == [2500]
+    assert {*plain} == {*range(100, 400)}
+    assert changed[2500] == 400
+
+
+def test_a_port_that_is_free_stands_where_it_is_asked_for(asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    question = json.dumps(asked(4096))
+    port = str(json.loads(question)["health"]).rpartition(":")[2].partition("/")[0]
+    trying.main(question.replace(port, "{port}").encode())
+    assert json.loads(capsys.readouterr().out)["outcome"] == "answered"

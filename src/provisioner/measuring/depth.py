@@ -6,7 +6,7 @@ changes how probable the next tokens are; where a part was dropped, what was cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 BEGINNING, MIDDLE, END = "beginning", "middle", "end"
@@ -24,12 +24,9 @@ class Heard:
     following: Mapping[str, float]
 
 
-def changed_at(prompt: Sequence[int], place: str, other: int) -> list[int]:
-    """The prompt with another token at that place; ``ValueError`` where it is the same one."""
-    position = int(PLACES[place] * len(prompt))
-    if prompt[position] == other:
-        raise ValueError(f"token {other} stands at {position} already")
-    return [*prompt[:position], other, *prompt[position + 1 :]]
+def places_in(tokens: int) -> dict[str, int]:
+    """Where in a prompt of so many tokens one is changed."""
+    return {place: int(part * tokens) for place, part in PLACES.items()}
 
 
 def difference(one: Heard, other: Heard) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from provisioner.measuring.depth import BEGINNING, END, MIDDLE, PLACES, Heard, changed_at, difference, doubts
+from provisioner.measuring.depth import BEGINNING, END, MIDDLE, Heard, difference, doubts, places_in
 
 PROMPT = [number % 97 for number in range(1000)]
 OTHER = 200
@@ -20,10 +20,15 @@ def answered(read: Sequence[int], counted: int | None = None, noise: float = 0.0
     return Heard(len(read) if counted is None else counted, following)
 
 
+def with_other(position: int) -> list[int]:
+    """The prompt with another token there."""
+    return [*PROMPT[:position], OTHER, *PROMPT[position + 1 :]]
+
+
 def told(reads: Callable[[Sequence[int]], Sequence[int]], counted: int | None = None) -> list[str]:
     """What is doubted of a server that reads of each prompt what this gives."""
     plain = answered(reads(PROMPT), counted)
-    changed = {place: answered(reads(changed_at(PROMPT, place, OTHER))) for place in PLACES}
+    changed = {place: answered(reads(with_other(at))) for place, at in places_in(len(PROMPT)).items()}
     return list(doubts(len(PROMPT), plain, answered(reads(PROMPT)), changed))
 
 
@@ -70,11 +75,5 @@ def test_answers_that_share_no_token_differ() -> None:
     assert difference(Heard(1, {"a": -1.0}), Heard(1, {"b": -1.0})) == float("inf")
 
 
-def test_one_token_is_changed_and_no_more() -> None:
-    for place, part in PLACES.items():
-        changed = changed_at(PROMPT, place, OTHER)
-        assert [at for at, pair in enumerate(zip(PROMPT, changed, strict=True)) if pair[0] != pair[1]] == [
-            int(part * len(PROMPT))
-        ]
-    with pytest.raises(ValueError, match="stands at 20 already"):
-        changed_at(PROMPT, BEGINNING, PROMPT[20])
+def test_places_are_near_both_ends_and_in_the_middle() -> None:
+    assert places_in(1000) == {BEGINNING: 20, MIDDLE: 500, END: 980}
