@@ -11,6 +11,7 @@ from dataclasses import fields
 from ipaddress import ip_address
 from typing import Any
 
+from provisioner.trying import ANSWERED, OUTCOMES
 from provisioner.values.state import Managed
 
 Check = Callable[[Any, str], None]
@@ -22,6 +23,8 @@ NAME = 255
 KINDS = tuple(field.name for field in fields(Managed))
 LOWEST_STATUS, HIGHEST_STATUS = 100, 999
 HIGHEST_PORT = 65535
+MOST_TOKENS = 2**30
+MOST_FOLLOWING = 1000
 
 
 LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "closed", "damaged")
@@ -72,6 +75,37 @@ def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     if [door["name"] for door in found["doors"]] != names:
         raise DamagedAnswerError("doors: others than were asked for")
     return found
+
+
+def trial_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of ``trying`` to the question ``asked``, as it is; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("outcome", "words", "load_s", "heard"))
+    if found["outcome"] not in OUTCOMES:
+        raise DamagedAnswerError(f"outcome: {str(found['outcome'])[:NAME]!r} is none of {', '.join(OUTCOMES)}")
+    _text(found["words"], "words")
+    _seconds(found["load_s"], "load_s")
+    _list(found["heard"], "heard", _heard)
+    wanted = len(asked["ask"]["changed"]) if found["outcome"] == ANSWERED else 0
+    if len(found["heard"]) < wanted:
+        raise DamagedAnswerError(f"heard: {len(found['heard'])} of {wanted} answers")
+    return found
+
+
+def _heard(value: Any, where: str) -> None:
+    heard = _object(value, where, ("tokens", "following"))
+    _count(heard["tokens"], where, MOST_TOKENS)
+    if not isinstance(heard["following"], dict) or len(heard["following"]) > MOST_FOLLOWING:
+        raise DamagedAnswerError(f"{where}: no log-probabilities")
+    for token, likely in heard["following"].items():
+        _text(token, where)
+        if not isinstance(likely, int | float) or isinstance(likely, bool):
+            raise DamagedAnswerError(f"{where}: {str(likely)[:NAME]!r} is no log-probability")
+
+
+def _seconds(value: Any, where: str) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= LONGEST_START_S:
+        raise DamagedAnswerError(f"{where}: {str(value)[:NAME]!r} are no seconds")
 
 
 def _socket(value: Any, where: str) -> None:

@@ -35,6 +35,7 @@ VERBS = {
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
     "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
+    "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),
     "bench": ("provisioner.cli.bench", "Take the time that services need to speak."),
     "down": ("provisioner.cli.ending", "Stop the containers; their data is kept, up starts them again."),
     "destroy": ("provisioner.cli.ending", "Delete the containers and what is in them."),

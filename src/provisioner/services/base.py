@@ -314,6 +314,25 @@ class Processor:
     """Whether its proof notes what computed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How another context of an engine is tried: what stands otherwise in its unit, and how it is asked.
+
+    ``option`` of the file says it, ``word`` of its command; ``step``: in which steps it takes them; ``most``: what its
+    model was made for, 0 where nobody tells; ``requests`` share it; ``asked``: by which interface; ``key_file``: where
+    its key lies while it runs; ``no_room``: what it says where there is too little memory.
+    """
+
+    option: str
+    word: str
+    step: int
+    most: int
+    asked: str
+    requests: int = 1
+    key_file: str = ""
+    no_room: tuple[str, ...] = ()
+
+
 class Knowledge:
     """Knowledge of one role's service. A module overrides what it can answer; everything here is a valid answer.
 
@@ -411,6 +430,10 @@ class Knowledge:
 
     def thinking_budget(self, service: ResolvedService, tokens: int) -> Mapping[str, Any] | None:  # noqa: ARG002
         """What a request says besides to have a thought ended after so many tokens; None where it cannot be told."""
+        return None
+
+    def trial(self, service: ResolvedService) -> Trial | None:  # noqa: ARG002
+        """How another context of it is tried; None where nobody knows how."""
         return None
 
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002

@@ -111,6 +111,10 @@ class World:
     """By container what listens in it, as ``openings`` says it."""
     answered: dict[str, list[list[Any]]] = field(default_factory=dict)
     """By address what answers strangers at each of its doors."""
+    ceiling: int = 10**9
+    """The longest context with which engines answer."""
+    drops: bool = False
+    """Whether engines drop the first third of a prompt, and count all of it."""
     left: int = 0
     """How many routes of each door nobody could ask any more."""
     questions: list[dict[str, Any]] = field(default_factory=list)
@@ -197,6 +201,8 @@ class World:
         asked = json.loads(part.unused_data)
         if asked["do"] == "openings":
             return self._openings(container, asked)
+        if asked["do"] == "trying":
+            return self._trying(asked)
         if asked["do"] == "stamp":
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
@@ -227,6 +233,20 @@ class World:
             "closed": [one["address"] for one in asked["services"] if one["closed_by"] in self.active],
             "damaged": [],
         }
+        return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _trying(self, asked: dict[str, Any]) -> Execution:
+        """How one context of an engine went that has a ceiling."""
+        self.questions.append(asked)
+        context = int(asked["shows"][1])
+        answer: dict[str, Any] = {"outcome": "answered", "words": "", "load_s": 0.5, "heard": []}
+        if context > self.ceiling:
+            answer |= {"outcome": "no room", "words": "out of memory"}
+            return Execution(0, json.dumps(answer).encode(), b"")
+        for number, changed in enumerate(asked["ask"]["changed"]):
+            drops = self.drops and changed is not None and changed < asked["ask"]["tokens"] // 3
+            moved = 0 if changed is None or drops else number
+            answer["heard"].append({"tokens": asked["ask"]["tokens"], "following": {"1": -1.0 - moved}})
         return Execution(0, json.dumps(answer).encode(), b"")
 
     def _openings(self, container: Container, asked: dict[str, Any]) -> Execution:

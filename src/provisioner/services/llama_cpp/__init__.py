@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
-from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService, template_thinking
+from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService, Trial, template_thinking
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
 """What computes best on a vendor's cards of those that can be built."""
 
+STEP = 256
+"""Tokens to which it rounds the context of a slot."""
+KEY_FILE = "/run/llama-server/api-key"
+"""As in the role's ``vars/main.yml``; a test holds both equal."""
+NO_ROOM = ("out of memory", "failed to allocate", "unable to allocate", "failed to create context")
+"""What it says, and ggml's back ends, where a context does not fit."""
 BESIDE_SHARE = 0.9
 """So much of what is free a second server may take (``vars/main.yml``; a test holds both equal)."""
 
@@ -153,6 +159,16 @@ class Knowledge(base.Knowledge):
     def answers(self, service: ResolvedService) -> str:
         """What its options say: embeddings, an order of documents, or a chat."""
         return kind_of(service)
+
+    def trial(self, service: ResolvedService) -> Trial | None:
+        """By its context, which its slots share; not that of several models, and of none that only makes vectors."""
+        if service.written.get("models") or kind_of(service) != CHAT:
+            return None
+        (model,) = service.model_names
+        header, parallel = service.headers.get(model), service.option("parallel")
+        most = header.context * parallel if header else 0
+        key_file = KEY_FILE if service.key else ""
+        return Trial("context", "--ctx-size", STEP * parallel, most, "llama_cpp", parallel, key_file, NO_ROOM)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""

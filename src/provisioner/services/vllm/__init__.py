@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Limits, Processor, ResolvedService, template_thinking
+from provisioner.services.base import Limits, Processor, ResolvedService, Trial, template_thinking
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 NVIDIA = "nvidia"
 CUDA, CPU = "cuda", "cpu"
 GIB = 2**30
+STEP = 16
+"""Tokens of one block of its cache."""
+KEY_FILE = "/run/vllm/api-key"
+NO_ROOM = (
+    "No available memory for the cache blocks",
+    "larger than the available KV cache memory",
+    "CUDA out of memory",
+    "less than desired GPU memory utilization",
+)
+"""Both as in the role's ``vars/main.yml``; a test holds them equal."""
 PROCESSES = 3 * GIB
 """Bytes that its three processes take beside weights and cache: 1.9 GB where it was measured, on the processor."""
 DEFAULT_CACHE_GIB = 1
@@ -62,6 +72,13 @@ class Knowledge(base.Knowledge):
         from provisioner.services.vllm.loads import loads_of  # what no run needs that only looks
 
         return loads_of(service, sizes, memory)
+
+    def trial(self, service: ResolvedService) -> Trial:
+        """By what a request may hold."""
+        (model,) = service.model_names
+        header = service.headers.get(model)
+        most = header.context if header else 0
+        return Trial("max_model_len", "--max-model-len", STEP, most, "openai", 1, KEY_FILE, NO_ROOM)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context that is asked for, else the model's own, and whether images are taken."""

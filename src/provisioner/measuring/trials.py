@@ -1,0 +1,92 @@
+"""One context of an engine tried: what its container is asked, and what came of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.measuring.depth import Heard, doubts, places_in
+from provisioner.services.base import ResolvedService, Trial
+from provisioner.trying import ANSWERED
+
+FILLED = 0.95
+"""So much of what a request may hold a prompt takes."""
+FIRST_TOKEN, LAST_TOKEN = 100, 400
+"""Numbers of tokens of which prompts are made: every vocabulary has them, and they end no answer."""
+DOUBTFUL = "doubtful"
+"""It answered, and not to all of its prompt."""
+WITHOUT = (
+    "/switch/control.py",
+    "switch-",
+    "OnSuccess=",
+    "OnFailure=",
+    "StartLimit",
+    "Restart",
+    "ExecStop=",
+    "WantedBy=",
+)
+"""Lines of an engine's unit that lead requests to it, start it again, or have its answers finished."""
+UNITS = "/etc/systemd/system"
+TRYING = "trying"
+"""What a container is asked to do, beside a look, a stamp, and what is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How one context went: ``answered``, or why not; ``words`` say more."""
+
+    context: int
+    outcome: str
+    words: str = ""
+    load_s: float = 0.0
+    took_s: float = 0.0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether an answer came of all of a prompt."""
+        return self.outcome == ANSWERED
+
+
+def question(service: ResolvedService, trial: Trial, context: int, limits_s: tuple[float, float]) -> dict[str, Any]:
+    """What the container is asked; ``limits_s``: seconds for loading, and for each answer."""
+    load_s, answer_s = limits_s
+    tokens = int(context // trial.requests * FILLED)
+    at = "http://127.0.0.1:{port}"
+    (model,) = service.model_names
+    return {
+        "do": TRYING,
+        "unit": f"{UNITS}/{service.page.unit}",
+        "without": list(WITHOUT),
+        "changes": [
+            ['"--port" "[0-9]+"', '"--port" "{port}"'],
+            [f'"{trial.word}" "[0-9]+"', f'"{trial.word}" "{context}"'],
+        ],
+        "shows": [trial.word, str(context)],
+        "health": f"{at}{service.page.health}",
+        "load_s": load_s,
+        "answer_s": answer_s,
+        "no_room": list(trial.no_room),
+        "ask": {
+            "kind": trial.asked,
+            "url": at,
+            "key_file": trial.key_file,
+            "model": model,
+            "tokens": tokens,
+            "first": FIRST_TOKEN,
+            "last": LAST_TOKEN,
+            "changed": [None, None, *places_in(tokens).values()],
+        },
+    }
+
+
+def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], took_s: float) -> Tried:
+    """What came of it, by what the container answered."""
+    outcome, words = answer["outcome"], answer["words"]
+    if outcome == ANSWERED:
+        plain, again, *others = (Heard(one["tokens"], one["following"]) for one in answer["heard"])
+        tokens = asked["ask"]["tokens"]
+        changed = dict(zip(places_in(tokens), others, strict=True))
+        found = [*doubts(tokens, plain, again, changed)]
+        outcome, words = (DOUBTFUL, "; ".join(found)) if found else (ANSWERED, "")
+    return Tried(context, outcome, words, float(answer["load_s"]), took_s)
