@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
+from typing import Any
 
 from provisioner import trying
 from provisioner.agent_answers import DamagedAnswerError, trial_answer
 from provisioner.lab.opening import Lab
-from provisioner.measuring.search import Contexts, longest, next_try
+from provisioner.measuring.results import digest_of, file_of, keep, tried_before
+from provisioner.measuring.search import Contexts, bounds, longest, next_try
 from provisioner.measuring.trials import Tried, question, tried
 from provisioner.probe import COMMAND
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
 from provisioner.services.base import ResolvedService, Trial
-from provisioner.values.address import Address
+from provisioner.stamp import inputs_of
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import answer_value
@@ -31,26 +33,47 @@ from provisioner.workflow.surveying import is_running, survey
 LEAST = 4096
 """Tokens; a shorter context is searched only where it is asked for."""
 LOAD_S, ANSWER_S = 600.0, 900.0
-"""So long a start, and an answer, may take before it hangs, where the service's own start was not measured."""
+"""So long a start, and an answer, may take before it hangs."""
 SPARE_S = 120.0
 ANSWERS = 5
 """Prompts that are answered with each context."""
+POLL_S = 0.5
+LONGEST_SERVING_S = 600.0
+"""So long those who waited are served before the next try."""
+CONTROL = "/usr/local/lib/switch/control.py"
+"""As role ``switch`` installs it; it says how many requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An engine whose contexts are tried: where it runs, and how."""
+    """An engine whose contexts are tried: where it runs, how, and by which sum of its options results are kept.
+
+    ``start_s``: how long the slowest of its last starts took, 0 where none was measured.
+    """
 
     service: ResolvedService
     instance: Instance
     trial: Trial
     contexts: Contexts
+    digest: str
+    start_s: float = 0.0
     estimates: tuple[int, ...] = ()
+
+    @property
+    def container(self) -> str:
+        """Where it runs."""
+        return self.service.container
 
     @property
     def unit(self) -> str:
         """Its unit."""
         return self.service.page.unit or ""
+
+    @property
+    def switch(self) -> str:
+        """The socket by which the switch before it is asked; empty where there is none."""
+        before = self.service.page.behind
+        return f"/run/{before}-{self.unit.removesuffix('.service')}/control.sock" if before else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,114 +86,184 @@ class Probed:
 
 
 def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Subject:
-    """The engine of that name, CONTAINER or CONTAINER/SERVICE; raises ``InputError`` where it cannot be tried."""
+    """The engine of that name, CONTAINER or CONTAINER/SERVICE; raises ``InputError`` where it cannot be tried.
+
+    ``low``, ``high``: the contexts that were asked for, 0: those that its model was made for.
+    """
     service = _service(lab, name)
     trial = knowledge_of(service.role).trial(service)
     if trial is None:
         raise InputError(
             f"Unable to probe {service.address}: nobody knows how another context of it is tried",
-            resolution="Name a service of llama_cpp with one model for chats, or one of vllm.",
+            resolution="Name an engine with one model for chats.",
         )
     seen = survey(lab, effects, [service.container], needs_cards=False)
     (instance,) = seen.wanted
     if not is_running(instance, seen.actual):
-        raise PreflightError(f"Unable to probe {service.address}: its container does not run", resolution="Run up.")
-    written = service.option(trial.option) or 0
-    most = high or max(trial.most, written)
-    if not most:
-        raise InputError(f"Unable to probe {service.address}: nobody tells what its model was made for: use --to")
-    least = low or min(LEAST * trial.requests, most)
-    contexts = Contexts(_stepped(least, trial.step), max(most, _stepped(least, trial.step)), trial.step)
-    return Subject(service, instance, trial, contexts)
-
-
-def _stepped(tokens: int, step: int) -> int:
-    """The least of the engine's steps that is not less."""
-    return -(-tokens // step) * step
+        raise PreflightError(
+            f"Unable to probe {service.address}: its container does not run",
+            resolution=f"Run: provision up {service.container}",
+        )
+    (desired,) = (one for one in instance.services if one.address == service.address)
+    return Subject(
+        service=service,
+        instance=replace(instance, services=(desired,)),
+        trial=trial,
+        contexts=_contexts(service, trial, low, high),
+        digest=digest_of(inputs_of(desired), trial.option),
+        start_s=seen.inside.starts.get(service.address, 0.0),
+    )
 
 
 def _service(lab: Lab, name: str) -> ResolvedService:
     found = [service for address, service in lab.resolved.services.items() if name in (address, service.container)]
     engines = [one for one in found if one.page.stage == "engine"] or found
-    if len(engines) != 1:
-        raise InputError(f"Unable to probe {name}: it names {len(engines)} services of the file, and one is wanted")
-    return engines[0]
+    if len(engines) == 1:
+        return engines[0]
+    raise InputError(
+        f"Unable to probe {name}: it names {len(engines)} services of the file, and one is wanted",
+        resolution="Name it as CONTAINER/SERVICE.",
+    )
+
+
+def _contexts(service: ResolvedService, trial: Trial, low: int, high: int) -> Contexts:
+    """Those that can be tried, in the engine's steps; ``InputError`` where nobody says up to which."""
+    most = high or trial.most or service.option(trial.option) or 0
+    least = low or min(LEAST * trial.requests, most)
+    first, last = -(-least // trial.step) * trial.step, most // trial.step * trial.step
+    if 0 < first <= last:
+        return Contexts(first, last, trial.step)
+    raise InputError(
+        f"Unable to probe {service.address}: there is no context from {least} to {most} tokens",
+        details=f"It takes them in steps of {trial.step}.",
+        resolution="Say from where to where: --from TOKENS --to TOKENS.",
+    )
+
+
+def known_of(lab: Lab, subject: Subject) -> dict[int, Tried]:
+    """What was tried of the same engine before, of the contexts that can be tried."""
+    before = tried_before(file_of(lab.name, subject.service.address), subject.digest)
+    return {context: one for context, one in before.items() if context in subject.contexts.tokens}
+
+
+def most_tries(subject: Subject, known: Mapping[int, Tried]) -> int:
+    """How many starts may be needed; 0 where nothing is left to be tried."""
+    within = bounds(subject.contexts, _answered(known))
+    left = within.refused - within.answered
+    return min(left.bit_length() + 1, subject.contexts.most_tries) if not within.is_found else 0
 
 
 def probe_contexts(lab: Lab, effects: Effects, subject: Subject, known: Mapping[int, Tried]) -> Probed:
     """Start the engine with one context after the other until the longest that answers is known.
 
-    ``known``: what was tried of the same engine before. It serves again with its own context when this ends.
+    ``known``: what was tried of the same engine before. Between two tries the engine serves who waits in its switch,
+    and it serves with its own context when this ends.
     """
-    provider = effects.providers[subject.instance.host]
     tries = dict(known)
-    with effects.locked(lab.name, "probe") as lease, _stopped(subject, provider, effects):
+    file = file_of(lab.name, subject.service.address)
+    with effects.locked(lab.name, "probe") as lease, _serving_again(subject, effects):
         for context in _left(subject, tries):
             lease.check()
-            effects.emit(ApplyProgress(subject.service.container, f"{context:,} tokens: trying"))
-            tries[context] = _tried(subject, provider, context)
-            one = tries[context]
-            said = f"{context:,} tokens: {one.outcome}{f' ({one.words})' if one.words else ''}"
-            effects.emit(ApplyProgress(subject.service.container, f"{said}, {one.took_s:.1f} s"))
-    found = longest(subject.contexts, {context: one.is_answered for context, one in tries.items()})
+            _say(subject, f"{context:,} tokens: trying", effects)
+            _run(subject, "stop", effects)
+            one = _tried(subject, context, effects)
+            tries[context] = one
+            keep(file, subject.digest, one)
+            words = f" ({one.words})" if one.words else ""
+            _say(subject, f"{context:,} tokens: {one.outcome}{words}", effects)
+            _serve_who_waits(subject, effects)
+    found = longest(subject.contexts, _answered(tries))
     return Probed(subject, tuple(tries.values()), found or 0)
+
+
+def _answered(tries: Mapping[int, Tried]) -> dict[int, bool]:
+    return {context: one.is_answered for context, one in tries.items()}
 
 
 def _left(subject: Subject, tries: Mapping[int, Tried]) -> Iterator[int]:
     """Each context that is to be tried, by what came of those before."""
     while True:
-        answered = {context: one.is_answered for context, one in tries.items()}
-        context = next_try(subject.contexts, subject.estimates, answered)
+        context = next_try(subject.contexts, subject.estimates, _answered(tries))
         if context is None:
             return
         yield context
 
 
 @contextmanager
-def _stopped(subject: Subject, provider: Provider, effects: Effects) -> Iterator[None]:
-    """The engine does not serve meanwhile: requests wait in its switch; then it is started again, and waited for."""
-    one = replace(subject.instance, services=tuple(_mine(subject)))
-    _run(provider, subject, "stop", 2 * subject.instance.stop_s + SPARE_S)
+def _serving_again(subject: Subject, effects: Effects) -> Iterator[None]:
+    """Whatever happens, the engine is started again, and waited for."""
     try:
         yield
     finally:
-        _run(provider, subject, "start", SPARE_S)
-        settled([one], effects)
+        _run(subject, "start", effects)
+        settled([subject.instance], effects)
 
 
-def _mine(subject: Subject) -> Iterator[object]:
-    for service in subject.instance.services:
-        if service.address == subject.service.address:
-            yield service
+def _serve_who_waits(subject: Subject, effects: Effects) -> None:
+    """Let the engine answer those who wait in its switch, before it is stopped again; nothing where nobody waits."""
+    if not _waiting(subject, effects):
+        return
+    _say(subject, "answering requests that wait", effects)
+    _run(subject, "start", effects)
+    deadline = monotonic() + LONGEST_SERVING_S
+    while _waiting(subject, effects) and monotonic() < deadline:
+        sleep(POLL_S)
 
 
-def _run(provider: Provider, subject: Subject, verb: str, timeout_s: float) -> None:
-    ran = provider.execute(subject.service.container, ["systemctl", verb, "--", subject.unit], timeout_s=timeout_s)
+def _waiting(subject: Subject, effects: Effects) -> int:
+    """How many requests wait in its switch; 0 where nobody can say it."""
+    if not subject.switch:
+        return 0
+    command = ["/usr/bin/python3", "-IS", CONTROL, "--socket", subject.switch, "state"]
+    ran = _provider(subject, effects).execute(subject.container, command, timeout_s=SPARE_S)
+    try:
+        found = answer_value(ran.stdout)
+        return int(found["waiting"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
+def _run(subject: Subject, verb: str, effects: Effects) -> None:
+    """Start or stop its unit; stopping waits for running answers."""
+    timeout_s = 2 * subject.instance.stop_s + SPARE_S
+    ran = _provider(subject, effects).execute(
+        subject.container, ["systemctl", verb, "--", subject.unit], timeout_s=timeout_s
+    )
     if ran.returncode:
         words = ran.stderr.decode(errors="replace").strip()
         raise ProviderError(f"Unable to {verb} {subject.service.address}", details=words)
 
 
-def _tried(subject: Subject, provider: Provider, context: int) -> Tried:
+def _provider(subject: Subject, effects: Effects) -> Provider:
+    return effects.providers[subject.instance.host]
+
+
+def _say(subject: Subject, text: str, effects: Effects) -> None:
+    effects.emit(ApplyProgress(subject.container, text))
+
+
+def _tried(subject: Subject, context: int, effects: Effects) -> Tried:
     asked = question(subject.service, subject.trial, context, (LOAD_S, ANSWER_S))
-    program = zlib.compress(Path(trying.__file__).read_bytes())
     began = monotonic()
-    looked = provider.look(
+    answer = _trial_of(subject, asked, context, effects)
+    return tried(context, asked, answer, monotonic() - began)
+
+
+def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects: Effects) -> dict[str, Any]:
+    """What its container answers; ``ProviderError`` where that is nothing that can be used."""
+    looked = _provider(subject, effects).look(
         COMMAND,
-        {subject.service.container: json.dumps(asked).encode()},
-        shared=program,
+        {subject.container: json.dumps(asked).encode()},
+        shared=zlib.compress(Path(trying.__file__).read_bytes()),
         timeout_s=LOAD_S + ANSWERS * ANSWER_S + SPARE_S,
     )
     for error in looked.failures.values():
         raise error
     (ran,) = looked.executions.values()
+    said = ran.stderr.decode(errors="replace").strip()[-500:]
     if ran.returncode:
-        raise ProviderError(f"Unable to try {context} tokens", details=ran.stderr.decode(errors="replace")[-500:])
+        raise ProviderError(f"Unable to try {context} tokens: python3 ended with {ran.returncode}", details=said)
     try:
-        answer = trial_answer(answer_value(ran.stdout), asked)
+        return trial_answer(answer_value(ran.stdout), asked)
     except (DamagedAnswerError, ValueError) as error:
         raise ProviderError(f"Unable to try {context} tokens: the answer is damaged: {error}") from error
-    return tried(context, asked, answer, monotonic() - began)
-
-
-Known = Callable[[Address], Mapping[int, Tried]]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tests.unit.cli.conftest import World
+from provisioner.values.state import Execution
+from tests.unit.cli.conftest import FILE, World
 
 
 @pytest.fixture
@@ -18,23 +22,26 @@ def up(world: World) -> World:
 @pytest.mark.parametrize("ceiling", [4096, 20_000, 131_072])
 def test_the_longest_context_that_answers_is_found(up: World, ceiling: int) -> None:
     up.ceiling = ceiling
-    answer = up.command("probe", "llama", "--to", "131072")
+    answer = up.command("probe", "llama", "--to", "131072", "--yes")
     assert answer.code == 0, answer.err
-    assert answer.out.splitlines()[-1] == f"The longest that answers: {ceiling // 256 * 256:,}"
+    found = ceiling // 256 * 256
+    last = f"The longest that answers: {found:,}. Write context: {found} for llama/llama_cpp."
+    assert answer.out.splitlines()[-1] == last
     assert len(up.questions) <= 10
 
 
 def test_who_drops_a_part_of_its_prompt_answers_nothing(up: World) -> None:
     up.drops = True
-    answer = up.command("probe", "llama", "--to", "8192")
-    assert answer.out.splitlines()[-1] == "The longest that answers: 0"
+    answer = up.command("probe", "llama", "--to", "8192", "--yes")
+    assert answer.code == 3
+    assert answer.out.splitlines()[-1].startswith("None of them answers: llama/llama_cpp")
     assert "doubtful" in answer.out
     assert "another token near the beginning of its prompt changed nothing of the answer" in answer.out
 
 
 def test_the_engine_serves_again_afterwards(up: World) -> None:
     up.active.add("llama-server.service")
-    up.command("probe", "llama", "--to", "8192")
+    up.command("probe", "llama", "--to", "8192", "--yes")
     assert "llama-server.service" in up.active
     assert up.command("plan", "--detailed-exitcode").code == 0
 
@@ -44,3 +51,61 @@ def test_what_cannot_be_tried_is_refused(up: World, name: str) -> None:
     answer = up.command("probe", name)
     assert answer.code == 64
     assert up.questions == []
+
+
+def test_what_was_tried_before_is_not_tried_again(up: World) -> None:
+    up.ceiling = 20_000
+    up.command("probe", "llama", "--to", "131072", "--yes")
+    up.questions.clear()
+    again = up.command("probe", "llama", "--to", "131072")
+    assert (again.code, up.questions) == (0, [])
+    assert "The longest that answers: 19,968" in again.out
+
+
+def test_a_run_that_was_killed_goes_on(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    up.ceiling = 20_000
+    up.active.add("llama-server.service")
+    asked = up._trying
+    number = 0
+
+    def killed(question: dict[str, Any]) -> Execution:
+        nonlocal number
+        number += 1
+        if number == 4:
+            raise KeyboardInterrupt
+        return asked(question)
+
+    monkeypatch.setattr(up, "_trying", killed)
+    assert up.command("probe", "llama", "--to", "131072", "--yes").code == 130
+    assert "llama-server.service" in up.active
+    before = {question["shows"][1] for question in up.questions}
+    up.questions.clear()
+    assert up.command("probe", "llama", "--to", "131072", "--yes").code == 0
+    assert before.isdisjoint(question["shows"][1] for question in up.questions)
+
+
+def test_it_is_asked_first_and_told_how_long_it_may_take(up: World) -> None:
+    unasked = up.command("probe", "llama", "--to", "131072")
+    assert unasked.code == 4
+    assert "llama/llama_cpp is started 10 times at most, with 4,096 to 130,816 tokens" in unasked.out.replace(
+        "131,072", "130,816"
+    )
+    assert "requests wait for up to 2m 00s" in unasked.out
+    assert "--yes" in unasked.err
+    assert up.command("probe", "llama", "--to", "131072", typed="n\n").code == 4
+    assert up.questions == []
+    assert up.command("probe", "llama", "--to", "8192", typed="y\n").code == 0
+
+
+def test_another_option_makes_another_engine_of_it(up: World, lab: Path) -> None:
+    up.command("probe", "llama", "--to", "8192", "--yes")
+    up.questions.clear()
+    lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { threads: 1,"))
+    up.command("probe", "llama", "--to", "8192", "--yes")
+    assert up.questions
+
+
+def test_a_range_without_contexts_is_refused(up: World) -> None:
+    answer = up.command("probe", "llama", "--from", "9000", "--to", "8000", "--yes")
+    assert answer.code == 64
+    assert "there is no context from 9000 to 8000 tokens" in answer.err
