@@ -11,7 +11,6 @@ from dataclasses import fields
 from ipaddress import ip_address
 from typing import Any
 
-from provisioner.trying import ANSWERED, OUTCOMES
 from provisioner.values.state import Managed
 
 Check = Callable[[Any, str], None]
@@ -77,15 +76,19 @@ def openings_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def trial_answer(answer: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of ``trying`` to the question ``asked``, as it is; ``DamagedAnswerError``, else."""
+def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
+    """The answer of ``trying``, as it is, with one of these outcomes; ``DamagedAnswerError``, else.
+
+    ``outcomes``: with each how many prompts were heard at least.
+    """
     found = _object(answer, "it", ("outcome", "words", "load_s", "heard"))
-    if found["outcome"] not in OUTCOMES:
-        raise DamagedAnswerError(f"outcome: {str(found['outcome'])[:NAME]!r} is none of {', '.join(OUTCOMES)}")
+    _text(found["outcome"], "outcome")
+    if found["outcome"] not in outcomes:
+        raise DamagedAnswerError(f"outcome: {found['outcome'][:NAME]!r} is none of {', '.join(outcomes)}")
     _text(found["words"], "words")
     _seconds(found["load_s"], "load_s")
     _list(found["heard"], "heard", _heard)
-    wanted = len(asked["ask"]["changed"]) if found["outcome"] == ANSWERED else 0
+    wanted = outcomes[found["outcome"]]
     if len(found["heard"]) < wanted:
         raise DamagedAnswerError(f"heard: {len(found['heard'])} of {wanted} answers")
     return found

@@ -11,7 +11,7 @@ from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 
 if TYPE_CHECKING:
-    from provisioner.workflow.probing import Subject
+    from provisioner.measuring.trials import Subject
 
 QUESTION = "Do you want to go on? [y/N] "
 
@@ -27,8 +27,8 @@ def probe(session: Session, words: Words, *, low: int | None, high: int | None, 
 
     It is started with one context after the other. Each time a prompt is answered that takes 95 % of it: the engine
     has to count as many tokens as were sent, and another token near the beginning, the middle and the end of it has to
-    change the answer. What was tried is kept, so that the next run goes on there. Meanwhile requests wait in its switch,
-    and are served between two tries.
+    change the answer. What was tried is kept, so that the next run goes on there. Meanwhile requests wait in its
+    switch, and are served between two tries.
     """
     from provisioner.report.probe import probed_text
     from provisioner.workflow import probing

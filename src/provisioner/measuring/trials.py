@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.measuring.depth import Heard, doubts, places_in
+from provisioner.measuring.search import Contexts
 from provisioner.services.base import ResolvedService, Trial
-from provisioner.trying import ANSWERED
+from provisioner.trying import ANSWERED, OUTCOMES
+from provisioner.values.state import Instance
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
@@ -48,6 +50,47 @@ class Tried:
         return self.outcome == ANSWERED
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An engine whose contexts are tried: where it runs, how, and by which sum of its options results are kept.
+
+    ``start_s``: how long the slowest of its last starts took, 0 where none was measured.
+    """
+
+    service: ResolvedService
+    instance: Instance
+    trial: Trial
+    contexts: Contexts
+    digest: str
+    start_s: float = 0.0
+    estimates: tuple[int, ...] = ()
+
+    @property
+    def container(self) -> str:
+        """Where it runs."""
+        return self.service.container
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return self.service.page.unit or ""
+
+    @property
+    def switch(self) -> str:
+        """The socket by which the switch before it is asked; empty where there is none."""
+        before = self.service.page.behind
+        return f"/run/{before}-{self.unit.removesuffix('.service')}/control.sock" if before else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """What was tried of an engine, in its order, and the longest context that answered; 0 where none did."""
+
+    subject: Subject
+    tries: tuple[Tried, ...]
+    longest: int
+
+
 def question(service: ResolvedService, trial: Trial, context: int, limits_s: tuple[float, float]) -> dict[str, Any]:
     """What the container is asked; ``limits_s``: seconds for loading, and for each answer."""
     load_s, answer_s = limits_s
@@ -78,6 +121,11 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
             "changed": [None, None, *places_in(tokens).values()],
         },
     }
+
+
+def outcomes_of(asked: Mapping[str, Any]) -> dict[str, int]:
+    """What an answer may say that became of it, and how many prompts were heard then."""
+    return {outcome: len(asked["ask"]["changed"]) if outcome == ANSWERED else 0 for outcome in OUTCOMES}
 
 
 def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], took_s: float) -> Tried:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 
 if TYPE_CHECKING:
-    from provisioner.workflow.probing import Probed, Subject
+    from provisioner.measuring.trials import Probed, Subject
 
 HEAD = ("TOKENS", "OUTCOME", "LOADED IN", "ALL OF IT", "")
 

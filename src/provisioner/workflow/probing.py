@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -16,7 +16,7 @@ from provisioner.agent_answers import DamagedAnswerError, trial_answer
 from provisioner.lab.opening import Lab
 from provisioner.measuring.results import digest_of, file_of, keep, tried_before
 from provisioner.measuring.search import Contexts, bounds, longest, next_try
-from provisioner.measuring.trials import Tried, question, tried
+from provisioner.measuring.trials import Probed, Subject, Tried, outcomes_of, question, tried
 from provisioner.probe import COMMAND
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
@@ -25,7 +25,6 @@ from provisioner.stamp import inputs_of
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import answer_value
-from provisioner.values.state import Instance
 from provisioner.workflow.effects import Effects
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import is_running, survey
@@ -42,47 +41,6 @@ LONGEST_SERVING_S = 600.0
 """So long those who waited are served before the next try."""
 CONTROL = "/usr/local/lib/switch/control.py"
 """As role ``switch`` installs it; it says how many requests wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """An engine whose contexts are tried: where it runs, how, and by which sum of its options results are kept.
-
-    ``start_s``: how long the slowest of its last starts took, 0 where none was measured.
-    """
-
-    service: ResolvedService
-    instance: Instance
-    trial: Trial
-    contexts: Contexts
-    digest: str
-    start_s: float = 0.0
-    estimates: tuple[int, ...] = ()
-
-    @property
-    def container(self) -> str:
-        """Where it runs."""
-        return self.service.container
-
-    @property
-    def unit(self) -> str:
-        """Its unit."""
-        return self.service.page.unit or ""
-
-    @property
-    def switch(self) -> str:
-        """The socket by which the switch before it is asked; empty where there is none."""
-        before = self.service.page.behind
-        return f"/run/{before}-{self.unit.removesuffix('.service')}/control.sock" if before else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """What was tried of an engine, in its order, and the longest context that answered; 0 where none did."""
-
-    subject: Subject
-    tries: tuple[Tried, ...]
-    longest: int
 
 
 def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Subject:
@@ -264,6 +222,6 @@ def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects:
     if ran.returncode:
         raise ProviderError(f"Unable to try {context} tokens: python3 ended with {ran.returncode}", details=said)
     try:
-        return trial_answer(answer_value(ran.stdout), asked)
+        return trial_answer(answer_value(ran.stdout), outcomes_of(asked))
     except (DamagedAnswerError, ValueError) as error:
         raise ProviderError(f"Unable to try {context} tokens: the answer is damaged: {error}") from error

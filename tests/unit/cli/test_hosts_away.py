@@ -34,6 +34,7 @@ LINES = {
     "status": ("status",),
     "verify": ("verify", "--after-reboot"),
     "audit": ("audit",),
+    "probe": ("probe", "llama", "--yes"),
     "bench": ("bench",),
     "down": ("down", "--yes"),
     "destroy": ("destroy", "--yes", "--lab", "away"),
