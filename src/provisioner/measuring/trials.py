@@ -14,7 +14,7 @@ from provisioner.values.state import Instance
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
-FIRST_TOKEN, LAST_TOKEN = 100, 400
+FIRST_TOKEN, LAST_TOKEN = 100, 340
 """Numbers of tokens of which prompts are made: every vocabulary has them, and they end no answer."""
 DOUBTFUL = "doubtful"
 """It answered, and not to all of its prompt."""
