@@ -24,6 +24,8 @@ LOWEST_STATUS, HIGHEST_STATUS = 100, 999
 HIGHEST_PORT = 65535
 MOST_TOKENS = 2**30
 MOST_FOLLOWING = 1000
+MOST_LAYERS = 100_000
+MOST_BYTES = 2**60
 
 
 LOOKED = ("stamps", "leftovers", "verdict", "rest", "unit", "health", "closed", "damaged")
@@ -81,7 +83,12 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
 
     ``outcomes``: with each how many prompts were heard at least.
     """
-    found = _object(answer, "it", ("outcome", "words", "load_s", "heard"))
+    found = _object(answer, "it", ("outcome", "words", "load_s", "heard", "layers", "memory", "card"))
+    for layers in _parts(found["layers"], "layers", 2):
+        _count(layers, "layers", MOST_LAYERS)
+    for word in ("memory", "card"):
+        if found[word] != -1:
+            _count(found[word], word, MOST_BYTES)
     _text(found["outcome"], "outcome")
     if found["outcome"] not in outcomes:
         raise DamagedAnswerError(f"outcome: {found['outcome'][:NAME]!r} is none of {', '.join(outcomes)}")

@@ -8,10 +8,13 @@ Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that ho
 (an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), and ``ask``:
 ``kind`` (``llama_cpp`` or ``openai``), ``url``, ``key_file``, ``model``, ``tokens`` (of a prompt), ``first`` and
 ``last`` (the numbers of tokens that it is made of), and ``changed``: for each prompt the place of a token that is
-another one in it, or None. ``{port}`` in any of these becomes a port that is free.
+another one in it, or None; and ``placed``: a pattern by whose two groups an engine says how many layers of how many lie
+on a card, or nothing. ``{port}`` in any of these becomes a port that is free.
 
-Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``, and
-``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow.
+Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``,
+``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow;
+``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered ``memory`` (bytes of its
+unit) and ``card`` (bytes in use on the container's cards), -1 where nobody tells.
 Python alone is enough; what it made is gone when it ends.
 """
 
@@ -47,6 +50,8 @@ LONGEST_ANSWER = 2**22
 WORDS = 500
 LINES = 200
 COMMAND_S = 120
+CARDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
+MIB = 2**20
 
 
 def prompt_of(ask: Mapping[str, Any], changed: int | None) -> list[int]:
@@ -155,6 +160,17 @@ class Trial:
             self.check_runs()
             raise FailedError(REFUSED, f"{type(error).__name__}: {error}") from None
 
+    def layers(self) -> list[int]:
+        """How many layers of how many lie on a card, as it said last; zeros where it did not, or is not asked."""
+        pattern = self.asked["placed"]
+        said = re.findall(pattern, _journal(_state()["InvocationID"])) if pattern else []
+        return [int(number) for number in said[-1]] if said else [0, 0]
+
+    def memory(self) -> int:
+        """Bytes that its processes take; -1 where systemd does not tell."""
+        shown = _systemctl("show", TRIAL, "--property=MemoryCurrent", "--value").strip()
+        return int(shown) if shown.isdecimal() else -1
+
     def _wait_for_its_end(self) -> None:
         """Give systemd a moment to see that it has ended: its connection breaks first."""
         deadline = time.monotonic() + LOOK_S
@@ -219,14 +235,28 @@ def _systemctl(*words: str) -> str:
 def tried(asked: Mapping[str, Any]) -> dict[str, Any]:
     """How one context went."""
     found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "heard": []}
+    found |= {"layers": [0, 0], "memory": -1, "card": -1}
     ask = asked["ask"]
     with Trial(asked) as trial:
         try:
             found["load_s"] = trial.load()
+            found["layers"] = trial.layers()
             found["heard"] = [trial.hear(prompt_of(ask, changed)) for changed in ask["changed"]]
+            found["memory"], found["card"] = trial.memory(), used_on_cards()
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
     return found
+
+
+def used_on_cards() -> int:
+    """Bytes in use on all cards of the container together; -1 where there is none that tells."""
+    try:
+        done = subprocess.run(CARDS, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except OSError:
+        return -1
+    numbers = done.stdout.split()
+    is_told = done.returncode == 0 and bool(numbers) and all(number.isdecimal() for number in numbers)
+    return sum(map(int, numbers)) * MIB if is_told else -1
 
 
 def free_port() -> int:

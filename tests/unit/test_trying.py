@@ -36,6 +36,8 @@ if verb == "start":
     state.write_text(json.dumps(known))
 elif verb == "stop" and alive(known.get("pid")):
     os.kill(known["pid"], signal.SIGKILL)
+elif verb == "show" and "--property=MemoryCurrent" in sys.argv:
+    print(4096)
 elif verb == "show":
     runs = alive(known.get("pid"))
     print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", f"MainPID={known.get('pid', 0)}",
@@ -52,7 +54,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "key").write_text(f"{KEY}\nformer\n")
     played = SYSTEMCTL.replace("PYTHON", sys.executable).replace("UNITS", str(units))
     played = played.replace("STATE", str(tmp_path / "state")).replace("LOG", str(tmp_path / "log"))
-    for name, text in (("systemctl", played), ("journalctl", f"#!/bin/sh\ncat {tmp_path}/log\n")):
+    journal = f"#!/bin/sh\necho offloaded 1/3 layers\necho offloaded 2/3 layers\ncat {tmp_path}/log\n"
+    cards = "#!/bin/sh\necho 5\necho 7\n"
+    for name, text in (("systemctl", played), ("journalctl", journal), ("nvidia-smi", cards)):
         (programs / name).write_text(text)
         (programs / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -86,6 +90,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "load_s": 20,
             "answer_s": 20,
             "no_room": ["out of memory"],
+            "placed": r"offloaded (\d+)/(\d+) layers",
             "ask": {**ask, "first": 100, "last": 400, "changed": [None, None, *places_in(tokens).values()]},
             **more,
         }
@@ -106,6 +111,7 @@ def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
     found = trying.tried(asked(4096))
     assert (found["outcome"], found["words"], len(found["heard"])) == ("answered", "", 5)
     assert found["load_s"] > 0
+    assert (found["layers"], found["memory"], found["card"]) == ([2, 3], 4096, 12 * trying.MIB)
     assert told(found) == []
 
 
@@ -119,7 +125,7 @@ def test_an_engine_that_drops_a_part_of_its_prompt_is_doubted(asked: Any) -> Non
     ("words", "result", "outcome", "said"),
     [
         ((), "exit-code", "no room", "out of memory"),
-        (("--does", "crash"), "signal", "crashed", "signal: Segmentation fault"),
+        (("--does", "crash"), "signal", "crashed", "Segmentation fault"),
         (("--does", "crash"), "oom-kill", "no room", "oom-kill"),
         (("--does", "hang"), "exit-code", "hung", "it was not ready after 1 s"),
         (("--does", "answer-late"), "exit-code", "no room", "out of memory"),

@@ -20,7 +20,7 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 FOLDER = "contexts"
-FIELDS = ("context", "outcome", "words", "load_s", "took_s")
+FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
 
 
 def digest_of(inputs: Mapping[str, Any], option: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,9 @@ class Tried:
     words: str = ""
     load_s: float = 0.0
     took_s: float = 0.0
+    memory: int = -1
+    """Bytes that its processes took once it had answered, and that its cards had in use; -1 where nobody tells."""
+    card: int = -1
 
     @property
     def is_answered(self) -> bool:
@@ -110,6 +113,7 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
         "load_s": load_s,
         "answer_s": answer_s,
         "no_room": list(trial.no_room),
+        "placed": trial.placed,
         "ask": {
             "kind": trial.asked,
             "url": at,
@@ -135,6 +139,13 @@ def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], too
         plain, again, *others = (Heard(one["tokens"], one["following"]) for one in answer["heard"])
         tokens = asked["ask"]["tokens"]
         changed = dict(zip(places_in(tokens), others, strict=True))
-        found = [*doubts(tokens, plain, again, changed)]
+        found = [*_misplaced(asked, answer["layers"]), *doubts(tokens, plain, again, changed)]
         outcome, words = (DOUBTFUL, "; ".join(found)) if found else (ANSWERED, "")
-    return Tried(context, outcome, words, float(answer["load_s"]), took_s)
+    return Tried(context, outcome, words, float(answer["load_s"]), took_s, answer["memory"], answer["card"])
+
+
+def _misplaced(asked: Mapping[str, Any], layers: Sequence[int]) -> Iterator[str]:
+    """What of its layers is not where it belongs: on the card, all of them, where the file asks for no number."""
+    there, all_of_them = layers
+    if asked["placed"] and (there < all_of_them or not all_of_them):
+        yield f"it has {there} of {all_of_them} layers on the card" if all_of_them else "it says nothing of layers"

@@ -9,7 +9,8 @@ from provisioner.report.style import PLAIN, Style, count_text, duration_text, sa
 if TYPE_CHECKING:
     from provisioner.measuring.trials import Probed, Subject
 
-HEAD = ("TOKENS", "OUTCOME", "LOADED IN", "ALL OF IT", "")
+MIB = 2**20
+HEAD = ("TOKENS", "OUTCOME", "LOADED IN", "ALL OF IT", "MEMORY", "CARD", "")
 
 
 def foretold_text(subject: Subject, tries: int) -> str:
@@ -31,7 +32,8 @@ def probed_text(found: Probed, style: Style = PLAIN) -> str:
     rows = []
     for one in sorted(found.tries, key=lambda tried: tried.context):
         loaded = duration_text(one.load_s) if one.load_s else "-"
-        rows.append((f"{one.context:,}", one.outcome, loaded, duration_text(one.took_s), safe_line(one.words)))
+        sizes = [f"{size // MIB:,} MiB" if size >= 0 else "-" for size in (one.memory, one.card)]
+        rows.append((f"{one.context:,}", one.outcome, loaded, duration_text(one.took_s), *sizes, safe_line(one.words)))
     option = found.subject.trial.option
     address = found.subject.service.address
     if found.longest:

@@ -320,7 +320,8 @@ class Trial:
 
     ``option`` of the file says it, ``word`` of its command; ``step``: in which steps it takes them; ``most``: what its
     model was made for, 0 where nobody tells; ``requests`` share it; ``asked``: by which interface; ``key_file``: where
-    its key lies while it runs; ``no_room``: what it says where there is too little memory.
+    its key lies while it runs; ``no_room``: what it says where there is too little memory; ``placed``: by which two
+    numbers it says how many layers of how many lie on a card, empty where all of them have to.
     """
 
     option: str
@@ -331,6 +332,7 @@ class Trial:
     requests: int = 1
     key_file: str = ""
     no_room: tuple[str, ...] = ()
+    placed: str = ""
 
 
 class Knowledge:

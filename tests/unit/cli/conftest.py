@@ -113,6 +113,8 @@ class World:
     """By address what answers strangers at each of its doors."""
     ceiling: int = 10**9
     """The longest context with which engines answer."""
+    layers: list[int] = field(default_factory=lambda: [0, 0])
+    """How many layers of how many engines say that a card has."""
     drops: bool = False
     """Whether engines drop the first third of a prompt, and count all of it."""
     left: int = 0
@@ -240,6 +242,7 @@ class World:
         self.questions.append(asked)
         context = int(asked["shows"][1])
         answer: dict[str, Any] = {"outcome": "answered", "words": "", "load_s": 0.5, "heard": []}
+        answer |= {"layers": self.layers, "memory": 2**30, "card": -1}
         if context > self.ceiling:
             answer |= {"outcome": "no room", "words": "out of memory"}
             return Execution(0, json.dumps(answer).encode(), b"")

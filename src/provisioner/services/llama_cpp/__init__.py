@@ -168,7 +168,9 @@ class Knowledge(base.Knowledge):
         header, parallel = service.headers.get(model), service.option("parallel")
         most = header.context * parallel if header else 0
         key_file = KEY_FILE if service.key else ""
-        return Trial("context", "--ctx-size", STEP * parallel, most, "llama_cpp", parallel, key_file, NO_ROOM)
+        wants_all = service.card is not None and not str(service.option("gpu_layers")).isdigit()
+        placed = r"offloaded (\d+)/(\d+) layers" if wants_all else ""
+        return Trial("context", "--ctx-size", STEP * parallel, most, "llama_cpp", parallel, key_file, NO_ROOM, placed)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""
