@@ -24,6 +24,8 @@ def foretold_text(subject: Subject, tries: int) -> str:
         else "How long one takes is not known"
     )
     waits = f"requests wait for up to {duration_text(service.queue_s)}, and are answered between two of them"
+    if subject.estimates:
+        starts += f" By the sums of fit its card holds {max(subject.estimates):,}."
     return f"{starts} {taken}, and five prompts each; {waits if service.queue_s else 'requests are refused meanwhile'}."
 
 

@@ -14,10 +14,12 @@ from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import remember
 from provisioner.loads.refusals import refusals
+from provisioner.loads.terms import largest_context
 from provisioner.models.folders import weight_names
 from provisioner.models.sources import ModelPart
 from provisioner.services import knowledge_of
 from provisioner.values import paths
+from provisioner.values.address import Address
 from provisioner.values.errors import PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
@@ -45,6 +47,23 @@ def _wish(container: ResolvedContainer) -> str:
     """What containers say alike that get the same card; empty for one that gets a card of its own."""
     gpu = container.written.gpu
     return "" if gpu is None or gpu.sharing == "exclusive" else repr(gpu)
+
+
+def estimated_contexts(lab: Lab, cards: Mapping[str, Card]) -> Mapping[Address, int]:
+    """The largest context of each engine that its card holds by the sums of ``fit``, in tokens.
+
+    Engines of which nobody can reckon it, and those of several models, are left out.
+    """
+    found: dict[Address, int] = {}
+    for budget in budgets_of(lab, cards):
+        for engine in budget.engines:
+            if budget.usable is None or len(engine.loads) != 1:
+                continue
+            (load,) = engine.loads
+            largest = largest_context(load, budget.free_for(load))
+            if largest:
+                found[engine.address] = largest
+    return found
 
 
 def check_fit(

@@ -14,6 +14,7 @@ from typing import Any
 from provisioner import trying
 from provisioner.agent_answers import DamagedAnswerError, trial_answer
 from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import ResolvedLab
 from provisioner.measuring.results import digest_of, file_of, keep, tried_before
 from provisioner.measuring.search import Contexts, bounds, longest, next_try
 from provisioner.measuring.trials import Probed, Subject, Tried, outcomes_of, question, tried
@@ -26,6 +27,7 @@ from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress
 from provisioner.values.plain_data import answer_value
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.fitting import estimated_contexts
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import is_running, survey
 
@@ -48,7 +50,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
 
     ``low``, ``high``: the contexts that were asked for, 0: those that its model was made for.
     """
-    service = _service(lab, name)
+    service = _service(lab.with_headers, name)
     trial = knowledge_of(service.role).trial(service)
     if trial is None:
         raise InputError(
@@ -62,6 +64,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
             f"Unable to probe {service.address}: its container does not run",
             resolution=f"Run: provision up {service.container}",
         )
+    estimate = estimated_contexts(lab, seen.cards).get(service.address)
     (desired,) = (one for one in instance.services if one.address == service.address)
     return Subject(
         service=service,
@@ -70,11 +73,12 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         contexts=_contexts(service, trial, low, high),
         digest=digest_of(inputs_of(desired), trial.option),
         start_s=seen.inside.starts.get(service.address, 0.0),
+        estimates=() if estimate is None else (estimate,),
     )
 
 
-def _service(lab: Lab, name: str) -> ResolvedService:
-    found = [service for address, service in lab.resolved.services.items() if name in (address, service.container)]
+def _service(lab: ResolvedLab, name: str) -> ResolvedService:
+    found = [service for address, service in lab.services.items() if name in (address, service.container)]
     engines = [one for one in found if one.page.stage == "engine"] or found
     if len(engines) == 1:
         return engines[0]

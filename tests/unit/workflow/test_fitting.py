@@ -14,7 +14,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
-from provisioner.workflow.fitting import budgets_of, check_fit, remember_use
+from provisioner.workflow.fitting import budgets_of, check_fit, estimated_contexts, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.loads.models import QWEN
 
@@ -75,6 +75,13 @@ def test_what_does_not_fit_is_refused_by_exit_code_4(lab: Lab) -> None:
     assert "1,800 MiB of 1,216 MiB that are usable" in caught.value.details
     assert "largest context of nine that fits: 21,504 tokens (asked for 40,192)" in caught.value.details
     assert "`fit_check: warn`" in caught.value.resolution
+
+
+def test_the_largest_contexts_are_those_that_a_refusal_names(lab: Lab) -> None:
+    found = estimated_contexts(lab, {"llama": SMALL})
+    assert found == {"llama/llama_cpp": 21_504}
+    assert estimated_contexts(lab, {}) == {}
+    assert estimated_contexts(lab, {"llama": BLIND}) == {}
 
 
 def test_engines_that_fit_alone_may_not_fit_together(lab: Lab) -> None:
