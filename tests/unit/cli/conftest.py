@@ -113,6 +113,10 @@ class World:
     """By address what answers strangers at each of its doors."""
     ceiling: int = 10**9
     """The longest context with which engines answer."""
+    waiting: list[int] = field(default_factory=list)
+    """How many requests wait in the switch, each time that it is asked."""
+    told: list[tuple[str, str]] = field(default_factory=list)
+    """What systemd was told: verb and unit."""
     layers: list[int] = field(default_factory=lambda: [0, 0])
     """How many layers of how many engines say that a card has."""
     drops: bool = False
@@ -137,6 +141,7 @@ class World:
         self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
     ) -> Execution:
         _, verb, _, unit = command
+        self.told.append((verb, unit))
         if self.systemctl_code:
             return Execution(self.systemctl_code, b"", b"Job for it failed.")
         (self.active.add if verb == "start" else self.active.discard)(unit)
@@ -195,9 +200,12 @@ class World:
                     on_task(TaskEvent("ok", host, role, f"{role} : install | Install"))
 
     def _agent(
-        self, container: Container, _command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]
+        self, container: Container, command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]
     ) -> Execution:
         """The container's side, its stamps kept as files of the fake container."""
+        if "state" in command:  # the switch is asked
+            waiting = self.waiting.pop(0) if self.waiting else 0
+            return Execution(0, json.dumps({"waiting": waiting}).encode(), b"")
         part = zlib.decompressobj()
         part.decompress(stdin)
         asked = json.loads(part.unused_data)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.values.state import Execution
+from provisioner.workflow import probing
 from tests.unit.cli.conftest import FILE, World
 
 
@@ -109,3 +110,13 @@ def test_a_range_without_contexts_is_refused(up: World) -> None:
     answer = up.command("probe", "llama", "--from", "9000", "--to", "8000", "--yes")
     assert answer.code == 64
     assert "there is no context from 9000 to 8000 tokens" in answer.err
+
+
+def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing, "POLL_S", 0.01)
+    up.waiting = [0, 3, 1, 0]  # nobody after the first try; after the second some, until they are answered
+    up.told.clear()
+    assert up.command("probe", "llama", "--to", "65536", "--yes").code == 0
+    verbs = [verb for verb, unit in up.told if unit == "llama-server.service"]
+    assert verbs[:4] == ["stop", "stop", "start", "stop"]
+    assert verbs[-1] == "start"
