@@ -176,7 +176,7 @@ def _waiting(subject: Subject, effects: Effects) -> int:
     """How many requests wait in its switch; 0 where nobody can say it."""
     if not subject.switch:
         return 0
-    command = ["/usr/bin/python3", "-IS", CONTROL, "--socket", subject.switch, "state"]
+    command = ["python3", "-IS", CONTROL, "--socket", subject.switch, "state"]
     ran = _provider(subject, effects).execute(subject.container, command, timeout_s=SPARE_S)
     try:
         found = answer_value(ran.stdout)
