@@ -173,16 +173,19 @@ def _serve_who_waits(subject: Subject, effects: Effects) -> None:
 
 
 def _waiting(subject: Subject, effects: Effects) -> int:
-    """How many requests wait in its switch; 0 where nobody can say it."""
+    """How many requests wait in its switch; raises ``ProviderError`` where that does not say it."""
     if not subject.switch:
         return 0
     command = ["python3", "-IS", CONTROL, "--socket", subject.switch, "state"]
     ran = _provider(subject, effects).execute(subject.container, command, timeout_s=SPARE_S)
+    said = ran.stderr.decode(errors="replace").strip()[-500:]
+    if ran.returncode:
+        raise ProviderError(f"Unable to ask the switch before {subject.service.address} who waits", details=said)
     try:
         found = answer_value(ran.stdout)
         return int(found["waiting"])
-    except (ValueError, KeyError, TypeError):
-        return 0
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProviderError(f"Unable to read what the switch before {subject.service.address} says: {error}") from error
 
 
 def _run(subject: Subject, verb: str, effects: Effects) -> None:
