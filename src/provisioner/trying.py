@@ -6,10 +6,10 @@ without what tells the switch, so that nobody is led to it, and systemd does not
 Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that hold one of these are left out),
 ``changes`` (pairs of a pattern and what stands there in the trial), ``shows`` (words of its command line), ``health``
 (an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), and ``ask``:
-``kind`` (``llama_cpp`` or ``openai``), ``url``, ``key_file``, ``model``, ``tokens`` (of a prompt), ``first`` and
-``last`` (the numbers of tokens that it is made of), and ``changed``: for each prompt the place of a token that is
-another one in it, or None; and ``placed``: a pattern by whose two groups an engine says how many layers of how many lie
-on a card, or nothing. ``{port}`` in any of these becomes a port that is free.
+``path`` (``NATIVE``, that of llama-server, or ``OPENAI``), ``url``, ``key_file``, ``model``, ``tokens`` (of a prompt),
+``first`` and ``last`` (the numbers of tokens that it is made of), and ``changed``: for each prompt the place of a token
+that is another one in it, or None; and ``placed``: a pattern by whose two groups an engine says how many layers of how
+many lie on a card, or nothing. ``{port}`` in any of these becomes a port that is free.
 
 Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``,
 ``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow;
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Self
 
 TRIAL = "provision-trial.service"
+NATIVE, OPENAI = "/completion", "/v1/completions"
 UNITS = Path("/run/systemd/system")
 ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED = "answered", "no room", "crashed", "hung", "refused"
 OUTCOMES = (ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED)
@@ -71,15 +72,19 @@ class FailedError(Exception):
         self.outcome = outcome
 
 
-def trial_of(text: str, without: Sequence[str], changes: Sequence[Sequence[str]], seconds: float) -> str:
-    """The text of the trial's unit; ``ValueError`` where something that is to be changed does not stand there."""
+def trial_of(text: str, engine: str, without: Sequence[str], changes: Sequence[Sequence[str]], seconds: float) -> str:
+    """The text of the trial's unit; ``ValueError`` where something that is to be changed does not stand there.
+
+    ``engine``: the name of the unit that it is made of. A start of that one ends it, also where who tried was killed.
+    """
     kept = [line for line in text.splitlines() if not any(words in line for words in without)]
     changed = "\n".join(kept)
     for pattern, other in changes:
         changed, count = re.subn(pattern, lambda _, other=other: other, changed)  # type: ignore[misc]
         if not count:
             raise ValueError(f"{pattern} does not stand in the unit")
-    return changed.replace("[Service]", f"[Service]\n{SETTINGS.format(seconds=round(seconds))}", 1)
+    alone = changed.replace("[Unit]", f"[Unit]\nConflicts={engine}", 1)
+    return alone.replace("[Service]", f"[Service]\n{SETTINGS.format(seconds=round(seconds))}", 1)
 
 
 class Trial:
@@ -93,12 +98,11 @@ class Trial:
         """Make it; one that a killed run has left is ended first."""
         self.end()
         seconds = self.asked["load_s"] + self.asked["answer_s"] + MARGIN_S
-        text = Path(self.asked["unit"]).read_text(encoding="utf-8")
+        unit = Path(self.asked["unit"])
+        text = unit.read_text(encoding="utf-8")
+        changed = trial_of(text, unit.name, self.asked["without"], self.asked["changes"], seconds)
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(
-            trial_of(text, self.asked["without"], self.asked["changes"], seconds),
-            encoding="utf-8",
-        )
+        self.file.write_text(changed, encoding="utf-8")
         _systemctl("daemon-reload")
         return self
 
@@ -179,25 +183,26 @@ class Trial:
 
 
 def heard(ask: Mapping[str, Any], prompt: Sequence[int], within_s: float) -> dict[str, Any]:
-    """The engine's own count of a prompt, and the log-probabilities of what may follow, by kind of engine."""
-    if ask["kind"] == "llama_cpp":
+    """The engine's own count of a prompt, and the log-probabilities of what may follow, by its interface."""
+    if ask["path"] == NATIVE:
         body = {"prompt": [*prompt], "n_predict": 1, "n_probs": LIKELY, "cache_prompt": False, "temperature": 0}
-        said = _answer(ask, "/completion", body, within_s)
+        said = _answer(ask, body, within_s)
         (first, *_) = said["completion_probabilities"]
         likely = {str(one["id"]): float(one["logprob"]) for one in first["top_logprobs"]}
         return {"tokens": int(said["tokens_evaluated"]), "following": likely}
     body = {"model": ask["model"], "prompt": [*prompt], "max_tokens": 1, "logprobs": LIKELY, "temperature": 0}
-    said = _answer(ask, "/v1/completions", body, within_s)
+    said = _answer(ask, body, within_s)
     (likely, *_) = said["choices"][0]["logprobs"]["top_logprobs"]
     return {"tokens": int(said["usage"]["prompt_tokens"]), "following": likely}
 
 
-def _answer(ask: Mapping[str, Any], path: str, body: Mapping[str, Any], within_s: float) -> Any:
+def _answer(ask: Mapping[str, Any], body: Mapping[str, Any], within_s: float) -> Any:
     headers = {"Content-Type": "application/json"}
     if ask.get("key_file"):
         key = Path(ask["key_file"]).read_text(encoding="utf-8").split("\n", 1)[0]
         headers["Authorization"] = f"Bearer {key}"
-    request = urllib.request.Request(ask["url"] + path, json.dumps(body).encode(), headers)  # noqa: S310  # of 127.0.0.1
+    address = ask["url"] + ask["path"]
+    request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310  # of 127.0.0.1
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=within_s) as answer:

@@ -72,7 +72,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         unit.write_text(f"[Unit]\nOnFailure=switch-gone.service\n[Service]\nExecStart={command}\nExecStop=/bin/drain\n")
         tokens = context * 95 // 100
         ask = {
-            "kind": "llama_cpp",
+            "path": trying.NATIVE,
             "url": f"http://127.0.0.1:{port}",
             "key_file": "",
             "model": "tiny",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from provisioner.bench import LONGEST, Bench, asks
+from provisioner.bench import LONGEST, asks
+from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode
 
 KINDS = ("tts",)
 
@@ -45,7 +45,7 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     from provisioner.workflow.benching import measure, speakers_of
 
     if plot is not None:
-        _check_place(plot)
+        check_place(plot)
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     lab.check_targets(words.names)
     speakers = speakers_of(lab, words.names)
@@ -56,20 +56,7 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     written = {"file": str(plot)} if plot else {}
     session.console.result(bench_text(found), kind=kind, **bench_content(found), **written)
     if plot is not None:
-        _draw(plot, found)
+        from provisioner.report.bench_picture import bench_svg
+
+        draw(plot, bench_svg(found))
     return ExitCode.DONE
-
-
-def _check_place(plot: Path) -> None:
-    """Raise ``InputError`` before minutes are spent on a picture that has no place."""
-    if not plot.absolute().parent.is_dir():
-        raise InputError(f"Unable to write {plot}: there is no such folder", resolution="Name another file.")
-
-
-def _draw(plot: Path, found: Sequence[Bench]) -> None:
-    from provisioner.report.bench_picture import bench_svg
-
-    try:
-        plot.write_text(bench_svg(found), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Unable to write {plot}", details=str(error), resolution="Name another file.") from error

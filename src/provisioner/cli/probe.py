@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 
 if TYPE_CHECKING:
-    from provisioner.measuring.trials import Subject
+    from provisioner.measuring.trials import Probed, Subject
 
 QUESTION = "Do you want to go on? [y/N] "
 
@@ -21,8 +23,21 @@ QUESTION = "Do you want to go on? [y/N] "
 @lab_words(names=True)
 @option("--from", "low", type=click.IntRange(1), default=None, metavar="TOKENS", help="The shortest that is tried.")
 @option("--to", "high", type=click.IntRange(1), default=None, metavar="TOKENS", help="The longest that is tried.")
+@option("--write", is_flag=True, help="Write what was found into the file.")
+@option("--plot", type=click.Path(path_type=Path, dir_okay=False), default=None, help="Draw what was tried (SVG).")
+@option("--refuse", is_flag=True, help="Go on where requests wait for longer than their switch has them wait.")
 @option("--yes", is_flag=True, help="Do not ask.")
-def probe(session: Session, words: Words, *, low: int | None, high: int | None, yes: bool) -> int:
+def probe(
+    session: Session,
+    words: Words,
+    *,
+    low: int | None,
+    high: int | None,
+    write: bool,
+    plot: Path | None,
+    refuse: bool,
+    yes: bool,
+) -> int:
     """Find the longest context with which an engine starts and really answers.
 
     It is started with one context after the other. Each time a prompt is answered that takes 95 % of it: the engine
@@ -31,11 +46,14 @@ def probe(session: Session, words: Words, *, low: int | None, high: int | None, 
     switch, and are served between two tries.
     """
     from provisioner.report.probe import probed_text
+    from provisioner.report.probe_picture import probed_svg
     from provisioner.workflow import probing
 
     console = session.console
     if len(words.names) != 1:
         raise InputError("Unable to probe: one engine is wanted", resolution="Run: provision probe FILE CONTAINER")
+    if plot is not None:
+        check_place(plot)
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
     subject = probing.subject_of(lab, effects, words.names[0], low or 0, high or 0)
@@ -43,16 +61,35 @@ def probe(session: Session, words: Words, *, low: int | None, high: int | None, 
     tries = probing.most_tries(subject, known)
     if tries and not yes:
         _confirm(session, subject, tries)
-    found = probing.probe_contexts(lab, effects, subject, known)
+    found = probing.probe_contexts(lab, effects, subject, known, may_refuse=refuse)
     console.stop_progress()
+    written = {"plot": str(plot)} if plot else {}
     console.result(
         probed_text(found, console.style),
         service=subject.service.address,
         longest=found.longest,
         option=subject.trial.option,
         tried=[{"context": one.context, "outcome": one.outcome, "words": one.words} for one in found.tries],
+        **written,
     )
+    if plot is not None:
+        draw(plot, probed_svg(found))
+    if write and found.longest:
+        _write(session, words.existing(), found)
     return ExitCode.DONE if found.longest else ExitCode.VERIFICATION_FAILED
+
+
+def _write(session: Session, file: Path, found: Probed) -> None:
+    """Put it into the file, and say what takes it from there."""
+    from provisioner.labfile.editing import write_number
+
+    service, option_name = found.subject.service, found.subject.trial.option
+    place = ("containers", service.container, "services", service.role, option_name)
+    words = f"{option_name}: {found.longest}"
+    if write_number(file, place, found.longest):
+        session.console.say(f"Wrote {words} for {service.address}. Run: provision up {file}")
+    else:
+        session.console.say(f"{service.address} has {words} already.")
 
 
 def _confirm(session: Session, subject: Subject, tries: int) -> None:

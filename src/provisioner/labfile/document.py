@@ -93,7 +93,7 @@ def parse_document(content: bytes) -> Document:
     """Read ``content``; raise ``DocumentError`` where nothing more could be said about the rest of it."""
     if len(content) > MAX_BYTES:
         raise DocumentError(1, f"the file is larger than {MAX_BYTES} bytes", "is this the right file?")
-    root = _compose(_decoded(content))
+    root = compose(_decoded(content))
     if root is None:
         raise DocumentError(1, "the file is empty", "`provision init` writes one to begin with")
     builder = _Builder()
@@ -131,7 +131,8 @@ class _LimitedComposer(Composer):
         return super().compose_node(parent, index)
 
 
-def _compose(text: str) -> Node | None:
+def compose(text: str) -> Node | None:
+    """The nodes of a file with their places; raises ``DocumentError`` where it is no YAML, or too much of it."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer = _LimitedComposer
     yaml.composer.warn_double_anchors = False

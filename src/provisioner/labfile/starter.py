@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from provisioner.labfile.hosts import SHARE_KEY
 from provisioner.labfile.loader import SecretUse, missing_secrets, secrets_file
 from provisioner.labfile.schema import file_schema
 from provisioner.labfile.secret_values import from_file, without_secret
+from provisioner.labfile.whole_files import replace_text, unwritable
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from provisioner.values.regular_files import text_of
@@ -69,7 +68,7 @@ def write_starter(file: Path, catalog: Catalog) -> tuple[Path, Path]:
             f"Unable to write {file}", details="It is there already.", resolution="Name another file, or move it away."
         ) from error
     except OSError as error:
-        raise _unwritable(error.filename or file, error) from error
+        raise unwritable(error.filename or file, error) from error
 
 
 def write_schema(file: Path, catalog: Catalog) -> Path:
@@ -101,7 +100,7 @@ def keep_secret(file: Path, name: str, value: str) -> Path:
     """Write a secret's value into ``secrets.env`` (0600) beside ``file``, in the place of an older one; where it is."""
     target = secrets_file(file)
     if name in from_file([name], target):
-        _replace(target, without_secret(text_of(target).removeprefix("\ufeff"), name))
+        replace_text(target, without_secret(text_of(target).removeprefix("\ufeff"), name))
     _append(target, [f"{name}={value}\n"])
     return target
 
@@ -122,22 +121,5 @@ def _append(file: Path, lines: Iterable[str]) -> None:
     try:
         before = text_of(file) if file.exists() else _SECRETS_HEADER
     except OSError as error:
-        raise _unwritable(file, error) from error
-    _replace(file, (before if before.endswith("\n") else f"{before}\n") + "".join(lines))
-
-
-def _replace(file: Path, text: str) -> None:
-    try:
-        # Written anew beside the old one and renamed: an interrupted run leaves either file whole.
-        handle, partial = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}-")  # 0600
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(partial).replace(file.resolve())
-    except OSError as error:
-        raise _unwritable(file, error) from error
-
-
-def _unwritable(file: Path | str, error: OSError) -> InputError:
-    return InputError(f"Unable to write {file}", details=error.strerror or str(error))
+        raise unwritable(file, error) from error
+    replace_text(file, (before if before.endswith("\n") else f"{before}\n") + "".join(lines))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
         "no_room": list(trial.no_room),
         "placed": trial.placed,
         "ask": {
-            "kind": trial.asked,
+            "path": trial.path,
             "url": at,
             "key_file": trial.key_file,
             "model": model,
@@ -149,3 +149,16 @@ def _misplaced(asked: Mapping[str, Any], layers: Sequence[int]) -> Iterator[str]
     there, all_of_them = layers
     if asked["placed"] and (there < all_of_them or not all_of_them):
         yield f"it has {there} of {all_of_them} layers on the card" if all_of_them else "it says nothing of layers"
+
+
+def foreseen_s(context: int, tries: Iterable[Tried]) -> float:
+    """How many seconds a try of that context takes by the longest that answered; 0 where none has yet.
+
+    Its start takes as long again, and its answers longer by what it holds more.
+    """
+    answered = [one for one in tries if one.is_answered]
+    if not answered:
+        return 0.0
+    longest = max(answered, key=lambda one: one.context)
+    asked_s = max(longest.took_s - longest.load_s, 0.0)
+    return longest.load_s + asked_s * context / longest.context

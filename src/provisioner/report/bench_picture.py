@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from provisioner.bench import Bench, Run, Series, verdict
+from provisioner.report.axes import ticks
 from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
 from provisioner.report.graph.routes import Rectangle
 
@@ -18,8 +18,6 @@ TOP = 76
 HEAD, AXIS, GAP = 34, 34, 22
 LINE = 20
 COLOURS = 6
-TICKS = 6
-"""So many at the most stand on an axis."""
 TITLE = "When audio arrived"
 
 Row = tuple[Bench, Series]
@@ -59,14 +57,6 @@ def _by_text(benches: Sequence[Bench]) -> Iterable[list[Row]]:
 def place_of(seconds: float, longest: float) -> float:
     """Where a moment stands from left to right."""
     return LEFT + (RIGHT - LEFT) * seconds / longest
-
-
-def ticks(longest: float) -> Iterator[float]:
-    """Round moments up to ``longest``, few enough to be read: 1, 2 or 5 times a power of ten apart."""
-    least = longest / (TICKS - 1)
-    power = 10.0 ** math.floor(math.log10(least))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)
-    yield from (number * step for number in range(math.floor(longest / step) + 1))
 
 
 def _height(rows: Sequence[Row]) -> float:

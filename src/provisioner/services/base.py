@@ -319,7 +319,7 @@ class Trial:
     """How another context of an engine is tried: what stands otherwise in its unit, and how it is asked.
 
     ``option`` of the file says it, ``word`` of its command; ``step``: in which steps it takes them; ``most``: what its
-    model was made for, 0 where nobody tells; ``requests`` share it; ``asked``: by which interface; ``key_file``: where
+    model was made for, 0 where nobody tells; ``requests`` share it; ``path``: where it is asked; ``key_file``: where
     its key lies while it runs; ``no_room``: what it says where there is too little memory; ``placed``: by which two
     numbers it says how many layers of how many lie on a card, empty where all of them have to.
     """
@@ -328,7 +328,7 @@ class Trial:
     word: str
     step: int
     most: int
-    asked: str
+    path: str
     requests: int = 1
     key_file: str = ""
     no_room: tuple[str, ...] = ()

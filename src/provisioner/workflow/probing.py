@@ -17,7 +17,7 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.measuring.results import digest_of, file_of, keep, tried_before
 from provisioner.measuring.search import Contexts, bounds, longest, next_try
-from provisioner.measuring.trials import Probed, Subject, Tried, outcomes_of, question, tried
+from provisioner.measuring.trials import Probed, Subject, Tried, foreseen_s, outcomes_of, question, tried
 from provisioner.probe import COMMAND
 from provisioner.providers.base import Provider
 from provisioner.services import knowledge_of
@@ -115,17 +115,22 @@ def most_tries(subject: Subject, known: Mapping[int, Tried]) -> int:
     return min(left.bit_length() + 1, subject.contexts.most_tries) if not within.is_found else 0
 
 
-def probe_contexts(lab: Lab, effects: Effects, subject: Subject, known: Mapping[int, Tried]) -> Probed:
+def probe_contexts(
+    lab: Lab, effects: Effects, subject: Subject, known: Mapping[int, Tried], *, may_refuse: bool
+) -> Probed:
     """Start the engine with one context after the other until the longest that answers is known.
 
     ``known``: what was tried of the same engine before. Between two tries the engine serves who waits in its switch,
-    and it serves with its own context when this ends.
+    and it serves with its own context when this ends. Unless requests ``may_refuse``d be, ``PreflightError`` before a
+    try that takes longer than they wait.
     """
     tries = dict(known)
     file = file_of(lab.name, subject.service.address)
     with effects.locked(lab.name, "probe") as lease, _serving_again(subject, effects):
         for context in _left(subject, tries):
             lease.check()
+            if not may_refuse:
+                _check_queue(subject, context, tries)
             _say(subject, f"{context:,} tokens: trying", effects)
             _run(subject, "stop", effects)
             one = _tried(subject, context, effects)
@@ -136,6 +141,20 @@ def probe_contexts(lab: Lab, effects: Effects, subject: Subject, known: Mapping[
             _serve_who_waits(subject, effects)
     found = longest(subject.contexts, _answered(tries))
     return Probed(subject, tuple(tries.values()), found or 0)
+
+
+def _check_queue(subject: Subject, context: int, tries: Mapping[int, Tried]) -> None:
+    """Raise ``PreflightError`` where one try of that context takes longer than requests wait for the engine."""
+    queue_s = subject.service.queue_s
+    taken_s = foreseen_s(context, tries.values()) or subject.start_s
+    if taken_s < queue_s:
+        return
+    raise PreflightError(
+        f"Unable to try {context:,} tokens of {subject.service.address} without refusing requests: it takes "
+        f"{taken_s:.0f} s, and they wait for {queue_s:.0f} s",
+        details="What was tried is kept, and the engine serves.",
+        resolution="Write a longer queue for it, or run this when nobody asks it: provision probe --refuse",
+    )
 
 
 def _answered(tries: Mapping[int, Tried]) -> dict[int, bool]:

@@ -147,7 +147,7 @@ class Lab:
         addresses = one["state"]["network"]["eth0"]["addresses"]
         return str(next(each["address"] for each in addresses if each["family"] == "inet"))
 
-    def ask(self, container: str, port: int, model: str, key: str | None) -> Answer:
+    def ask(self, container: str, port: int, model: str, key: str | None, within_s: float = 120) -> Answer:
         """A chat completion over the network, as a client in the house asks for it."""
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
@@ -155,7 +155,7 @@ class Lab:
         request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # http to our own bridge
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with direct.open(request, timeout=120) as answer:
+            with direct.open(request, timeout=within_s) as answer:
                 return Answer(answer.status, json.load(answer), dict(answer.headers))
         except urllib.error.HTTPError as error:
             return Answer(error.code, {"error": error.read().decode()}, dict(error.headers))

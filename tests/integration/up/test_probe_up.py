@@ -6,34 +6,46 @@ The tests of this module build on each other, in their order.
 from __future__ import annotations
 
 import json
+import os
+import re
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from provisioner.models import tiny as tiny_model
+from provisioner.trying import TRIAL
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 NAME = "ceiling"
+RANGE = ("--from", "512", "--to", "4096")
 ENGINE = f"{NAME}-engine"
 FILE = f"""
 name: {NAME}
 models:
-  deep: {{ source: "file:deep.gguf", context: 512 }}
+  deep: {{ source: "file:deep.gguf" }}
 containers:
   {ENGINE}:
     image: debian/12
-    memory: 768MiB
+    memory: 384MiB
     services:
-      llama_cpp: {{ model: deep, context: 512, kv_cache: {{ k: f32, v: f32 }}, api_key: !secret engine_key }}
+      # what it serves with until it is probed
+      llama_cpp: {{ model: deep, context: 512, kv_cache: {{ k: f32, v: f32 }}, queue: 20m, api_key: !secret engine_key }}
 """
-DEEP = {"EMBEDDING": 512, "FEED_FORWARD": 64, "LAYERS": 32, "HEADS": 8, "CONTEXT": 8192}
-"""128 KiB of cache for each token, and little to compute."""
+DEEP = {"EMBEDDING": 128, "FEED_FORWARD": 64, "LAYERS": 256, "HEADS": 2, "CONTEXT": 4096}
+"""256 KiB of cache for each token, and little to compute."""
+
+
+KILLED: list[int] = []
+"""Which contexts the run had tried, or begun to try, that was killed."""
 
 
 def repeated(tensor: Any) -> bytes:
@@ -66,42 +78,86 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     assert ended.code == 0, ended.out + ended.err
 
 
+def killed_in_its_second_try(lab: Lab) -> list[int]:
+    """Which contexts a run had tried or begun to try when it was killed."""
+    command = [str(Path(sys.executable).parent / "provision"), "probe", ENGINE, *RANGE, "--yes", "--json"]
+    begun: list[int] = []
+    with subprocess.Popen(
+        command,
+        cwd=lab.folder,
+        env={**os.environ, **lab.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    ) as run:
+        assert run.stdout
+        for line in run.stdout:
+            found = re.fullmatch(r"([0-9,]+) tokens: trying", json.loads(line).get("message", ""))
+            if found:
+                begun.append(int(found[1].replace(",", "")))
+            if len(begun) == 2:
+                break
+        run.kill()
+    return begun
+
+
+def test_a_run_that_is_killed_leaves_an_engine_that_up_starts_again(lab: Lab) -> None:
+    tried = killed_in_its_second_try(lab)
+    assert len(tried) == 2
+    assert lab.incus("exec", ENGINE, "--", "systemctl", "is-active", "llama-server", check=False).strip() != "active"
+    mended = lab.provision("up", "--yes")
+    assert mended.code == 0, mended.out + mended.err
+    assert lab.ask(ENGINE, 8080, "deep", ENGINE_KEY).status == 200
+    assert lab.incus("exec", ENGINE, "--", "systemctl", "is-active", TRIAL, check=False).strip() != "active"
+    KILLED[:] = tried
+
+
 def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answered(lab: Lab) -> None:
     statuses: list[int] = []
     over = threading.Event()
 
     def ask() -> None:
         while not over.is_set():
-            statuses.append(lab.ask(ENGINE, 8080, "deep", ENGINE_KEY).status)
+            statuses.append(lab.ask(ENGINE, 8080, "deep", ENGINE_KEY, within_s=1200).status)
             over.wait(1)
 
     asking = threading.Thread(target=ask)
     asking.start()
-    found = lab.provision("probe", ENGINE, "--from", "512", "--to", "8192", "--yes", "--json")
-    over.set()
-    asking.join()
+    try:
+        found = lab.provision("probe", ENGINE, *RANGE, "--yes", "--json", "--plot", "probe.svg", "--write")
+    finally:
+        over.set()
+        asking.join()
     assert found.code == 0, found.out + found.err
     (result,) = [line for line in found.lines if line["type"] == "result"]
     outcomes = {one["context"]: one["outcome"] for one in result["tried"]}
     longest = result["longest"]
-    assert 512 <= longest < 8192
+    assert 512 <= longest < 4096
     assert outcomes[longest] == "answered"
     assert outcomes[longest + 256] == "no room"
+    assert f"{KILLED[0]:,} tokens: trying" not in found.out  # what the killed run had tried
     assert statuses
     assert {*statuses} == {200}
+    written = (lab.folder / "homelab.yml").read_text(encoding="utf-8")
+    assert written == FILE.replace("context: 512", f"context: {longest}")
+    assert "<svg" in (lab.folder / "probe.svg").read_text(encoding="utf-8")
 
 
-def test_nothing_of_it_is_left_and_the_engine_serves(lab: Lab) -> None:
+def test_nothing_of_it_is_left_and_the_engine_serves_with_what_was_found(lab: Lab) -> None:
     left = lab.incus("exec", ENGINE, "--", "sh", "-c", "ls /run/systemd/system/ | grep provision-trial || true")
     assert left == ""
+    changed = lab.provision("up", "--yes")
+    assert changed.code == 0, changed.out + changed.err
     assert lab.provision("plan", "--detailed-exitcode").code == 0
     assert lab.provision("verify").code == 0
 
 
 def test_the_next_run_knows_it(lab: Lab) -> None:
-    again = lab.provision("probe", ENGINE, "--from", "512", "--to", "8192")
+    again = lab.provision("probe", ENGINE, *RANGE, "--write")
     assert again.code == 0, again.out + again.err
     assert f"for {ENGINE}/llama_cpp." in again.out
+    assert "already" in again.out
 
 
 def test_no_secret_was_seen(lab: Lab) -> None:

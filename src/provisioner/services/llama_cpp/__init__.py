@@ -17,6 +17,7 @@ from provisioner.services.llama_cpp.options import (
     option_warnings,
     request_context,
 )
+from provisioner.trying import NATIVE
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Knowledge(base.Knowledge):
         key_file = KEY_FILE if service.key else ""
         wants_all = service.card is not None and not str(service.option("gpu_layers")).isdigit()
         placed = r"offloaded (\d+)/(\d+) layers" if wants_all else ""
-        return Trial("context", "--ctx-size", STEP * parallel, most, "llama_cpp", parallel, key_file, NO_ROOM, placed)
+        return Trial("context", "--ctx-size", STEP * parallel, most, NATIVE, parallel, key_file, NO_ROOM, placed)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""

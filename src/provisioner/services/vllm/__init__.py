@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Limits, Processor, ResolvedService, Trial, template_thinking
+from provisioner.trying import OPENAI
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
@@ -78,7 +79,7 @@ class Knowledge(base.Knowledge):
         (model,) = service.model_names
         header = service.headers.get(model)
         most = header.context if header else 0
-        return Trial("max_model_len", "--max-model-len", STEP, most, "openai", 1, KEY_FILE, NO_ROOM)
+        return Trial("max_model_len", "--max-model-len", STEP, most, OPENAI, 1, KEY_FILE, NO_ROOM)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context that is asked for, else the model's own, and whether images are taken."""

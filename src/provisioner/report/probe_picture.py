@@ -1,0 +1,99 @@
+"""Which contexts were tried of an engine, and what memory each took, as one SVG file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from provisioner.measuring.trials import Probed, Tried
+from provisioner.report.axes import ticks
+from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
+from provisioner.report.graph.routes import Rectangle
+from provisioner.report.style import safe_line
+
+WIDTH, HEIGHT = 960, 480
+LEFT, RIGHT, TOP, BOTTOM = 100, 900, 130, 400
+"""The frame in which tries stand: from few tokens to many, from much memory to none."""
+EDGE = 40
+RADIUS = 6
+GIB = 2**30
+ANSWERED, NOT = "c2", "c1"
+"""The colours of tries that were answered, and of others."""
+MORE = """
+.not { fill: none; stroke-width: 2 } .c1 .not { stroke: #bc4c00 } .longest { stroke: #1a7f37; stroke-dasharray: 5 4 }
+@media (prefers-color-scheme: dark) { .c1 .not { stroke: #f0883e } .longest { stroke: #3fb950 } }
+"""
+
+
+def probed_svg(found: Probed) -> str:
+    """The whole picture, well-formed whatever the names are; the same bytes for the same figures."""
+    tries = sorted(found.tries, key=lambda one: one.context)
+    address = str(found.subject.service.address)
+    size = f'width="{WIDTH}" height="{HEIGHT}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
+        f"<title>{escaped(f'Contexts of {address} that were tried')}</title>",
+        f"<style>{STYLE}{MORE}</style>",
+        f'<rect class="page" {size} rx="10"/>',
+        text(EDGE, 44, f"Contexts of {safe_line(address)} that were tried", "title"),
+        *_legend(found),
+        rectangle(Rectangle(LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP), "ground", 4),
+        *_across(found, tries),
+        *_up(tries),
+        *_tries(tries),
+    ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def memory_of(one: Tried) -> int:
+    """Bytes that a try took: on its card where that tells, else those of its processes; 0 where nobody told."""
+    return max(one.card if one.card >= 0 else one.memory, 0)
+
+
+def _legend(found: Probed) -> Iterator[str]:
+    words = f"answered up to {found.longest:,} tokens" if found.longest else "none of them was answered"
+    yield f'<g class="{ANSWERED}"><circle class="dot" cx="{EDGE + RADIUS}" cy="72" r="{RADIUS}"/></g>'
+    yield text(EDGE + 20, 76, words)
+    yield f'<g class="{NOT}"><circle class="not" cx="{EDGE + RADIUS}" cy="96" r="{RADIUS}"/></g>'
+    yield text(EDGE + 20, 100, "not answered: what it took is not known")
+    yield text(LEFT, TOP - 8, "GiB", "quiet", "end")
+
+
+def _longest(tries: Iterable[Tried]) -> int:
+    return max((one.context for one in tries), default=1)
+
+
+def _x(context: float, tries: Sequence[Tried]) -> float:
+    return LEFT + (RIGHT - LEFT) * 0.95 * context / _longest(tries)
+
+
+def _most(tries: Iterable[Tried]) -> float:
+    """GiB at the top of the frame."""
+    return max((memory_of(one) for one in tries), default=0) / GIB * 1.1 or 1.0
+
+
+def _y(size: float, tries: Sequence[Tried]) -> float:
+    return BOTTOM - (BOTTOM - TOP) * size / _most(tries)
+
+
+def _across(found: Probed, tries: Sequence[Tried]) -> Iterator[str]:
+    for context in ticks(_longest(tries)):
+        yield text(_x(context, tries), BOTTOM + 22, f"{context:,.0f}", "quiet", "middle")
+    yield text((LEFT + RIGHT) / 2, BOTTOM + 48, "tokens of context", "quiet", "middle")
+    if found.longest:
+        x = _x(found.longest, tries)
+        yield f'<line class="longest" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{BOTTOM}"/>'
+
+
+def _up(tries: Sequence[Tried]) -> Iterator[str]:
+    for size in ticks(_most(tries)):
+        yield text(LEFT - 10, _y(size, tries) + 4, f"{size:.3g}", "quiet", "end")
+
+
+def _tries(tries: Sequence[Tried]) -> Iterator[str]:
+    """A full dot where it answered, at what it took; a ring at the bottom where it did not."""
+    for one in tries:
+        colour, kind = (ANSWERED, "dot") if one.is_answered else (NOT, "not")
+        y = _y(memory_of(one) / GIB, tries) if one.is_answered else BOTTOM - 2 * RADIUS
+        title = escaped(f"{one.context:,} tokens: {one.outcome} {one.words}".strip())
+        place = f'cx="{_x(one.context, tries):.1f}" cy="{y:.1f}" r="{RADIUS}"'
+        yield f'<g class="{colour}"><circle class="{kind}" {place}><title>{title}</title></circle></g>'
