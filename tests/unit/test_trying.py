@@ -160,15 +160,16 @@ def test_the_key_is_read_where_it_lies_and_said_nowhere(asked: Any, tmp_path: Pa
 
 def test_a_unit_in_which_nothing_can_be_changed_is_refused() -> None:
     with pytest.raises(ValueError, match="ctx does not stand in the unit"):
-        trying.trial_of("[Service]\nExecStart=/bin/true\n", [], [["ctx", "x"]], 60)
+        trying.trial_of("[Service]\nExecStart=/bin/true\n", "engine.service", [], [["ctx", "x"]], 60)
 
 
 def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
     hooks = "ExecStartPre=-+/x/switch/control.py ready a\nRestart=always\n"
     text = f"[Unit]\nOnFailure=switch-gone.service\n[Service]\n{hooks}"
-    made = trying.trial_of(text, ["switch", "Restart="], [], 90)
+    made = trying.trial_of(text, "engine.service", ["switch", "Restart="], [], 90)
     assert "switch" not in made
-    assert made.splitlines() == ["[Unit]", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
+    alone = ["[Unit]", "Conflicts=engine.service", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
+    assert made.splitlines() == alone
 
 
 def test_prompts_differ_in_the_one_token_that_is_changed() -> None:

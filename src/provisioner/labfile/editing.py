@@ -9,7 +9,7 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from provisioner.labfile.document import compose, parse_document
+from provisioner.labfile.document import DocumentError, compose, parse_document
 from provisioner.labfile.whole_files import replace_text
 from provisioner.values.errors import InputError
 from provisioner.values.refusals import path_text
@@ -37,8 +37,7 @@ def with_number(text: str, path: Place, number: int) -> str:
     body = text.removeprefix(BOM)
     change = _change(body, path, number)
     edited = body[: change.place.start] + change.text + body[change.place.stop :]
-    before, after = (parse_document(one.encode()).data for one in (body, edited))
-    if _with(before, path, number) != after:
+    if not _is_alone(body, edited, path, number):
         raise EditError("something else of the file would change with it, such as what stands at an anchor")
     return mark + edited
 
@@ -61,6 +60,15 @@ def write_number(file: Path, path: Place, number: int) -> bool:
             resolution=f"Write it yourself: {path[-1]}: {number}",
         ) from error
     return True
+
+
+def _is_alone(before: str, after: str, path: Place, number: int) -> bool:
+    """Whether both say the same but for that number."""
+    try:
+        said = parse_document(after.encode()).data
+    except DocumentError:
+        return False
+    return _with(parse_document(before.encode()).data, path, number) == said
 
 
 def _change(text: str, path: Place, number: int) -> _Change:

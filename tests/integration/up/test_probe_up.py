@@ -38,7 +38,8 @@ containers:
     memory: 384MiB
     services:
       # what it serves with until it is probed
-      llama_cpp: {{ model: deep, context: 512, kv_cache: {{ k: f32, v: f32 }}, queue: 20m, api_key: !secret engine_key }}
+      llama_cpp:
+        {{ model: deep, context: 512, kv_cache: {{ k: f32, v: f32 }}, queue: 20m, api_key: !secret engine_key }}
 """
 DEEP = {"EMBEDDING": 128, "FEED_FORWARD": 64, "LAYERS": 256, "HEADS": 2, "CONTEXT": 4096}
 """256 KiB of cache for each token, and little to compute."""

@@ -120,3 +120,38 @@ def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.
     verbs = [verb for verb, unit in up.told if unit == "llama-server.service"]
     assert verbs[:4] == ["stop", "stop", "start", "stop"]
     assert verbs[-1] == "start"
+
+
+def test_what_was_found_is_written_into_the_file_and_drawn(up: World, lab: Path, tmp_path: Path) -> None:
+    up.ceiling = 20_000
+    picture = tmp_path / "contexts.svg"
+    wrote = up.command("probe", "llama", "--to", "65536", "--yes", "--write", "--plot", str(picture))
+    assert wrote.code == 0, wrote.err
+    assert lab.read_text() == FILE.replace("llama_cpp: {", "llama_cpp: { context: 19968,")
+    assert "Wrote context: 19968 for llama/llama_cpp. Run: provision up" in wrote.out
+    assert "answered up to 19,968 tokens" in picture.read_text()
+    again = up.command("probe", "llama", "--to", "65536", "--write")
+    assert "llama/llama_cpp has context: 19968 already." in again.out
+
+
+def test_where_none_answers_nothing_is_written(up: World, lab: Path) -> None:
+    up.ceiling = 1
+    before = lab.read_text()
+    assert up.command("probe", "llama", "--to", "8192", "--yes", "--write").code == 3
+    assert lab.read_text() == before
+
+
+def test_a_picture_without_a_place_is_refused_before_anything_is_tried(up: World) -> None:
+    answer = up.command("probe", "llama", "--to", "8192", "--yes", "--plot", "/nothing/there.svg")
+    assert (answer.code, up.questions) == (64, [])
+
+
+def test_a_try_that_takes_longer_than_requests_wait_is_refused(up: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { queue: 0s,"))
+    up.active.add("llama-server.service")
+    refused = up.command("probe", "llama", "--to", "8192", "--yes")
+    assert (refused.code, up.questions) == (4, [])
+    assert "they wait for 0 s" in refused.err
+    assert "provision probe --refuse" in refused.err
+    assert "llama-server.service" in up.active
+    assert up.command("probe", "llama", "--to", "8192", "--yes", "--refuse").code == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.agent_answers import DamagedAnswerError, trial_answer
-from provisioner.measuring.trials import outcomes_of, tried
+from provisioner.measuring.trials import Tried, foreseen_s, outcomes_of, tried
 
 ASKED: dict[str, Any] = {"placed": "", "ask": {"tokens": 1000, "changed": [None, None, 20, 500, 980]}}
 ON_CARD = {**ASKED, "placed": "offloaded"}
@@ -72,3 +72,11 @@ def test_an_answer_that_is_none_is_damaged(damage: dict[str, Any]) -> None:
     assert trial_answer(answer(), outcomes_of(ASKED)) == answer()
     with pytest.raises(DamagedAnswerError):
         trial_answer(answer(**damage), outcomes_of(ASKED))
+
+
+def test_a_longer_context_is_foreseen_to_take_longer_by_the_longest_that_answered() -> None:
+    short = Tried(1000, "answered", load_s=1, took_s=3)
+    long = Tried(2000, "answered", load_s=2, took_s=12)
+    failed = Tried(9000, "no room", took_s=500)
+    assert foreseen_s(4000, [failed]) == 0
+    assert foreseen_s(4000, [short, long, failed]) == 22

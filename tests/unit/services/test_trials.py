@@ -1,0 +1,34 @@
+"""How another context of an engine is tried: by which words, with which key, and what it says without room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.services import llama_cpp, vllm
+from provisioner.values import paths
+
+
+def variables_of(role: str) -> dict[str, Any]:
+    """Those of the role's ``vars/main.yml``, as they stand there."""
+    found: dict[str, Any] = yaml.safe_load((paths.roles() / role / "vars" / "main.yml").read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("role", "file", "running", "name"),
+    [
+        ("llama_cpp", llama_cpp.KEY_FILE, "__llama_cpp_running_key_file", "__llama_cpp_run_name"),
+        ("vllm", vllm.KEY_FILE, "__vllm_running_key", "__vllm_run_name"),
+    ],
+)
+def test_the_key_lies_where_the_role_puts_it(role: str, file: str, running: str, name: str) -> None:
+    variables = variables_of(role)
+    told = variables[running].replace(f"{{{{ {name} }}}}", variables[name])
+    assert told == file
+
+
+def test_what_vllm_says_without_room_is_what_its_role_knows() -> None:
+    assert variables_of("vllm")["__vllm_no_room"] == [*vllm.NO_ROOM]
