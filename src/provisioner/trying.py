@@ -39,7 +39,9 @@ ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED = "answered", "no room", "crashed", "h
 OUTCOMES = (ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED)
 SETTINGS = "Restart=no\nOOMPolicy=stop\nRuntimeMaxSec={seconds}\n"
 ENDED = ("failed", "inactive")
-OOM_KILL = "oom-kill"
+OOM_KILL, SIGNAL, SIGKILL = "oom-kill", "signal", "9"
+"""How systemd says that a process was ended: the last two where it is the container whose memory was full."""
+COUNTED = Path("/proc/vmstat")
 POLL_S = 0.2
 LOOK_S = 2.0
 MARGIN_S = 60.0
@@ -93,6 +95,7 @@ class Trial:
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self.asked = asked
         self.file = UNITS / TRIAL
+        self.kills = oom_kills()
 
     def __enter__(self) -> Self:
         """Make it; one that a killed run has left is ended first."""
@@ -138,8 +141,13 @@ class Trial:
         said = _journal(state["InvocationID"])
         told = [line for line in said.splitlines() if line.strip()][-3:]
         words = f"{state['Result']}: {' | '.join(told)}"[-WORDS:]
-        is_full = state["Result"] == OOM_KILL or any(phrase in said for phrase in self.asked["no_room"])
+        is_full = self._was_full(state) or any(phrase in said for phrase in self.asked["no_room"])
         raise FailedError(NO_ROOM if is_full else CRASHED, words)
+
+    def _was_full(self, state: Mapping[str, str]) -> bool:
+        """Whether the kernel ended it for want of memory: its unit's own, or that of its container or host."""
+        was_killed = (state["Result"], state["ExecMainStatus"]) == (SIGNAL, SIGKILL)
+        return state["Result"] == OOM_KILL or (was_killed and oom_kills() > self.kills)
 
     def check_words(self) -> None:
         """Raise ``FailedError`` where the process that runs was started with something else."""
@@ -222,8 +230,14 @@ def _is_ready(address: str) -> bool:
         return False
 
 
+def oom_kills() -> int:
+    """How many processes the kernel has ended for want of memory since it started; in a container, too, of all."""
+    counted = dict(line.split() for line in COUNTED.read_text(encoding="ascii").splitlines())
+    return int(counted.get("oom_kill", 0))
+
+
 def _state() -> dict[str, str]:
-    shown = _systemctl("show", TRIAL, "--property=ActiveState,Result,MainPID,InvocationID")
+    shown = _systemctl("show", TRIAL, "--property=ActiveState,Result,ExecMainStatus,MainPID,InvocationID")
     return dict(line.partition("=")[::2] for line in shown.splitlines())
 
 

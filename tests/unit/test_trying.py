@@ -40,7 +40,7 @@ elif verb == "show" and "--property=MemoryCurrent" in sys.argv:
     print(4096)
 elif verb == "show":
     runs = alive(known.get("pid"))
-    print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", f"MainPID={known.get('pid', 0)}",
+    print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", "ExecMainStatus=9", f"MainPID={known.get('pid', 0)}",
           f"InvocationID={known['starts']}", sep="\\n")
 """
 
@@ -138,6 +138,24 @@ def test_what_does_not_answer_is_told_apart(
     found = trying.tried(asked(8192, "--ceiling", "8191", *words, result=result, **limit))
     assert (found["outcome"], found["heard"]) == (outcome, [])
     assert said in found["words"]
+
+
+@pytest.mark.parametrize(("counts", "outcome"), [([3, 4], "no room"), ([3, 3], "crashed")])
+def test_what_the_kernel_ended_for_its_containers_memory_had_no_room(
+    asked: Any, monkeypatch: pytest.MonkeyPatch, counts: list[int], outcome: str
+) -> None:
+    """Of that systemd says ``signal``: it looks at the limit of the unit alone."""
+    counted = iter(counts)
+    monkeypatch.setattr(trying, "oom_kills", lambda: next(counted))
+    found = trying.tried(asked(8192, "--ceiling", "8191", "--does", "crash", result="signal"))
+    assert found["outcome"] == outcome
+
+
+def test_the_kernels_count_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trying.oom_kills() >= 0
+    monkeypatch.setattr(trying, "COUNTED", tmp_path / "vmstat")
+    (tmp_path / "vmstat").write_text("nr_free_pages 5\noom_kill 7\n")
+    assert trying.oom_kills() == 7
 
 
 def test_a_process_with_other_words_is_taken_for_no_answer(asked: Any) -> None:

@@ -8,7 +8,6 @@ from provisioner.measuring.trials import Probed, Tried
 from provisioner.report.axes import ticks
 from provisioner.report.graph.elements import STYLE, escaped, rectangle, text
 from provisioner.report.graph.routes import Rectangle
-from provisioner.report.style import safe_line
 
 WIDTH, HEIGHT = 960, 480
 LEFT, RIGHT, TOP, BOTTOM = 100, 900, 130, 400
@@ -16,6 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 100, 900, 130, 400
 EDGE = 40
 RADIUS = 6
 GIB = 2**30
+TITLE = "Contexts that were tried"
 ANSWERED, NOT = "c2", "c1"
 """The colours of tries that were answered, and of others."""
 MORE = """
@@ -31,10 +31,10 @@ def probed_svg(found: Probed) -> str:
     size = f'width="{WIDTH}" height="{HEIGHT}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        f"<title>{escaped(f'Contexts of {address} that were tried')}</title>",
+        f"<title>{escaped(f'{TITLE} of {address}')}</title>",
         f"<style>{STYLE}{MORE}</style>",
         f'<rect class="page" {size} rx="10"/>',
-        text(EDGE, 44, f"Contexts of {safe_line(address)} that were tried", "title"),
+        text(EDGE, 44, TITLE, "title"),
         *_legend(found),
         rectangle(Rectangle(LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP), "ground", 4),
         *_across(found, tries),
@@ -50,12 +50,16 @@ def memory_of(one: Tried) -> int:
 
 
 def _legend(found: Probed) -> Iterator[str]:
-    words = f"answered up to {found.longest:,} tokens" if found.longest else "none of them was answered"
-    yield f'<g class="{ANSWERED}"><circle class="dot" cx="{EDGE + RADIUS}" cy="72" r="{RADIUS}"/></g>'
-    yield text(EDGE + 20, 76, words)
-    yield f'<g class="{NOT}"><circle class="not" cx="{EDGE + RADIUS}" cy="96" r="{RADIUS}"/></g>'
-    yield text(EDGE + 20, 100, "not answered: what it took is not known")
+    answered = f"{found.longest:,} tokens at most" if found.longest else "none of them"
+    yield from _line_of(ANSWERED, "dot", 76, f"{found.subject.service.address} answered {answered}")
+    yield from _line_of(NOT, "not", 100, "did not answer, or not to all of a prompt: what it took is not known")
     yield text(LEFT, TOP - 8, "GiB", "quiet", "end")
+
+
+def _line_of(colour: str, kind: str, y: int, words: str) -> Iterator[str]:
+    """A mark, and what it means."""
+    yield f'<g class="{colour}"><circle class="{kind}" cx="{EDGE + RADIUS}" cy="{y - 4}" r="{RADIUS}"/></g>'
+    yield f'<text x="{EDGE + 20}" y="{y}">{escaped(words)}</text>'
 
 
 def _longest(tries: Iterable[Tried]) -> int:

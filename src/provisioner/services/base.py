@@ -314,6 +314,10 @@ class Processor:
     """Whether its proof notes what computed."""
 
 
+NATIVE, OPENAI = "/completion", "/v1/completions"
+"""Where engines take prompts as numbers of tokens: llama-server, and those that answer as OpenAI does (``trying``)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """How another context of an engine is tried: what stands otherwise in its unit, and how it is asked.

@@ -39,7 +39,13 @@ containers:
     services:
       # what it serves with until it is probed
       llama_cpp:
-        {{ model: deep, context: 512, kv_cache: {{ k: f32, v: f32 }}, queue: 20m, api_key: !secret engine_key }}
+        model: deep
+        context: 512
+        kv_cache: {{ k: f32, v: f32 }}
+        queue: 20m
+        api_key: !secret engine_key
+        # it keeps prompts that it was asked beside its cache, as long as the kernel lets it
+        extra_arguments: [--cache-ram, "0"]
 """
 DEEP = {"EMBEDDING": 128, "FEED_FORWARD": 64, "LAYERS": 256, "HEADS": 2, "CONTEXT": 4096}
 """256 KiB of cache for each token, and little to compute."""

@@ -129,7 +129,7 @@ def test_what_was_found_is_written_into_the_file_and_drawn(up: World, lab: Path,
     assert wrote.code == 0, wrote.err
     assert lab.read_text() == FILE.replace("llama_cpp: {", "llama_cpp: { context: 19968,")
     assert "Wrote context: 19968 for llama/llama_cpp. Run: provision up" in wrote.out
-    assert "answered up to 19,968 tokens" in picture.read_text()
+    assert "llama/llama_cpp answered 19,968 tokens at most" in picture.read_text()
     again = up.command("probe", "llama", "--to", "65536", "--write")
     assert "llama/llama_cpp has context: 19968 already." in again.out
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from provisioner.services import llama_cpp, vllm
+from provisioner import trying
+from provisioner.services import base, llama_cpp, vllm
 from provisioner.values import paths
 
 
@@ -32,3 +33,7 @@ def test_the_key_lies_where_the_role_puts_it(role: str, file: str, running: str,
 
 def test_what_vllm_says_without_room_is_what_its_role_knows() -> None:
     assert variables_of("vllm")["__vllm_no_room"] == [*vllm.NO_ROOM]
+
+
+def test_the_interfaces_are_those_that_the_program_in_the_container_knows() -> None:
+    assert (base.NATIVE, base.OPENAI) == (trying.NATIVE, trying.OPENAI)

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.services import base
-from provisioner.services.base import CHAT, CudaBuild, Limits, Processor, ResolvedService, Trial, template_thinking
+from provisioner.services.base import (
+    CHAT,
+    NATIVE,
+    CudaBuild,
+    Limits,
+    Processor,
+    ResolvedService,
+    Trial,
+    template_thinking,
+)
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
 from provisioner.services.llama_cpp.options import (
     is_plain_chat,
@@ -17,7 +26,6 @@ from provisioner.services.llama_cpp.options import (
     option_warnings,
     request_context,
 )
-from provisioner.trying import NATIVE
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Limits, Processor, ResolvedService, Trial, template_thinking
-from provisioner.trying import OPENAI
+from provisioner.services.base import OPENAI, Limits, Processor, ResolvedService, Trial, template_thinking
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
