@@ -40,8 +40,8 @@ elif verb == "show" and "--property=MemoryCurrent" in sys.argv:
     print(4096)
 elif verb == "show":
     runs = alive(known.get("pid"))
-    print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", "ExecMainStatus=9", f"MainPID={known.get('pid', 0)}",
-          f"InvocationID={known['starts']}", sep="\\n")
+    print("ActiveState=" + ("active" if runs else "failed"), "Result=RESULT", "ExecMainStatus=9", sep="\\n")
+    print(f"MainPID={known.get('pid', 0)}", f"InvocationID={known['starts']}", sep="\\n")
 """
 
 
