@@ -149,6 +149,18 @@ def test_another_context_is_an_exchange_that_takes_effect(lab: VllmLab) -> None:
     assert "256" in too_long.read().decode()
 
 
+def test_the_longest_context_that_it_really_answers_is_found(lab: VllmLab) -> None:
+    """Each try is a start of the real vLLM, a minute on two cores: three contexts, two of which have to be tried."""
+    found = lab.provision("probe", "hub", "--from", "480", "--to", "512", "--yes", "--refuse", "--json")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    assert {one["outcome"] for one in result["tried"]} == {"answered"}
+    assert result["longest"] == 512
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
+    verified = lab.provision("verify")
+    assert verified.code == 0, verified.out + verified.err
+
+
 def test_no_secret_was_seen(lab: VllmLab) -> None:
     assert not lab.arguments_seen
     said = "".join(run.out + run.err for run in lab.runs)
