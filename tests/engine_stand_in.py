@@ -5,6 +5,9 @@
 ``--does``: ``crash`` or ``hang`` beyond the ceiling in the place of ending for lack of room; ``answer-late`` (it loads
 beyond its ceiling, and fails when it is asked); ``drop`` (it reads only the last two thirds of a prompt, and counts all
 of it).
+
+At ``/v1/token/encode`` and ``/v1/completions`` it answers as tabbyAPI does, which takes text alone: a word is a token,
+every third one of two, and one more begins each prompt.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 NO_ROOM = "cudaMalloc failed: out of memory"
 
@@ -36,6 +40,29 @@ def following(prompt: list[int]) -> list[dict[str, float]]:
     """Log-probabilities that follow from each token of a prompt."""
     digest = hashlib.sha256(repr(prompt).encode()).digest()
     return [{"id": token, "logprob": -1 - digest[token] / 256} for token in range(5)]
+
+
+def tokens_of(text: str) -> list[int]:
+    """A text as numbers of tokens."""
+    tokens = [1]
+    for number, word in enumerate(text.split()):
+        tokens += [100 + int(word)] * (2 if number % 3 == 2 else 1)
+    return tokens
+
+
+def prompt_in(asked: dict[str, Any]) -> list[int]:
+    """The tokens that are asked for, in the body of any of its addresses."""
+    prompt = asked.get("text") or asked["prompt"]
+    return tokens_of(prompt) if isinstance(prompt, str) else prompt
+
+
+def answer_of(asked: dict[str, Any], tokens: int, likely: list[dict[str, float]], *, is_text: bool) -> dict[str, Any]:
+    """What it answers, in the form of the address that it is asked at."""
+    if not is_text:
+        return {"tokens_evaluated": tokens, "completion_probabilities": [{"top_logprobs": likely}]}
+    known = {f"t{one['id']}": one["logprob"] for one in likely} if asked["top_logprobs"] else None
+    choice = {"text": "", "logprobs": {"top_logprobs": [known]}}
+    return {"choices": [choice], "usage": {"prompt_tokens": tokens}}
 
 
 def main() -> None:
@@ -64,9 +91,11 @@ def main() -> None:
         def do_POST(self) -> None:
             """An answer."""
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = asked["prompt"]
+            prompt = prompt_in(asked)
             if key and self.headers["Authorization"] != f"Bearer {key}":
                 self.tell(401, {"error": "no key"})
+            elif self.path == "/v1/token/encode":
+                self.tell(200, {"tokens": prompt, "length": len(prompt)})
             elif is_beyond:
                 sys.stderr.write(f"{NO_ROOM}\n")
                 sys.stderr.flush()
@@ -75,8 +104,7 @@ def main() -> None:
                 self.tell(400, {"error": "the prompt is longer than the context"})
             else:
                 read = prompt[len(prompt) // 3 :] if page.does == "drop" else prompt
-                likely = [{"top_logprobs": following(read)}]
-                self.tell(200, {"tokens_evaluated": len(prompt), "completion_probabilities": likely})
+                self.tell(200, answer_of(asked, len(prompt), following(read), is_text=self.path != "/completion"))
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

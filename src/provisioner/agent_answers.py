@@ -83,7 +83,8 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
 
     ``outcomes``: with each how many prompts were heard at least.
     """
-    found = _object(answer, "it", ("outcome", "words", "load_s", "heard", "layers", "memory", "card"))
+    found = _object(answer, "it", ("outcome", "words", "load_s", "sent", "heard", "layers", "memory", "card"))
+    _count(found["sent"], "sent", MOST_TOKENS)
     for layers in _parts(found["layers"], "layers", 2):
         _count(layers, "layers", MOST_LAYERS)
     for word in ("memory", "card"):

@@ -5,14 +5,17 @@ without what tells the switch, so that nobody is led to it, and systemd does not
 
 Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that hold one of these are left out),
 ``changes`` (pairs of a pattern and what stands there in the trial), ``shows`` (words of its command line), ``health``
-(an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), and ``ask``:
-``path`` (``NATIVE``, that of llama-server, or ``OPENAI``), ``url``, ``key_file``, ``model``, ``tokens`` (of a prompt),
-``first`` and ``last`` (the numbers of tokens that it is made of), and ``changed``: for each prompt the place of a token
-that is another one in it, or None; and ``placed``: a pattern by whose two groups an engine says how many layers of how
-many lie on a card, or nothing. ``{port}`` in any of these becomes a port that is free.
+(an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), ``placed``: a
+pattern by whose two groups an engine says how many layers of how many lie on a card, or nothing, and ``ask``: ``path``
+(``NATIVE``, that of llama-server, or ``OPENAI``), ``url``, ``key_file``, ``key_name`` (where that has a line for each
+of several keys), ``model``, ``tokens`` (of a prompt), ``first`` and ``last`` (the numbers of the tokens that it is made
+of), ``changed``: for each prompt the place of a token that is another one in it, or None; and ``encode``: where an
+engine that takes text alone says how many tokens one has, or nothing. ``{port}`` in any of these becomes a port that is
+free.
 
 Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``,
-``heard``: for each prompt the engine's own count of it, and the log-probabilities of the tokens that may follow;
+``sent``: the tokens of a prompt; ``heard``: for each the engine's own count, and the log-probabilities of the tokens
+that may follow;
 ``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered ``memory`` (bytes of its
 unit) and ``card`` (bytes in use on the container's cards), -1 where nobody tells.
 Python alone is enough; what it made is gone when it ends.
@@ -28,9 +31,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 TRIAL = "provision-trial.service"
 NATIVE, OPENAI = "/completion", "/v1/completions"
@@ -47,6 +50,13 @@ LOOK_S = 2.0
 MARGIN_S = 60.0
 STEP = 31
 """From token to token: the same ones follow one another seldom."""
+TEN = 10
+FITTINGS = 5
+"""So many texts are counted until one has as many tokens as are wanted."""
+MOST_WORDS = 2
+"""So many words for each token that is wanted are too many: whoever counts fewer tokens does not count."""
+CLOSE = 0.99
+"""Which part of them is enough."""
 LIKELY = 20
 """So many tokens that may follow are told with how probable they are."""
 LONGEST_ANSWER = 2**22
@@ -64,6 +74,33 @@ def prompt_of(ask: Mapping[str, Any], changed: int | None) -> list[int]:
     if changed is not None:
         tokens[changed] = ask["last"]
     return tokens
+
+
+def text_of(words: int, changed: int | None) -> str:
+    """The same digits each time, as words, with another one at that place: each is a token or two of any vocabulary."""
+    digits = [(number * STEP + number // TEN) % TEN for number in range(words)]
+    if changed is not None:
+        digits[changed] = (digits[changed] + TEN // 2) % TEN
+    return " ".join(map(str, digits))
+
+
+def prompts_of(ask: Mapping[str, Any], count: Callable[[str], int]) -> tuple[int, list[str] | list[list[int]]]:
+    """How many tokens each prompt has, and the prompts; ``count`` says it of a text where numbers are not taken."""
+    wanted = ask["tokens"]
+    if not ask["encode"]:
+        return wanted, [prompt_of(ask, changed) for changed in ask["changed"]]
+    words = wanted
+    for _ in range(FITTINGS):
+        sent = count(text_of(words, None))
+        if wanted * CLOSE <= sent <= wanted:
+            places = [None if changed is None else changed * words // wanted for changed in ask["changed"]]
+            return sent, [text_of(words, place) for place in places]
+        closer = int(words * wanted * (1 + CLOSE) / 2) // max(sent, 1)
+        words = min(max(closer, 1), MOST_WORDS * wanted)
+    raise FailedError(REFUSED, f"no text of {wanted} tokens could be made: one of {words} words had {sent}")
+
+
+Answer = TypeVar("Answer")
 
 
 class FailedError(Exception):
@@ -157,10 +194,18 @@ class Trial:
         if missing:
             raise FailedError(REFUSED, f"it runs without {' '.join(missing)}")
 
-    def hear(self, prompt: Sequence[int]) -> dict[str, Any]:
+    def prompts(self) -> tuple[int, list[str] | list[list[int]]]:
+        """How many tokens each prompt has, and the prompts; ``FailedError`` where none can be made."""
+        return prompts_of(self.asked["ask"], lambda text: self._answered(counted, text))
+
+    def hear(self, prompt: str | Sequence[int]) -> dict[str, Any]:
         """What it says to a prompt; ``FailedError`` where it does not answer."""
+        return self._answered(heard, prompt)
+
+    def _answered(self, asked: Callable[..., Answer], what: str | Sequence[int]) -> Answer:
+        """What it answers; ``FailedError`` where it does not."""
         try:
-            return heard(self.asked["ask"], prompt, self.asked["answer_s"])
+            return asked(self.asked["ask"], what, self.asked["answer_s"])
         except urllib.error.HTTPError as refusal:
             with refusal:
                 words = refusal.read(WORDS).decode(errors="replace")
@@ -190,26 +235,41 @@ class Trial:
             time.sleep(POLL_S)
 
 
-def heard(ask: Mapping[str, Any], prompt: Sequence[int], within_s: float) -> dict[str, Any]:
+def counted(ask: Mapping[str, Any], text: str, within_s: float) -> int:
+    """How many tokens the engine makes of a text."""
+    return int(_answer(ask, ask["encode"], {"text": text}, within_s)["length"])
+
+
+def heard(ask: Mapping[str, Any], prompt: str | Sequence[int], within_s: float) -> dict[str, Any]:
     """The engine's own count of a prompt, and the log-probabilities of what may follow, by its interface."""
     if ask["path"] == NATIVE:
-        body = {"prompt": [*prompt], "n_predict": 1, "n_probs": LIKELY, "cache_prompt": False, "temperature": 0}
-        said = _answer(ask, body, within_s)
+        body = {"prompt": prompt, "n_predict": 1, "n_probs": LIKELY, "cache_prompt": False, "temperature": 0}
+        said = _answer(ask, ask["path"], body, within_s)
         (first, *_) = said["completion_probabilities"]
         likely = {str(one["id"]): float(one["logprob"]) for one in first["top_logprobs"]}
         return {"tokens": int(said["tokens_evaluated"]), "following": likely}
-    body = {"model": ask["model"], "prompt": [*prompt], "max_tokens": 1, "logprobs": LIKELY, "temperature": 0}
-    said = _answer(ask, body, within_s)
+    body = {"model": ask["model"], "prompt": prompt, "max_tokens": 1, "logprobs": LIKELY, "temperature": 0}
+    if ask["encode"]:
+        body["top_logprobs"] = LIKELY  # tabbyAPI's word for how many tokens are told
+    said = _answer(ask, ask["path"], body, within_s)
     (likely, *_) = said["choices"][0]["logprobs"]["top_logprobs"]
     return {"tokens": int(said["usage"]["prompt_tokens"]), "following": likely}
 
 
-def _answer(ask: Mapping[str, Any], body: Mapping[str, Any], within_s: float) -> Any:
+def key_of(ask: Mapping[str, Any]) -> str:
+    """The engine's key: the first line of its file, or the JSON string in the line of that name."""
+    lines = Path(ask["key_file"]).read_text(encoding="utf-8").splitlines()
+    if not ask["key_name"]:
+        return lines[0]
+    (named,) = (line for line in lines if line.startswith(f"{ask['key_name']}: "))
+    return str(json.loads(named.partition(": ")[2]))
+
+
+def _answer(ask: Mapping[str, Any], path: str, body: Mapping[str, Any], within_s: float) -> Any:
     headers = {"Content-Type": "application/json"}
     if ask.get("key_file"):
-        key = Path(ask["key_file"]).read_text(encoding="utf-8").split("\n", 1)[0]
-        headers["Authorization"] = f"Bearer {key}"
-    address = ask["url"] + ask["path"]
+        headers["Authorization"] = f"Bearer {key_of(ask)}"
+    address = ask["url"] + path
     request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310  # of 127.0.0.1
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -253,14 +313,14 @@ def _systemctl(*words: str) -> str:
 
 def tried(asked: Mapping[str, Any]) -> dict[str, Any]:
     """How one context went."""
-    found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "heard": []}
+    found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "sent": 0, "heard": []}
     found |= {"layers": [0, 0], "memory": -1, "card": -1}
-    ask = asked["ask"]
     with Trial(asked) as trial:
         try:
             found["load_s"] = trial.load()
             found["layers"] = trial.layers()
-            found["heard"] = [trial.hear(prompt_of(ask, changed)) for changed in ask["changed"]]
+            found["sent"], prompts = trial.prompts()
+            found["heard"] = [trial.hear(prompt) for prompt in prompts]
             found["memory"], found["card"] = trial.memory(), used_on_cards()
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)

@@ -75,6 +75,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "path": trying.NATIVE,
             "url": f"http://127.0.0.1:{port}",
             "key_file": "",
+            "key_name": "",
+            "encode": "",
             "model": "tiny",
             "tokens": tokens,
         }
@@ -104,7 +106,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def told(found: dict[str, Any]) -> list[str]:
     """What is doubted of the answers."""
     plain, again, *changed = (Heard(**one) for one in found["heard"])
-    return list(doubts(4096 * 95 // 100, plain, again, dict(zip(PLACES, changed, strict=True))))
+    return list(doubts(found["sent"], plain, again, dict(zip(PLACES, changed, strict=True))))
 
 
 def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
@@ -113,6 +115,35 @@ def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
     assert found["load_s"] > 0
     assert (found["layers"], found["memory"], found["card"]) == ([2, 3], 4096, 12 * trying.MIB)
     assert told(found) == []
+
+
+def of_text(question: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """The same question to an engine that takes text alone, with a key beside another one."""
+    keys = tmp_path / "keys.yml"
+    keys.write_text(f'# ours\napi_key: "{KEY}"\nadmin_key: "canary-of-another"\n')
+    more = {"path": trying.OPENAI, "encode": "/v1/token/encode", "key_file": str(keys), "key_name": "api_key"}
+    return {**question, "ask": {**question["ask"], **more}}
+
+
+@pytest.mark.parametrize(("does", "doubted"), [("", 0), ("drop", 1)])
+def test_an_engine_that_takes_text_alone_is_asked_with_as_much_of_it(
+    asked: Any, tmp_path: Path, does: str, doubted: int
+) -> None:
+    (tmp_path / "only").write_text(KEY)
+    words = ["--api-key-file", str(tmp_path / "only"), *(["--does", does] if does else [])]
+    question = of_text(asked(4096, *words), tmp_path)
+    found = trying.tried(question)
+    assert (found["outcome"], found["words"]) == ("answered", "")
+    wanted = 4096 * 95 // 100
+    assert wanted * trying.CLOSE <= found["sent"] <= wanted
+    assert {one["tokens"] for one in found["heard"]} == {found["sent"]}
+    assert len(told(found)) == doubted
+
+
+def test_where_no_text_becomes_as_long_as_wanted_that_is_told(asked: Any) -> None:
+    ask = {**asked(4096)["ask"], "encode": "/v1/token/encode"}
+    with pytest.raises(trying.FailedError, match="no text of 3891 tokens could be made"):
+        trying.prompts_of(ask, lambda _: 1)
 
 
 def test_an_engine_that_drops_a_part_of_its_prompt_is_doubted(asked: Any) -> None:

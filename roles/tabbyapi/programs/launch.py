@@ -55,7 +55,7 @@ def main() -> None:
     mask_output(masked_ones)
     refuse_taken_port(options.host, options.port)
     mask_records(masked_ones)
-    program = upstream(options.checkout)
+    program = upstream(options.checkout, options.context)
     guard_port(program, options.host, options.port)
     guard_requests(Limits(body=options.max_body), options.drain, former, keys["api_key"])
     keep_keys(program)
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """The launcher's own arguments; upstream gets none."""
+    """The launcher's own arguments; upstream gets none of them but another context."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--host", required=True)
@@ -76,6 +76,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--former-key", type=Path, default=Path("former-api-key"), help="file of the key before")
     parser.add_argument("--key-grace", type=int, default=0, help="seconds for which that one is taken")
     parser.add_argument("--ngram", type=int, default=0, help="match length, for commits without that option")
+    parser.add_argument("--context", type=int, default=0, help="tokens of a sequence, in the place of config.yml's")
     return parser.parse_args(arguments)
 
 
@@ -183,10 +184,13 @@ def refuse_taken_port(host: str, port: int) -> None:
         )
 
 
-def upstream(checkout: Path) -> ModuleType:
-    """Upstream's main module, which has what is hooked here; another shape is refused."""
+def upstream(checkout: Path, context: int) -> ModuleType:
+    """Upstream's main module, which has what is hooked here; another shape is refused.
+
+    Its own arguments count before its file: by them it is told another ``context``.
+    """
     sys.path.insert(0, str(checkout))
-    sys.argv = [str(checkout / "main.py")]
+    sys.argv = [str(checkout / "main.py"), *(["--max-seq-len", str(context)] if context else [])]
     program = importlib.import_module("main")
     missing = [name for name in HOOKS if not callable(getattr(program, name, None))]
     if missing:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from provisioner.measuring.depth import Heard, doubts, places_in
+from provisioner.measuring.depth import PLACES, Heard, doubts, places_in
 from provisioner.measuring.search import Contexts
-from provisioner.services.base import ResolvedService, Trial
+from provisioner.services.base import CONTEXT, ResolvedService, Trial
 from provisioner.trying import ANSWERED, OUTCOMES
 from provisioner.values.state import Instance
 
@@ -104,10 +104,7 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
         "do": TRYING,
         "unit": f"{UNITS}/{service.page.unit}",
         "without": list(WITHOUT),
-        "changes": [
-            ['"--port" "[0-9]+"', '"--port" "{port}"'],
-            [f'"{trial.word}" "[0-9]+"', f'"{trial.word}" "{context}"'],
-        ],
+        "changes": [[pattern, other.replace(CONTEXT, str(context))] for pattern, other in trial.changes],
         "shows": [trial.word, str(context)],
         "health": f"{at}{service.page.health}",
         "load_s": load_s,
@@ -118,6 +115,8 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
             "path": trial.path,
             "url": at,
             "key_file": trial.key_file,
+            "key_name": trial.key_name,
+            "encode": trial.encode,
             "model": model,
             "tokens": tokens,
             "first": FIRST_TOKEN,
@@ -137,9 +136,8 @@ def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], too
     outcome, words = answer["outcome"], answer["words"]
     if outcome == ANSWERED:
         plain, again, *others = (Heard(one["tokens"], one["following"]) for one in answer["heard"])
-        tokens = asked["ask"]["tokens"]
-        changed = dict(zip(places_in(tokens), others, strict=True))
-        found = [*_misplaced(asked, answer["layers"]), *doubts(tokens, plain, again, changed)]
+        changed = dict(zip(PLACES, others, strict=True))
+        found = [*_misplaced(asked, answer["layers"]), *doubts(answer["sent"], plain, again, changed)]
         outcome, words = (DOUBTFUL, "; ".join(found)) if found else (ANSWERED, "")
     return Tried(context, outcome, words, float(answer["load_s"]), took_s, answer["memory"], answer["card"])
 

@@ -315,28 +315,40 @@ class Processor:
 
 
 NATIVE, OPENAI = "/completion", "/v1/completions"
-"""Where engines take prompts as numbers of tokens: llama-server, and those that answer as OpenAI does (``trying``)."""
+"""Where engines take prompts: llama-server, and those that answer as OpenAI does (as in ``trying``)."""
+CONTEXT = "{context}"
+"""Stands for the tokens that are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """How another context of an engine is tried: what stands otherwise in its unit, and how it is asked.
 
-    ``option`` of the file says it, ``word`` of its command; ``step``: in which steps it takes them; ``most``: what its
-    model was made for, 0 where nobody tells; ``requests`` share it; ``path``: where it is asked; ``key_file``: where
-    its key lies while it runs; ``no_room``: what it says where there is too little memory; ``placed``: by which two
-    numbers it says how many layers of how many lie on a card, empty where all of them have to.
+    ``option`` of the file says it, ``word`` of its command; ``changes``: patterns of its unit, and what stands there
+    (``{port}``, ``{context}``); ``step``: in which steps it takes them; ``most``: what its model was made for, 0 where
+    nobody tells; ``path``: where it is asked; ``requests`` share it; ``key_file``: where its key lies while it runs,
+    ``key_name``: in which line of several; ``encode``: where it counts the tokens of a text, which others than that are
+    not asked; ``no_room``: what it says where there is too little memory; ``placed``: by which two numbers it says how
+    many layers of how many lie on a card, empty where all of them have to.
     """
 
     option: str
     word: str
+    changes: tuple[tuple[str, str], ...]
     step: int
     most: int
     path: str
     requests: int = 1
     key_file: str = ""
+    key_name: str = ""
+    encode: str = ""
     no_room: tuple[str, ...] = ()
     placed: str = ""
+
+
+def quoted_changes(word: str) -> tuple[tuple[str, str], ...]:
+    """Those of a unit in whose command each word stands in double quotes."""
+    return (('"--port" "[0-9]+"', '"--port" "{port}"'), (f'"{word}" "[0-9]+"', f'"{word}" "{CONTEXT}"'))
 
 
 class Knowledge:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Processor, ResolvedService, template_thinking
+from provisioner.services.base import CONTEXT, OPENAI, Processor, ResolvedService, Trial, template_thinking
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from provisioner.wheels.known import Stack
 
 NVIDIA = "nvidia"
+WORD = "--context"
+"""By which the launcher is told another context than its file says."""
+PORT = "--port [0-9]+"
+STEP = 256
+"""Tokens of one page of exllamav3's cache."""
+KEY_FILE = "/run/tabbyapi/api_tokens.yml"
+NO_ROOM = ("Insufficient VRAM in split for model and cache", "CUDA out of memory")
+"""Both as in the role's ``vars/main.yml``; a test holds them equal. The second one is torch's."""
 
 
 class Knowledge(base.Knowledge):
@@ -58,3 +66,23 @@ class Knowledge(base.Knowledge):
         if variables.get("card"):
             return Processor(is_device=True, why="its proof does not note what computed", notes_verdict=False)
         return Processor(is_device=False, why="no device was asked for")
+
+    def trial(self, service: ResolvedService) -> Trial | None:
+        """By what a sequence may hold; the cache that all requests share is as long, or what the file says."""
+        names = service.model_names
+        if len(names) != 1:
+            return None
+        header = service.headers.get(names[0])
+        limits = [size for size in (header.context if header else 0, service.option("cache_size")) if size]
+        return Trial(
+            option="max_seq_len",
+            word=WORD,
+            changes=((PORT, f"--port {{port}} {WORD} {CONTEXT}"),),
+            step=STEP,
+            most=min(limits, default=0),
+            path=OPENAI,
+            key_file=KEY_FILE,
+            key_name="api_key",
+            encode="/v1/token/encode",
+            no_room=NO_ROOM,
+        )

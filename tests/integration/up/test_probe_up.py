@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
-import struct
 import subprocess
 import sys
 import threading
@@ -26,7 +26,7 @@ from tests.lab.incus import Lab as Incus
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
 NAME = "ceiling"
-RANGE = ("--from", "512", "--to", "4096")
+RANGE = ("--from", "2048", "--to", "16384")
 ENGINE = f"{NAME}-engine"
 FILE = f"""
 name: {NAME}
@@ -35,35 +35,37 @@ models:
 containers:
   {ENGINE}:
     image: debian/12
-    memory: 384MiB
+    memory: 320MiB
     services:
       # what it serves with until it is probed
       llama_cpp:
         model: deep
-        context: 512
+        context: 2048
+        parallel: 8
         kv_cache: {{ k: f32, v: f32 }}
         queue: 20m
         api_key: !secret engine_key
         # it keeps prompts that it was asked beside its cache, as long as the kernel lets it
         extra_arguments: [--cache-ram, "0"]
 """
-DEEP = {"EMBEDDING": 128, "FEED_FORWARD": 64, "LAYERS": 256, "HEADS": 2, "CONTEXT": 4096}
-"""256 KiB of cache for each token, and little to compute."""
+DEEP = {"EMBEDDING": 64, "FEED_FORWARD": 64, "LAYERS": 64, "HEADS": 2, "CONTEXT": 4096}
+"""32 KiB of cache for each token, and little to compute; eight requests share a context, of which one is asked."""
+STEP = 8 * 256
 
 
 KILLED: list[int] = []
 """Which contexts the run had tried, or begun to try, that was killed."""
 
 
-def repeated(tensor: Any) -> bytes:
-    """Weights of a tensor as large as no digest is long; those of a norm are ones."""
+def drawn(tensor: Any) -> bytes:
+    """Weights of a tensor as large as no digest is long, by its name; those of a norm are ones."""
     count = 1
     for rows in tensor.shape:
         count *= rows
     if len(tensor.shape) == 1:
-        return struct.pack(f"<{count}f", *[1.0] * count)
-    some = struct.pack("<256f", *[(number / 127.5 - 1) * 0.05 for number in range(256)])
-    return (some * (count // 256 + 1))[: 4 * count]
+        return tiny_model.float_bytes([1.0] * count)
+    chance = random.Random(tensor.name)  # noqa: S311  # the same each time
+    return tiny_model.float_bytes([chance.uniform(-0.2, 0.2) for _ in range(count)])
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patched:
         for name, value in DEEP.items():
             patched.setattr(tiny_model, name, value)
-        patched.setattr(tiny_model._Tensor, "content", property(repeated))
+        patched.setattr(tiny_model._Tensor, "content", property(drawn))
         (folder / "deep.gguf").write_bytes(tiny_model.tiny_model())
     lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
     lab.write(FILE)
@@ -140,14 +142,14 @@ def test_the_ceiling_of_its_memory_is_found_and_whoever_asks_meanwhile_is_answer
     (result,) = [line for line in found.lines if line["type"] == "result"]
     outcomes = {one["context"]: one["outcome"] for one in result["tried"]}
     longest = result["longest"]
-    assert 512 <= longest < 4096
+    assert 2048 <= longest < 16384
     assert outcomes[longest] == "answered"
-    assert outcomes[longest + 256] == "no room"
+    assert outcomes[longest + STEP] == "no room"
     assert f"{KILLED[0]:,} tokens: trying" not in found.out  # what the killed run had tried
     assert statuses
     assert {*statuses} == {200}
     written = (lab.folder / "homelab.yml").read_text(encoding="utf-8")
-    assert written == FILE.replace("context: 512", f"context: {longest}")
+    assert written == FILE.replace("context: 2048", f"context: {longest}")
     assert "<svg" in (lab.folder / "probe.svg").read_text(encoding="utf-8")
 
 

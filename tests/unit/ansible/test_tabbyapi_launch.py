@@ -233,6 +233,12 @@ def test_a_process_its_children_and_its_records_show_no_key_and_keep_their_port(
     assert "main.py'] {'num_draft_tokens': 0}" in done.stdout
 
 
+def test_upstream_is_told_another_context_than_its_file_says(place: Path) -> None:
+    """Its own arguments count before its file (``load`` in its ``common/tabby_config.py``)."""
+    told = started(place, "--context", "8192")
+    assert "main.py', '--max-seq-len', '8192'] {" in told.stdout
+
+
 def test_an_old_commit_is_helped_where_it_is_asked_for(place: Path) -> None:
     assert "main.py'] {'ngram_match_min': 2}" in started(place, "--ngram", "2").stdout
 

@@ -16,7 +16,7 @@ ON_CARD = {**ASKED, "placed": "offloaded"}
 def answer(**more: Any) -> dict[str, Any]:
     """The answer of an engine that reads all of its prompt."""
     heard = [{"tokens": 1000, "following": {"1": -1.0 - max(0, number - 1)}} for number in range(5)]
-    found = {"outcome": "answered", "words": "", "load_s": 1.5, "heard": heard, "layers": [0, 0]}
+    found = {"outcome": "answered", "words": "", "load_s": 1.5, "sent": 1000, "heard": heard, "layers": [0, 0]}
     return {**found, "memory": 5, "card": -1, **more}
 
 

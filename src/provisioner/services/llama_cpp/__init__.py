@@ -14,6 +14,7 @@ from provisioner.services.base import (
     Processor,
     ResolvedService,
     Trial,
+    quoted_changes,
     template_thinking,
 )
 from provisioner.services.llama_cpp.builds import CPU, CUDA, VULKAN, build_problems
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 BACKENDS: Mapping[Vendor, str] = {"nvidia": CUDA, "amd": VULKAN, "intel": VULKAN}
 """What computes best on a vendor's cards of those that can be built."""
 
+WORD = "--ctx-size"
 STEP = 256
 """Tokens to which it rounds the context of a slot."""
 KEY_FILE = "/run/llama-server/api-key"
@@ -179,7 +181,18 @@ class Knowledge(base.Knowledge):
         key_file = KEY_FILE if service.key else ""
         wants_all = service.card is not None and not str(service.option("gpu_layers")).isdigit()
         placed = r"offloaded (\d+)/(\d+) layers" if wants_all else ""
-        return Trial("context", "--ctx-size", STEP * parallel, most, NATIVE, parallel, key_file, NO_ROOM, placed)
+        return Trial(
+            option="context",
+            word=WORD,
+            changes=quoted_changes(WORD),
+            step=STEP * parallel,
+            most=most,
+            path=NATIVE,
+            requests=parallel,
+            key_file=key_file,
+            no_room=NO_ROOM,
+            placed=placed,
+        )
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import OPENAI, Limits, Processor, ResolvedService, Trial, template_thinking
+from provisioner.services.base import (
+    OPENAI,
+    Limits,
+    Processor,
+    ResolvedService,
+    Trial,
+    quoted_changes,
+    template_thinking,
+)
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
 
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
 NVIDIA = "nvidia"
 CUDA, CPU = "cuda", "cpu"
 GIB = 2**30
+WORD = "--max-model-len"
 STEP = 16
 """Tokens of one block of its cache."""
 KEY_FILE = "/run/vllm/api-key"
@@ -78,7 +87,16 @@ class Knowledge(base.Knowledge):
         (model,) = service.model_names
         header = service.headers.get(model)
         most = header.context if header else 0
-        return Trial("max_model_len", "--max-model-len", STEP, most, OPENAI, 1, KEY_FILE, NO_ROOM)
+        return Trial(
+            option="max_model_len",
+            word=WORD,
+            changes=quoted_changes(WORD),
+            step=STEP,
+            most=most,
+            path=OPENAI,
+            key_file=KEY_FILE,
+            no_room=NO_ROOM,
+        )
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context that is asked for, else the model's own, and whether images are taken."""
