@@ -65,14 +65,20 @@ def answer_of(asked: dict[str, Any], tokens: int, likely: list[dict[str, float]]
     return {"choices": [choice], "usage": {"prompt_tokens": tokens}}
 
 
+def load(does: str) -> None:
+    """What becomes of a context for which there is no room."""
+    if does == "hang":
+        time.sleep(3600)
+    if does != "answer-late":
+        sys.exit("Segmentation fault" if does == "crash" else NO_ROOM)
+
+
 def main() -> None:
     """Serve, or end as it is told to."""
     page = arguments()
     is_beyond = page.ctx_size > page.ceiling
-    if is_beyond and page.does == "hang":
-        time.sleep(3600)
-    if is_beyond and page.does != "answer-late":
-        sys.exit("Segmentation fault" if page.does == "crash" else NO_ROOM)
+    if is_beyond:
+        load(page.does)
     key = Path(page.api_key_file).read_text(encoding="utf-8").strip() if page.api_key_file else ""
 
     class Handler(BaseHTTPRequestHandler):
