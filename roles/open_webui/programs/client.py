@@ -18,6 +18,8 @@ from typing import Any
 LARGEST_ANSWER = 16 * 2**20
 TECHNICAL = "provisioner@localhost"
 """The user by whom what the lab's file says is written, and by whom it is proved."""
+ADMINISTRATOR = "admin"
+"""Its word for who may do everything."""
 PASSWORDS = Path("/etc/open-webui/technical.json")
 """Its passwords, the newest first: one that was about to become another one has two."""
 POLL_S = 0.5

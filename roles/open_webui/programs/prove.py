@@ -17,7 +17,7 @@ from typing import Any
 
 import browse
 import documents
-from client import AnswerError, Client, masked, passwords, technical_signed_in, wait_until_ready
+from client import ADMINISTRATOR, AnswerError, Client, masked, passwords, technical_signed_in, wait_until_ready
 
 WHOLE = ("stop", "length")
 """How an answer ends that was not cut."""
@@ -99,6 +99,9 @@ def wrong(wanted: dict[str, Any]) -> Iterator[str]:
     password = technical_signed_in(door)
     if password is None:
         yield "its technical user cannot sign in: run up with --full, which gives it another password"
+        return
+    if door.role != ADMINISTRATOR:
+        yield "its technical user is no administrator any more: run up with --full, which makes it one"
         return
     missing = list(offers(door, wanted["models"]))
     yield from missing

@@ -17,6 +17,7 @@ from typing import Any
 
 import documents
 from client import (
+    ADMINISTRATOR,
     REFUSED,
     TECHNICAL,
     AnswerError,
@@ -40,8 +41,6 @@ BYTES = 32
 RETRIEVAL = "/api/v1/retrieval/config"
 READS_WHOLE = "BYPASS_EMBEDDING_AND_RETRIEVAL"
 BATCHES = ("RAG_EMBEDDING_BATCH_SIZE", "ENABLE_ASYNC_EMBEDDING", "RAG_EMBEDDING_CONCURRENT_REQUESTS")
-ADMINISTRATOR = "admin"
-"""Its word for who may do everything."""
 
 
 def take_account(client: Client, admin: str, password: str) -> list[str]:

@@ -193,21 +193,33 @@ def test_a_search_in_vectors_of_another_length_is_found(lab: Lab, monkeypatch: p
     assert "vectors of these lengths: 12, 12" in line
 
 
-@pytest.mark.parametrize("asked", [{"url": "http://engine/v1", "model": MODEL}, {}])
-def test_the_role_s_proof_looks_for_a_document_where_the_file_names_who_finds_it(
-    lab: Lab, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def proved(lab: Lab, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch, role: str = "admin") -> list[str]:
+    """What the role's proof finds that is signed in with that role, and has nothing else to find."""
     prove = importlib.import_module("prove")
     for name in ("strangers", "offers", "talks"):
         monkeypatch.setattr(prove, name, lambda *_: iter(()))
     monkeypatch.setattr(prove, "wait_until_ready", lambda *_: None)
     monkeypatch.setattr(prove, "technical_signed_in", lambda _: "password")
-    monkeypatch.setattr(prove, "Client", lambda *_: type("Asked", (), {"ask": lambda *_: {}})())
+    monkeypatch.setattr(prove, "Client", lambda *_: type("Asked", (), {"ask": lambda *_: {}, "role": role})())
     monkeypatch.setattr(prove.browse, "forget", lambda: None)
     monkeypatch.setattr(lab.documents, "finds", lambda _, wanted, __: iter([f"not found by {wanted['model']}"]))
     addresses = dict.fromkeys(("url", "door", "inside", "unit"), "x")
     wanted = {**addresses, "within_s": 1, "answer_s": 1, "models": ["fast"], "embeddings": asked, "browser": False}
-    assert list(prove.wrong(wanted)) == ([f"not found by {MODEL}"] if asked else [])
+    return list(prove.wrong(wanted))
+
+
+@pytest.mark.parametrize("asked", [{"url": "http://engine/v1", "model": MODEL}, {}])
+def test_the_role_s_proof_looks_for_a_document_where_the_file_names_who_finds_it(
+    lab: Lab, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert proved(lab, asked, monkeypatch) == ([f"not found by {MODEL}"] if asked else [])
+
+
+def test_a_technical_user_that_lost_its_rights_is_told_before_it_is_refused(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = proved(lab, {"url": "http://engine/v1", "model": MODEL}, monkeypatch, role="user")
+    assert line.startswith("its technical user is no administrator any more: run up with --full")
 
 
 # Which models people are offered.
