@@ -83,11 +83,11 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
 
     ``outcomes``: with each how many prompts were heard at least.
     """
-    found = _object(answer, "it", ("outcome", "words", "load_s", "sent", "heard", "layers", "memory", "card"))
+    found = _object(answer, "it", ("outcome", "words", "load_s", "sent", "heard", "layers", "memory", "left", "card"))
     _count(found["sent"], "sent", MOST_TOKENS)
     for layers in _parts(found["layers"], "layers", 2):
         _count(layers, "layers", MOST_LAYERS)
-    for word in ("memory", "card"):
+    for word in ("memory", "left", "card"):
         if found[word] != -1:
             _count(found[word], word, MOST_BYTES)
     _text(found["outcome"], "outcome")

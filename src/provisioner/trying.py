@@ -17,7 +17,8 @@ Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said whe
 ``sent``: the tokens of a prompt; ``heard``: for each the engine's own count, and the log-probabilities of the tokens
 that may follow;
 ``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered ``memory`` (bytes of its
-unit) and ``card`` (bytes in use on the container's cards), -1 where nobody tells.
+unit), ``left`` (bytes that the container has left beside it) and ``card`` (bytes in use on its cards), -1 where nobody
+tells.
 Python alone is enough; what it made is gone when it ends.
 """
 
@@ -45,6 +46,7 @@ ENDED = ("failed", "inactive")
 OOM_KILL, SIGNAL, SIGKILL = "oom-kill", "signal", "9"
 """How systemd says that a process was ended: the last two where it is the container whose memory was full."""
 COUNTED = Path("/proc/vmstat")
+MEMORY = Path("/proc/meminfo")
 POLL_S = 0.2
 LOOK_S = 2.0
 MARGIN_S = 60.0
@@ -64,7 +66,7 @@ WORDS = 500
 LINES = 200
 COMMAND_S = 120
 CARDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
-MIB = 2**20
+KIB, MIB = 2**10, 2**20
 
 
 def prompt_of(ask: Mapping[str, Any], changed: int | None) -> list[int]:
@@ -314,17 +316,26 @@ def _systemctl(*words: str) -> str:
 def tried(asked: Mapping[str, Any]) -> dict[str, Any]:
     """How one context went."""
     found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "load_s": 0.0, "sent": 0, "heard": []}
-    found |= {"layers": [0, 0], "memory": -1, "card": -1}
+    found |= {"layers": [0, 0], "memory": -1, "left": -1, "card": -1}
     with Trial(asked) as trial:
         try:
             found["load_s"] = trial.load()
             found["layers"] = trial.layers()
             found["sent"], prompts = trial.prompts()
             found["heard"] = [trial.hear(prompt) for prompt in prompts]
-            found["memory"], found["card"] = trial.memory(), used_on_cards()
+            found["memory"], found["left"], found["card"] = trial.memory(), memory_left(), used_on_cards()
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
     return found
+
+
+def memory_left() -> int:
+    """Bytes that can be had in the container, and its limit counts; -1 where nobody tells."""
+    for line in MEMORY.read_text(encoding="ascii").splitlines():
+        name, _, size = line.partition(":")
+        if name == "MemAvailable":
+            return int(size.split()[0]) * KIB
+    return -1
 
 
 def used_on_cards() -> int:

@@ -114,6 +114,7 @@ def test_a_context_that_answers_is_told_with_what_was_heard(asked: Any) -> None:
     assert (found["outcome"], found["words"], len(found["heard"])) == ("answered", "", 5)
     assert found["load_s"] > 0
     assert (found["layers"], found["memory"], found["card"]) == ([2, 3], 4096, 12 * trying.MIB)
+    assert found["left"] > 0
     assert told(found) == []
 
 

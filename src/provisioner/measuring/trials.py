@@ -9,13 +9,15 @@ from typing import Any
 from provisioner.measuring.depth import PLACES, Heard, doubts, places_in
 from provisioner.measuring.search import Contexts
 from provisioner.services.base import CONTEXT, ResolvedService, Trial
-from provisioner.trying import ANSWERED, OUTCOMES
+from provisioner.trying import ANSWERED, NO_ROOM, OUTCOMES
 from provisioner.values.state import Instance
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
 FIRST_TOKEN, LAST_TOKEN = 100, 340
 """Numbers of tokens of which prompts are made: every vocabulary has them, and they end no answer."""
+LEAST_LEFT = 128 * 2**20
+"""Bytes that its container has to have left beside it: what brings it up and proves it runs there, too."""
 DOUBTFUL = "doubtful"
 """It answered, and not to all of its prompt."""
 WITHOUT = (
@@ -138,8 +140,16 @@ def tried(context: int, asked: Mapping[str, Any], answer: Mapping[str, Any], too
         plain, again, *others = (Heard(one["tokens"], one["following"]) for one in answer["heard"])
         changed = dict(zip(PLACES, others, strict=True))
         found = [*_misplaced(asked, answer["layers"]), *doubts(answer["sent"], plain, again, changed)]
-        outcome, words = (DOUBTFUL, "; ".join(found)) if found else (ANSWERED, "")
+        outcome, words = (DOUBTFUL, "; ".join(found)) if found else _by_what_is_left(answer["left"])
     return Tried(context, outcome, words, float(answer["load_s"]), took_s, answer["memory"], answer["card"])
+
+
+def _by_what_is_left(left: int) -> tuple[str, str]:
+    """Whether its container has room for what looks after it, and what is said where it has not."""
+    if 0 <= left < LEAST_LEFT:
+        mib = 2**20
+        return NO_ROOM, f"it answered and left {left // mib} MiB of memory, where its proof needs {LEAST_LEFT // mib}"
+    return ANSWERED, ""
 
 
 def _misplaced(asked: Mapping[str, Any], layers: Sequence[int]) -> Iterator[str]:

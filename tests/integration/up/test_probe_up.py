@@ -35,7 +35,7 @@ models:
 containers:
   {ENGINE}:
     image: debian/12
-    memory: 320MiB
+    memory: 448MiB
     services:
       # what it serves with until it is probed
       llama_cpp:

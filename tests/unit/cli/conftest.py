@@ -250,7 +250,7 @@ class World:
         self.questions.append(asked)
         context = int(asked["shows"][1])
         answer: dict[str, Any] = {"outcome": "answered", "words": "", "load_s": 0.5, "heard": []}
-        answer |= {"sent": asked["ask"]["tokens"], "layers": self.layers, "memory": 2**30, "card": -1}
+        answer |= {"sent": asked["ask"]["tokens"], "layers": self.layers, "memory": 2**30, "left": -1, "card": -1}
         if context > self.ceiling:
             answer |= {"outcome": "no room", "words": "out of memory"}
             return Execution(0, json.dumps(answer).encode(), b"")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from provisioner.agent_answers import DamagedAnswerError, trial_answer
-from provisioner.measuring.trials import Tried, foreseen_s, outcomes_of, tried
+from provisioner.measuring.trials import LEAST_LEFT, Tried, foreseen_s, outcomes_of, tried
 
 ASKED: dict[str, Any] = {"placed": "", "ask": {"tokens": 1000, "changed": [None, None, 20, 500, 980]}}
 ON_CARD = {**ASKED, "placed": "offloaded"}
@@ -17,7 +17,7 @@ def answer(**more: Any) -> dict[str, Any]:
     """The answer of an engine that reads all of its prompt."""
     heard = [{"tokens": 1000, "following": {"1": -1.0 - max(0, number - 1)}} for number in range(5)]
     found = {"outcome": "answered", "words": "", "load_s": 1.5, "sent": 1000, "heard": heard, "layers": [0, 0]}
-    return {**found, "memory": 5, "card": -1, **more}
+    return {**found, "memory": 5, "left": -1, "card": -1, **more}
 
 
 def test_an_answer_of_all_of_a_prompt_counts() -> None:
@@ -41,6 +41,16 @@ def test_layers_that_are_not_on_the_card_make_it_doubtful(layers: list[int], wor
     one = tried(2048, ON_CARD, answer(layers=layers), 9.0)
     assert (one.words, one.is_answered) == (words, not words)
     assert tried(2048, ASKED, answer(layers=layers), 9.0).is_answered
+
+
+@pytest.mark.parametrize(
+    ("left", "outcome"), [(LEAST_LEFT, "answered"), (-1, "answered"), (LEAST_LEFT - 1, "no room"), (0, "no room")]
+)
+def test_a_container_needs_room_for_what_proves_the_engine(left: int, outcome: str) -> None:
+    """An engine that took all of it answered, and was ended by the kernel when it was brought up with that context."""
+    one = tried(2048, ASKED, answer(left=left), 9.0)
+    assert one.outcome == outcome
+    assert ("MiB of memory" in one.words) == (outcome == "no room")
 
 
 def test_what_did_not_answer_stays_what_it_was() -> None:
