@@ -15,6 +15,8 @@
   for its requests in the same way; its health page and the socket for root alone are left as they are. ``hang-up
   SLOT`` then ends the connections that stay open.
 * ``gone SLOT --unit NAME`` has nobody wait any more for an engine that does not come by itself, where no other serves.
+* ``hold --within SECONDS`` has them wait all the same, for an engine that is stopped by then for less than so long;
+  its next start ends that.
 * ``settled --within SECONDS`` waits until nobody waits for an engine to come.
 * ``reload --process PID --states FILE`` has its process hand over to a new one that knows from the file how slots
   stand, and ends when that one answers.
@@ -182,6 +184,19 @@ def folder_of(socket_path: Path) -> Path:
 def marker_of(socket_path: Path) -> Path:
     """The file that is there from before an idle engine is stopped until it is started again."""
     return folder_of(socket_path) / "asleep"
+
+
+def held_of(socket_path: Path) -> Path:
+    """The file that says until when requests wait for an engine that was stopped, in seconds since the host started."""
+    return folder_of(socket_path) / "held"
+
+
+def is_held(socket_path: Path) -> bool:
+    """Whether requests wait all the same for an engine that was stopped."""
+    try:
+        return time.monotonic() < float(held_of(socket_path).read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def closed_unit_of(socket_path: Path) -> str:
@@ -381,7 +396,8 @@ def main(words: Sequence[str]) -> int:
         comes.add_argument("slot")
         comes.add_argument("--port", type=int)
         comes.add_argument("--within", type=float)
-    verbs.add_parser("settled").add_argument("--within", type=float, required=True)
+    for verb in ("hold", "settled"):
+        verbs.add_parser(verb).add_argument("--within", type=float, required=True)
     hands_over = verbs.add_parser("reload")
     hands_over.add_argument("--process", type=int, required=True)
     hands_over.add_argument("--states", type=Path, required=True)
@@ -412,6 +428,7 @@ def _told(left: int, within_s: float) -> None:
 
 def _ready(switch: Switch, asked: argparse.Namespace) -> None:
     marker_of(asked.socket).unlink(missing_ok=True)
+    held_of(asked.socket).unlink(missing_ok=True)
     _come(switch, asked)
     told_awake(switch)
 
@@ -448,8 +465,13 @@ def _close(switch: Switch, asked: argparse.Namespace) -> None:
 
 
 def _gone(switch: Switch, asked: argparse.Namespace) -> None:
-    if not marker_of(asked.socket).exists():
+    if not marker_of(asked.socket).exists() and not is_held(asked.socket):
         gone(switch, asked.slot, asked.unit)
+
+
+def _hold(asked: argparse.Namespace) -> None:
+    held_of(asked.socket).parent.mkdir(mode=0o700, exist_ok=True)  # there is a keeper only where an engine sleeps
+    held_of(asked.socket).write_text(str(time.monotonic() + asked.within), encoding="ascii")
 
 
 def _do(switch: Switch, asked: argparse.Namespace) -> None:
@@ -457,6 +479,7 @@ def _do(switch: Switch, asked: argparse.Namespace) -> None:
         "state": lambda: json.dump(state(switch), sys.stdout),
         "ready": lambda: _ready(switch, asked),
         "begin": lambda: _begin(switch, asked),
+        "hold": lambda: _hold(asked),
         "settled": lambda: settled(switch, asked.within),
         "reload": lambda: reload(switch, asked.process, asked.states),
         "drain": lambda: _drain(switch, asked),

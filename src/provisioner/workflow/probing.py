@@ -38,6 +38,7 @@ LOAD_S, ANSWER_S = 600.0, 900.0
 SPARE_S = 120.0
 ANSWERS = 5
 """Prompts that are answered with each context."""
+LONGEST_TRY_S = LOAD_S + ANSWERS * ANSWER_S + SPARE_S
 POLL_S = 0.5
 LONGEST_SERVING_S = 600.0
 """So long those who waited are served before the next try."""
@@ -132,6 +133,7 @@ def probe_contexts(
             if not may_refuse:
                 _check_queue(subject, context, tries)
             _say(subject, f"{context:,} tokens: trying", effects)
+            _hold(subject, effects)
             _run(subject, "stop", effects)
             one = _tried(subject, context, effects)
             tries[context] = one
@@ -191,20 +193,33 @@ def _serve_who_waits(subject: Subject, effects: Effects) -> None:
         sleep(POLL_S)
 
 
+def _hold(subject: Subject, effects: Effects) -> None:
+    """Have requests wait while its unit is stopped, which they do for no other stop; its next start ends that."""
+    if subject.switch:
+        _switch(subject, effects, "hold", "--within", f"{LONGEST_TRY_S:.0f}")
+
+
 def _waiting(subject: Subject, effects: Effects) -> int:
     """How many requests wait in its switch; raises ``ProviderError`` where that does not say it."""
     if not subject.switch:
         return 0
-    command = ["python3", "-IS", CONTROL, "--socket", subject.switch, "state"]
-    ran = _provider(subject, effects).execute(subject.container, command, timeout_s=SPARE_S)
-    said = ran.stderr.decode(errors="replace").strip()[-500:]
-    if ran.returncode:
-        raise ProviderError(f"Unable to ask the switch before {subject.service.address} who waits", details=said)
     try:
-        found = answer_value(ran.stdout)
-        return int(found["waiting"])
+        return int(answer_value(_switch(subject, effects, "state"))["waiting"])
     except (ValueError, KeyError, TypeError) as error:
         raise ProviderError(f"Unable to read what the switch before {subject.service.address} says: {error}") from error
+
+
+def _switch(subject: Subject, effects: Effects, *words: str) -> bytes:
+    """What its switch answers; raises ``ProviderError`` where it does not."""
+    command = ["python3", "-IS", CONTROL, "--socket", subject.switch, *words]
+    ran = _provider(subject, effects).execute(subject.container, command, timeout_s=SPARE_S)
+    if ran.returncode:
+        raise ProviderError(
+            f"Unable to have the switch before {subject.service.address} do {words[0]!r}",
+            details=ran.stderr.decode(errors="replace").strip()[-500:],
+            resolution=f"Run: provision up {subject.container}",
+        )
+    return ran.stdout
 
 
 def _run(subject: Subject, verb: str, effects: Effects) -> None:
@@ -239,7 +254,7 @@ def _trial_of(subject: Subject, asked: Mapping[str, Any], context: int, effects:
         COMMAND,
         {subject.container: json.dumps(asked).encode()},
         shared=zlib.compress(Path(trying.__file__).read_bytes()),
-        timeout_s=LOAD_S + ANSWERS * ANSWER_S + SPARE_S,
+        timeout_s=LONGEST_TRY_S,
     )
     for error in looked.failures.values():
         raise error

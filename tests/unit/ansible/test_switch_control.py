@@ -234,6 +234,26 @@ def test_nobody_waits_for_what_has_ended_and_is_not_being_started(
     assert [command for command in haproxy.commands if command.startswith("set")] == (told if is_gone else [])
 
 
+def test_they_wait_for_one_that_is_stopped_for_a_while_until_it_is_started_or_the_while_is_over(
+    haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = subprocess.CompletedProcess([], 0, "ActiveState=inactive\nJob=0\n", "")
+    monkeypatch.setattr(control.subprocess, "run", lambda *_arguments, **_options: shown)
+
+    def has_nobody_wait() -> bool:
+        haproxy.commands.clear()
+        assert run(path, "gone", "a", "--unit", "x.service") == 0
+        return "set server answers/hold state maint" in haproxy.commands
+
+    assert has_nobody_wait()
+    assert run(path, "hold", "--within", "60") == 0
+    assert not has_nobody_wait()
+    assert run(path, "ready", "a") == 0
+    assert has_nobody_wait()
+    assert run(path, "hold", "--within", "0") == 0
+    assert has_nobody_wait()
+
+
 def test_requests_may_still_wait_for_one_that_serves_in_its_place(
     haproxy: HaProxy, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

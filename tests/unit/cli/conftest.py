@@ -203,9 +203,8 @@ class World:
         self, container: Container, command: Sequence[str], stdin: bytes, _environment: Mapping[str, str]
     ) -> Execution:
         """The container's side, its stamps kept as files of the fake container."""
-        if "state" in command:  # the switch is asked
-            waiting = self.waiting.pop(0) if self.waiting else 0
-            return Execution(0, json.dumps({"waiting": waiting}).encode(), b"")
+        if "--socket" in command:
+            return self._switch(command)
         part = zlib.decompressobj()
         part.decompress(stdin)
         asked = json.loads(part.unused_data)
@@ -244,6 +243,14 @@ class World:
             "damaged": [],
         }
         return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _switch(self, command: Sequence[str]) -> Execution:
+        """What a switch answers to who asks how many wait, or has them wait."""
+        if "hold" in command:
+            self.told.append(("hold", command[command.index("--socket") + 1]))
+            return Execution(0, b"", b"")
+        waiting = self.waiting.pop(0) if self.waiting else 0
+        return Execution(0, json.dumps({"waiting": waiting}).encode(), b"")
 
     def _trying(self, asked: dict[str, Any]) -> Execution:
         """How one context of an engine went that has a ceiling."""

@@ -120,6 +120,9 @@ def test_who_waits_is_answered_between_two_tries(up: World, monkeypatch: pytest.
     verbs = [verb for verb, unit in up.told if unit == "llama-server.service"]
     assert verbs[:4] == ["stop", "stop", "start", "stop"]
     assert verbs[-1] == "start"
+    stops = [number for number, told in enumerate(up.told) if told == ("stop", "llama-server.service")]
+    held = ("hold", "/run/switch-llama-server/control.sock")
+    assert all(up.told[number - 1] == held for number in stops), "else nobody would wait for what is stopped"
 
 
 def test_what_was_found_is_written_into_the_file_and_drawn(up: World, lab: Path, tmp_path: Path) -> None:
