@@ -15,10 +15,9 @@ free.
 
 Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``,
 ``sent``: the tokens of a prompt; ``heard``: for each the engine's own count, and the log-probabilities of the tokens
-that may follow;
-``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered ``memory`` (bytes of its
-unit), ``left`` (bytes that the container has left beside it) and ``card`` (bytes in use on its cards), -1 where nobody
-tells.
+that may follow; ``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered
+``memory`` (bytes of its unit), ``left`` (bytes that the container has left beside it) and ``card`` (bytes in use on its
+cards), -1 where nobody tells.
 Python alone is enough; what it made is gone when it ends.
 """
 
@@ -139,7 +138,8 @@ class Trial:
     def __enter__(self) -> Self:
         """Make it; one that a killed run has left is ended first."""
         self.end()
-        seconds = self.asked["load_s"] + self.asked["answer_s"] + MARGIN_S
+        answers = len(self.asked["ask"]["changed"]) + (FITTINGS if self.asked["ask"]["encode"] else 0)
+        seconds = self.asked["load_s"] + answers * self.asked["answer_s"] + MARGIN_S
         unit = Path(self.asked["unit"])
         text = unit.read_text(encoding="utf-8")
         changed = trial_of(text, unit.name, self.asked["without"], self.asked["changes"], seconds)

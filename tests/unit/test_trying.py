@@ -222,6 +222,14 @@ def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
     assert made.splitlines() == alone
 
 
+def test_it_may_run_for_as_long_as_its_start_and_all_of_its_answers_may_take(asked: Any) -> None:
+    question = asked(4096)
+    with trying.Trial(question) as trial:
+        text = trial.file.read_text()
+    answers = len(question["ask"]["changed"])
+    assert f"RuntimeMaxSec={20 + answers * 20 + trying.MARGIN_S:.0f}\n" in text
+
+
 def test_prompts_differ_in_the_one_token_that_is_changed() -> None:
     ask = {"tokens": 5000, "first": 100, "last": 400}
     plain, changed = trying.prompt_of(ask, None), trying.prompt_of(ask, 2500)

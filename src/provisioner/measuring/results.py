@@ -1,6 +1,6 @@
 """What was tried of an engine's contexts, kept line by line while it goes: a killed run's next one goes on there.
 
-What counts for an engine is what was tried of the same engine: of the same role, options, model and card.
+What counts for an engine is what was tried of the same one: of the same role, options, model, memory and card.
 """
 
 from __future__ import annotations
@@ -14,19 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.measuring.trials import Tried
+from provisioner.trying import CRASHED, HUNG
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
+from provisioner.values.state import Instance
 
 FOLDER = "contexts"
+BY_CHANCE = (CRASHED, HUNG)
 FIELDS = ("context", "outcome", "words", "load_s", "took_s", "memory", "card")
 
 
-def digest_of(inputs: Mapping[str, Any], option: str) -> str:
-    """The same for the same engine whatever context it has: of what its role is run with (``stamp.inputs_of``)."""
+def digest_of(inputs: Mapping[str, Any], option: str, container: Instance) -> str:
+    """The same for the same engine in a container of the same size, whatever context it has.
+
+    ``inputs``: what its role is run with (``stamp.inputs_of``).
+    """
     variables = {name: digest for name, digest in inputs["variables"].items() if not name.endswith(f"_{option}")}
-    content = json.dumps({"role": inputs["role"], "variables": variables}, sort_keys=True)
+    cards = [[one.name, sorted(one.properties.items())] for one in container.devices if one.kind == "gpu"]
+    where = [container.host, container.cpu, container.memory, sorted(cards)]
+    content = json.dumps({"role": inputs["role"], "variables": variables, "where": where}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -36,7 +44,11 @@ def file_of(lab: str, address: Address) -> Path:
 
 
 def tried_before(file: Path, digest: str) -> dict[int, Tried]:
-    """What was tried of that engine, by context; lines that a kill has cut, or of others, are left out."""
+    """What was tried of that engine, by context; lines that a kill has cut, or of others, are left out.
+
+    Left out is also what may go otherwise the next time: that it crashed or hung, and whatever else than an answer came
+    of a context that is shorter than one which was answered.
+    """
     try:
         lines = text_of(file).splitlines()
     except FileNotFoundError:
@@ -50,7 +62,12 @@ def tried_before(file: Path, digest: str) -> dict[int, Tried]:
                 found[int(one.context)] = one
         except (ValueError, TypeError, KeyError):
             continue
-    return found
+    answered = max((context for context, one in found.items() if one.is_answered), default=0)
+    return {
+        context: one
+        for context, one in found.items()
+        if one.is_answered or (context > answered and one.outcome not in BY_CHANCE)
+    }
 
 
 def keep(file: Path, digest: str, tried: Tried) -> None:

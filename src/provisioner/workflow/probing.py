@@ -58,6 +58,12 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
             f"Unable to probe {service.address}: nobody knows how another context of it is tried",
             resolution="Name an engine with one model for chats.",
         )
+    if service.idle_s or service.share:
+        raise InputError(
+            f"Unable to probe {service.address}: something else starts and stops it meanwhile, "
+            f"{'as it ends when nobody asks it' if service.idle_s else 'as it takes turns on its card'}",
+            resolution=f"Leave out {'idle' if service.idle_s else 'its group in share'} for as long as it is probed.",
+        )
     seen = survey(lab, effects, [service.container], needs_cards=False)
     (instance,) = seen.wanted
     if not is_running(instance, seen.actual):
@@ -72,7 +78,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         instance=replace(instance, services=(desired,)),
         trial=trial,
         contexts=_contexts(service, trial, low, high),
-        digest=digest_of(inputs_of(desired), trial.option),
+        digest=digest_of(inputs_of(desired), trial.option, instance),
         start_s=seen.inside.starts.get(service.address, 0.0),
         estimates=() if estimate is None else (estimate,),
     )

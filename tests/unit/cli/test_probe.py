@@ -54,6 +54,15 @@ def test_what_cannot_be_tried_is_refused(up: World, name: str) -> None:
     assert up.questions == []
 
 
+def test_what_ends_by_itself_is_refused(up: World, lab: Path) -> None:
+    """Whatever starts it again when somebody asks would end the trial."""
+    lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { idle: 10m,"))
+    answer = up.command("probe", "llama", "--to", "8192", "--yes")
+    assert (answer.code, up.questions) == (64, [])
+    assert "as it ends when nobody asks it" in answer.err
+    assert "Leave out idle" in answer.err
+
+
 def test_what_was_tried_before_is_not_tried_again(up: World) -> None:
     up.ceiling = 20_000
     up.command("probe", "llama", "--to", "131072", "--yes")
