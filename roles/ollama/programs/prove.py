@@ -14,7 +14,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 LONGEST_ANSWER = 16 * 2**20
@@ -22,7 +23,10 @@ BUSY = 503
 AGAIN_S = 5.0
 LOOKED_AT = "10s"
 """So long a model stays that is loaded to see where it lies."""
+LOOK_S = 0.2
 COMPLETES, EMBEDS = "completion", "embedding"
+
+Said = dict[str, Any]
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -60,12 +64,23 @@ def proof_of(asked: Mapping[str, Any], name: str) -> dict[str, Any]:
     proof = {"name": name, "kind": "embedding" if EMBEDS in can and COMPLETES not in can else "chat"}
     if status != http.client.OK:
         return {**proof, "error": f"it does not know {name}: HTTP {status}, {shown.get('error', 'without a word')}"}
-    proof |= _embedded(asked, name) if proof["kind"] == "embedding" else _chatted(asked, name)
-    place = place_of(asked, name)
-    if not place:  # with a `keep_alive` of 0s it has gone by now
+    answer = _embedded if proof["kind"] == "embedding" else _chatted
+    said, place = watched(asked, name, lambda: answer(asked, name))
+    proof |= said
+    if not place:  # with a `keep_alive` of 0s it came and went between two looks
         asked_of(asked["url"], "/api/generate", {"model": name, "keep_alive": LOOKED_AT}, asked["within_s"])
         place = place_of(asked, name)
     return {"size": 0, "on_card": 0, **proof, **place}
+
+
+def watched(asked: Mapping[str, Any], name: str, answer: Callable[[], Said]) -> tuple[Said, dict[str, int]]:
+    """What was answered, and where the model lay meanwhile: it may have gone at once, for one that others ask for."""
+    place: dict[str, int] = {}
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        answering = beside.submit(answer)
+        while not wait([answering], timeout=LOOK_S).done:
+            place = place_of(asked, name) or place
+    return answering.result(), place_of(asked, name) or place
 
 
 def place_of(asked: Mapping[str, Any], name: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -293,3 +294,20 @@ def test_the_program_ends_with_what_failed(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("Unable to ask Ollama for its models:")
+
+
+def test_where_a_model_lies_is_seen_while_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With others asking for another one it is gone as soon as it has answered, and loaded by itself it would wait."""
+    looked, over = threading.Event(), threading.Event()
+
+    def place(*_: object) -> dict[str, int]:
+        looked.set()
+        return {} if over.is_set() else {"size": 5, "on_card": 3}
+
+    def answer() -> dict[str, int]:
+        assert looked.wait(10)
+        over.set()
+        return {"status": 200}
+
+    monkeypatch.setattr(PROVE, "place_of", place)
+    assert PROVE.watched({}, "own", answer) == ({"status": 200}, {"size": 5, "on_card": 3})
