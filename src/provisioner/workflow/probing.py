@@ -128,8 +128,8 @@ def probe_contexts(
     """Start the engine with one context after the other until the longest that answers is known.
 
     ``known``: what was tried of the same engine before. Between two tries the engine serves who waits in its switch,
-    and it serves with its own context when this ends. Unless requests ``may_refuse``d be, ``PreflightError`` before a
-    try that takes longer than they wait.
+    and it serves with its own context when this ends. Unless ``may_refuse``, it raises ``PreflightError`` before a try
+    that takes longer than requests wait.
     """
     tries = dict(known)
     file = file_of(lab.name, subject.service.address)

@@ -17,6 +17,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from provisioner.values import paths
 
 PARTED = re.compile(r"\b(split|join|replace)\(\s*(['\"])\\[nrt]\2")
+LAST_WORDS = re.compile(r"stderr\b[^}]*?\.splitlines\(\)(?! \| last \| default\('[^']+', true\))")
+"""What a program said last, where nothing is put in the place of nothing."""
 FILES = [
     file
     for root in (paths.roles(), paths.roles().parent / "playbooks", paths.roles().parent / "molecule")
@@ -50,6 +52,25 @@ def wrong_lines(text: str) -> list[int]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(Path(file).relative_to(paths.roles().parent)))
 def test_a_template_parts_text_at_the_end_of_a_line(file: Path) -> None:
     assert wrong_lines(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(Path(file).relative_to(paths.roles().parent)))
+def test_a_program_that_ends_without_a_word_is_no_reason_to_pass(file: Path) -> None:
+    """Of no lines there is no last one: a list of what is wrong would be empty, and a complaint none."""
+    assert LAST_WORDS.findall(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ (x.stderr | trim).splitlines()[-1:] }}",
+        "{{ (x.stderr | default('', true) | trim).splitlines() | last | default('') }}",
+        "{{ (x.stderr | trim).splitlines() | last }}",
+        "{{ (x.stderr | trim).splitlines() | last | default('', true) }}",
+    ],
+)
+def test_where_nothing_stands_for_nothing_is_found(text: str) -> None:
+    assert LAST_WORDS.search(text)
 
 
 CASES = [
