@@ -11,46 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.app import VERBS
 from provisioner.runner import run_playbook
 from provisioner.values.state import Secret
 from tests.unit.cli.conftest import World, lab, world
+from tests.unit.cli.test_no_room import CALLS, CODES
 from tests.unit.test_runner import INVENTORY
 
 __all__ = ["lab", "world"]  # fixtures
 
-CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "init": (("init", "new/homelab.yml"),),
-    "validate": (("validate",),),
-    "schema": (("schema",),),
-    "show": (("show", "client"),),
-    "graph": (("graph",), ("graph", "--svg", "{place}/graph.svg")),
-    "import": (("import", "llama"),),
-    "eject": (("eject", "{place}/out"),),
-    "lock": (("lock",),),
-    "fit": (("fit",),),
-    "plan": (("plan",),),
-    "up": (("up", "--yes"), ("up", "--yes", "--full")),
-    "status": (("status",),),
-    "verify": (("verify",),),
-    "bench": (("bench",),),
-    "down": (("down",),),
-    "snapshot": (("snapshot", "--name", "kept"),),
-    "rollback": (("rollback", "--yes"),),
-    "clone": (("clone", "llama", "twin"),),
-    "logs": (("logs",), ("logs", "--run")),
-    "open": (("open",),),
-    "exec": (("exec", "llama", "true"),),
-    "host": (("host", "--help"),),
-    "cuda": (("cuda", "check"),),
-    "stacks": (("stacks", "list"),),
-    "cluster": (("cluster", "--help"),),
-    "runbook": (("runbook", "list"),),
-    "doctor": (("doctor",),),
-    "destroy": (("destroy", "--yes"),),
-}
-CODES = {"init": (64,), "graph": (4, 64), "eject": (1, 4), "lock": (1, 4)}
-"""What is written for a user, where the user said: the words are wrong, or what was begun was taken back."""
 PLACES = {".provision": ".provision", "cache": "cache", "state": "state", "lab": "."}
 
 
@@ -82,10 +50,6 @@ def root_only() -> None:
     """Only root mounts file systems."""
     if os.getuid():
         pytest.skip("needs root: it mounts small file systems")
-
-
-def test_every_verb_is_called() -> None:
-    assert CALLS.keys() == VERBS.keys()
 
 
 @pytest.mark.usefixtures("root_only")
