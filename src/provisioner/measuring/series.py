@@ -1,0 +1,90 @@
+"""A figure that was measured several times: its median, how sure that is, and what disturbed it. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+SURE = 0.95
+"""How sure an interval is."""
+DRAWS = 2000
+"""So often values are drawn anew from those that were measured, for an interval (bootstrap)."""
+SEED = 20261128
+BUSY = 0.10
+"""Which part of the time something else may have waited for a processor, until a trial counts as disturbed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where a figure lies, with ``SURE``."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measurement; ``waited``: the part of its time in which something had to wait for a processor of the host."""
+
+    value: float
+    waited: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other work was in its way."""
+        return self.waited > BUSY
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All trials of one figure, such as tokens per second, in the order in which they were made."""
+
+    name: str
+    unit: str
+    trials: tuple[Trial, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a series in which nothing was measured."""
+        if not self.trials:
+            raise ValueError(f"{self.name}: nothing was measured")
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """What was measured."""
+        return tuple(one.value for one in self.trials)
+
+    @property
+    def middle(self) -> float:
+        """The median, which one slow trial does not move."""
+        return median(self.values)
+
+    @property
+    def interval(self) -> Interval:
+        """Where the median lies."""
+        return _between(medians(self.values, random.Random(SEED)))  # noqa: S311  # the same each time
+
+    @property
+    def disturbed(self) -> int:
+        """How many trials were disturbed."""
+        return sum(one.is_disturbed for one in self.trials)
+
+
+def medians(values: Sequence[float], chance: random.Random) -> list[float]:
+    """Medians of as many values as there are, drawn from them again and again, in order of size."""
+    return sorted(median(chance.choices(values, k=len(values))) for _ in range(DRAWS))
+
+
+def ratio(before: Sequence[float], now: Sequence[float]) -> tuple[float, Interval]:
+    """How many times as much as before there is now, by the medians, and where that lies."""
+    chance = random.Random(SEED)  # noqa: S311  # the same each time
+    drawn = (
+        median(chance.choices(now, k=len(now))) / median(chance.choices(before, k=len(before))) for _ in range(DRAWS)
+    )
+    return median(now) / median(before), _between(sorted(drawn))
+
+
+def _between(drawn: Sequence[float]) -> Interval:
+    beside = round(len(drawn) * (1 - SURE) / 2)
+    return Interval(drawn[beside], drawn[-1 - beside])
