@@ -1,0 +1,121 @@
+"""What was measured of an engine, kept as files that people can read: one line of JSON for each run of ``bench``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from provisioner.measuring.series import Series, Trial
+from provisioner.values import paths
+from provisioner.values.address import Address
+from provisioner.values.plain_data import json_value
+from provisioner.values.regular_files import text_of
+
+FOLDER = "benchmarks"
+SETTING = ("host", "processor", "card", "driver", "build", "model")
+
+
+class DamagedResultError(Exception):
+    """A line is no result of a benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """On what something was measured: all of it decides about the figures, and ``options`` say with what."""
+
+    host: str
+    processor: str
+    card: str
+    driver: str
+    build: str
+    model: str
+    """The SHA-256 of its file."""
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of ``bench``: when, of which kind, of what, and its series by their names."""
+
+    at: str
+    kind: str
+    service: str
+    setting: Setting
+    series: tuple[Series, ...]
+
+
+def differences(one: Setting, other: Setting) -> Iterator[str]:
+    """What of two settings is not the same, a line each: ``driver: 580.95 and 590.12``."""
+    for name in SETTING:
+        yield from _unlike(name, getattr(one, name), getattr(other, name))
+    for name in sorted(one.options.keys() | other.options.keys()):
+        yield from _unlike(name, one.options.get(name, ""), other.options.get(name, ""))
+
+
+def file_of(lab: str, address: Address) -> Path:
+    """Where the results of a service are kept."""
+    return paths.state(lab) / FOLDER / f"{address.container}.{address.service}.jsonl"
+
+
+def line_of(result: Result) -> str:
+    """A result as it is kept."""
+    setting = {name: getattr(result.setting, name) for name in SETTING} | {"options": {**result.setting.options}}
+    series = [
+        {"name": one.name, "unit": one.unit, "trials": [[trial.value, trial.waited] for trial in one.trials]}
+        for one in result.series
+    ]
+    said = {"at": result.at, "kind": result.kind, "service": result.service, "setting": setting, "series": series}
+    return json.dumps(said, ensure_ascii=False)
+
+
+def result_in(line: str) -> Result:
+    """The result that a line holds; raises ``DamagedResultError`` where it holds none."""
+    try:
+        said = json_value(line)
+        setting = said["setting"]
+        options = {str(name): str(value) for name, value in setting["options"].items()}
+        return Result(
+            at=str(said["at"]),
+            kind=str(said["kind"]),
+            service=str(said["service"]),
+            setting=Setting(**{name: str(setting[name]) for name in SETTING}, options=options),
+            series=tuple(_series(one) for one in said["series"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedResultError(f"no result of a benchmark: {error!r}") from error
+
+
+def keep(file: Path, result: Result) -> None:
+    """Add a result; raises ``OSError`` where nothing can be written."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as stream:
+        stream.write(f"{line_of(result)}\n")
+
+
+def results_in(file: Path) -> list[Result]:
+    """All results of a file, the oldest first, none where it is not there; ``DamagedResultError`` with the line."""
+    try:
+        lines = text_of(file).splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(result_in(line))
+        except DamagedResultError as error:
+            raise DamagedResultError(f"{file}:{number}: {error}") from error
+    return found
+
+
+def _series(said: Mapping[str, Any]) -> Series:
+    trials = tuple(Trial(float(value), float(waited)) for value, waited in said["trials"])
+    return Series(str(said["name"]), str(said["unit"]), trials)
+
+
+def _unlike(name: str, one: str, other: str) -> Iterator[str]:
+    if one != other:
+        yield f"{name}: {one or 'none'} and {other or 'none'}"
