@@ -78,7 +78,7 @@ def result_in(line: str) -> Result:
         said = json_value(line)
         setting = said["setting"]
         options = {str(name): str(value) for name, value in setting["options"].items()}
-        return Result(
+        found = Result(
             at=str(said["at"]),
             kind=str(said["kind"]),
             service=str(said["service"]),
@@ -87,6 +87,9 @@ def result_in(line: str) -> Result:
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedResultError(f"no result of a benchmark: {error!r}") from error
+    if not found.series:
+        raise DamagedResultError("no result of a benchmark: nothing was measured")
+    return found
 
 
 def keep(file: Path, result: Result) -> None:
