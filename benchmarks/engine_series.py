@@ -22,11 +22,11 @@ from tempfile import TemporaryDirectory
 
 from provisioner.models import tiny
 
-TRIALS = 10
+TRIALS = 60
 """As many as `bench` makes unless it is told otherwise."""
 SIZES = {"EMBEDDING": 256, "FEED_FORWARD": 768, "LAYERS": 8, "HEADS": 4}
 """Seven million parameters: a trial takes a moment, and the processor's caches do not hold the model."""
-ASKED = ("-p", "64", "-n", "8", "-r", "1", "-t", "2", "-o", "jsonl")
+ASKED = ("-p", "512", "-n", "64", "-r", "1", "-t", "2", "-o", "jsonl")
 PRESSURE = Path("/proc/pressure/cpu")
 LONGEST_S = 300
 LONGEST_BURST_S = 2.0
@@ -105,7 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_series")
     parser.add_argument("program", type=Path)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--series", type=int, default=30)
+    parser.add_argument("--series", type=int, default=12)
     asked = parser.parse_args()
     with TemporaryDirectory() as folder, asked.file.open("w", encoding="utf-8") as out:
         model = model_in(Path(folder))
