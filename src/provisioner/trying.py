@@ -1,9 +1,8 @@
 """Tries one context of an engine in its container: starts it so, has it answer a prompt that nearly fills it, ends it.
 
-The engine's own unit is stopped by then. Another one is made of it (``TRIAL``), with other words in its command and
-without what tells the switch, so that nobody is led to it, and systemd does not start it again.
+It runs in a unit of its own (``trial_unit``), with other words in the engine's command.
 
-Reads JSON: ``unit`` (the file of the engine's unit), ``without`` (lines that hold one of these are left out),
+Reads JSON: ``unit`` (the name of the engine's unit), ``without`` (lines that hold one of these are left out),
 ``changes`` (pairs of a pattern and what stands there in the trial), ``shows`` (words of its command line), ``health``
 (an address), ``load_s``, ``answer_s``, ``no_room`` (what engines say when there is too little memory), ``placed``: a
 pattern by whose two groups an engine says how many layers of how many lie on a card, or nothing, and ``ask``: ``path``
@@ -13,12 +12,12 @@ of), ``changed``: for each prompt the place of a token that is another one in it
 engine that takes text alone says how many tokens one has, or nothing. ``{port}`` in any of these becomes a port that is
 free.
 
-Answers as JSON: ``outcome`` (one of ``OUTCOMES``), ``words`` (what was said where it did not answer), ``load_s``,
-``sent``: the tokens of a prompt; ``heard``: for each the engine's own count, and the log-probabilities of the tokens
-that may follow; ``layers``: what it said of them, two numbers, zeros where it did not; and once it has answered
-``memory`` (bytes of its unit), ``left`` (bytes that the container has left beside it) and ``card`` (bytes in use on its
-cards), -1 where nobody tells.
-Python alone is enough; what it made is gone when it ends.
+Answers as JSON: ``outcome`` (one of ``trial_unit.OUTCOMES``), ``words`` (what was said where it did not answer),
+``load_s``, ``sent``: the tokens of a prompt; ``heard``: for each the engine's own count, and the log-probabilities of
+the tokens that may follow; ``layers``: what it said of them, two numbers, zeros where it did not; and once it has
+answered ``memory`` (bytes of its unit), ``left`` (bytes that the container has left beside it) and ``card`` (bytes in
+use on its cards), -1 where nobody tells.
+Python alone is enough, with ``trial_unit``; what it made is gone when it ends.
 """
 
 from __future__ import annotations
@@ -33,20 +32,27 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-TRIAL = "provision-trial.service"
+from provisioner.trial_unit import (
+    ANSWERED,
+    COMMAND_S,
+    HUNG,
+    POLL_S,
+    REFUSED,
+    TRIAL,
+    WORDS,
+    FailedError,
+    TrialUnit,
+    journal,
+    state_of,
+    systemctl,
+    trial_of,
+    unit_text,
+)
+
 NATIVE, OPENAI = "/completion", "/v1/completions"
-UNITS = Path("/run/systemd/system")
-ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED = "answered", "no room", "crashed", "hung", "refused"
-OUTCOMES = (ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED)
-SETTINGS = "Restart=no\nOOMPolicy=stop\nRuntimeMaxSec={seconds}\n"
-ENDED = ("failed", "inactive")
-OOM_KILL, SIGNAL, SIGKILL = "oom-kill", "signal", "9"
-"""How systemd says that a process was ended: the last two where it is the container whose memory was full."""
-COUNTED = Path("/proc/vmstat")
 MEMORY = Path("/proc/meminfo")
-POLL_S = 0.2
 LOOK_S = 2.0
 MARGIN_S = 60.0
 STEP = 31
@@ -61,9 +67,6 @@ CLOSE = 0.99
 LIKELY = 20
 """So many tokens that may follow are told with how probable they are."""
 LONGEST_ANSWER = 2**22
-WORDS = 500
-LINES = 200
-COMMAND_S = 120
 CARDS = ("nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits")
 KIB, MIB = 2**10, 2**20
 
@@ -104,66 +107,18 @@ def prompts_of(ask: Mapping[str, Any], count: Callable[[str], int]) -> tuple[int
 Answer = TypeVar("Answer")
 
 
-class FailedError(Exception):
-    """It did not come to an answer: ``outcome`` says how."""
-
-    def __init__(self, outcome: str, words: str) -> None:
-        super().__init__(words)
-        self.outcome = outcome
-
-
-def trial_of(text: str, engine: str, without: Sequence[str], changes: Sequence[Sequence[str]], seconds: float) -> str:
-    """The text of the trial's unit; ``ValueError`` where something that is to be changed does not stand there.
-
-    ``engine``: the name of the unit that it is made of. A start of that one ends it, also where who tried was killed.
-    """
-    kept = [line for line in text.splitlines() if not any(words in line for words in without)]
-    changed = "\n".join(kept)
-    for pattern, other in changes:
-        changed, count = re.subn(pattern, lambda _, other=other: other, changed)  # type: ignore[misc]
-        if not count:
-            raise ValueError(f"{pattern} does not stand in the unit")
-    alone = changed.replace("[Unit]", f"[Unit]\nConflicts={engine}", 1)
-    return alone.replace("[Service]", f"[Service]\n{SETTINGS.format(seconds=round(seconds))}", 1)
-
-
-class Trial:
-    """The unit that tries, from its start to its end."""
+class Trial(TrialUnit):
+    """The unit that tries a context."""
 
     def __init__(self, asked: Mapping[str, Any]) -> None:
+        super().__init__(asked["no_room"])
         self.asked = asked
-        self.file = UNITS / TRIAL
-        self.kills = oom_kills()
-
-    def __enter__(self) -> Self:
-        """Make it; one that a killed run has left is ended first."""
-        self.end()
-        answers = len(self.asked["ask"]["changed"]) + (FITTINGS if self.asked["ask"]["encode"] else 0)
-        seconds = self.asked["load_s"] + answers * self.asked["answer_s"] + MARGIN_S
-        unit = Path(self.asked["unit"])
-        text = unit.read_text(encoding="utf-8")
-        changed = trial_of(text, unit.name, self.asked["without"], self.asked["changes"], seconds)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(changed, encoding="utf-8")
-        _systemctl("daemon-reload")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End it, and leave nothing of it."""
-        self.end()
-
-    def end(self) -> None:
-        """Stop it and take its file away, where there is one."""
-        if self.file.exists():
-            _systemctl("stop", TRIAL)
-            _systemctl("reset-failed", TRIAL)
-            self.file.unlink()
-            _systemctl("daemon-reload")
 
     def load(self) -> float:
         """Start it, and wait until it is ready; the seconds that this took. ``FailedError`` where it is not."""
+        self.make(self.text())
         began = time.monotonic()
-        _systemctl("start", TRIAL)
+        self.start()
         while time.monotonic() - began < self.asked["load_s"]:
             if _is_ready(self.asked["health"]):
                 self.check_words()
@@ -172,25 +127,16 @@ class Trial:
             time.sleep(POLL_S)
         raise FailedError(HUNG, f"it was not ready after {self.asked['load_s']:g} s")
 
-    def check_runs(self) -> None:
-        """Raise ``FailedError`` where it has ended, with how it ended."""
-        state = _state()
-        if state["ActiveState"] not in ENDED:
-            return
-        said = _journal(state["InvocationID"])
-        told = [line for line in said.splitlines() if line.strip()][-3:]
-        words = f"{state['Result']}: {' | '.join(told)}"[-WORDS:]
-        is_full = self._was_full(state) or any(phrase in said for phrase in self.asked["no_room"])
-        raise FailedError(NO_ROOM if is_full else CRASHED, words)
-
-    def _was_full(self, state: Mapping[str, str]) -> bool:
-        """Whether the kernel ended it for want of memory: its unit's own, or that of its container or host."""
-        was_killed = (state["Result"], state["ExecMainStatus"]) == (SIGNAL, SIGKILL)
-        return state["Result"] == OOM_KILL or (was_killed and oom_kills() > self.kills)
+    def text(self) -> str:
+        """The unit that is started, of the engine's with another context."""
+        answers = len(self.asked["ask"]["changed"]) + (FITTINGS if self.asked["ask"]["encode"] else 0)
+        seconds = self.asked["load_s"] + answers * self.asked["answer_s"] + MARGIN_S
+        engine = self.asked["unit"]
+        return trial_of(unit_text(engine), engine, self.asked["without"], self.asked["changes"], seconds)
 
     def check_words(self) -> None:
         """Raise ``FailedError`` where the process that runs was started with something else."""
-        process = _state()["MainPID"]
+        process = state_of()["MainPID"]
         command = Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace").split("\0")
         missing = [word for word in self.asked["shows"] if word not in command]
         if missing:
@@ -215,26 +161,20 @@ class Trial:
         except TimeoutError:
             raise FailedError(HUNG, f"no answer came in {self.asked['answer_s']:g} s") from None
         except (OSError, ValueError, LookupError, TypeError) as error:
-            self._wait_for_its_end()
+            self.wait_for_its_end()
             self.check_runs()
             raise FailedError(REFUSED, f"{type(error).__name__}: {error}") from None
 
     def layers(self) -> list[int]:
         """How many layers of how many lie on a card, as it said last; zeros where it did not, or is not asked."""
         pattern = self.asked["placed"]
-        said = re.findall(pattern, _journal(_state()["InvocationID"])) if pattern else []
+        said = re.findall(pattern, journal(state_of()["InvocationID"])) if pattern else []
         return [int(number) for number in said[-1]] if said else [0, 0]
 
     def memory(self) -> int:
         """Bytes that its processes take; -1 where systemd does not tell."""
-        shown = _systemctl("show", TRIAL, "--property=MemoryCurrent", "--value").strip()
+        shown = systemctl("show", TRIAL, "--property=MemoryCurrent", "--value").strip()
         return int(shown) if shown.isdecimal() else -1
-
-    def _wait_for_its_end(self) -> None:
-        """Give systemd a moment to see that it has ended: its connection breaks first."""
-        deadline = time.monotonic() + LOOK_S
-        while _state()["ActiveState"] not in ENDED and time.monotonic() < deadline:
-            time.sleep(POLL_S)
 
 
 def counted(ask: Mapping[str, Any], text: str, within_s: float) -> int:
@@ -290,27 +230,6 @@ def _is_ready(address: str) -> bool:
             return bool(answer.status == 200)  # noqa: PLR2004  # HTTP's word for well
     except OSError:
         return False
-
-
-def oom_kills() -> int:
-    """How many processes the kernel has ended for want of memory since it started; in a container, too, of all."""
-    counted = dict(line.split() for line in COUNTED.read_text(encoding="ascii").splitlines())
-    return int(counted.get("oom_kill", 0))
-
-
-def _state() -> dict[str, str]:
-    shown = _systemctl("show", TRIAL, "--property=ActiveState,Result,ExecMainStatus,MainPID,InvocationID")
-    return dict(line.partition("=")[::2] for line in shown.splitlines())
-
-
-def _journal(start: str) -> str:
-    command = ["journalctl", f"_SYSTEMD_INVOCATION_ID={start}", f"--lines={LINES}", "--output=cat", "--no-pager"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False).stdout
-
-
-def _systemctl(*words: str) -> str:
-    command = ["systemctl", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False).stdout
 
 
 def tried(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from provisioner import trying
+from provisioner import trial_unit, trying
 from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
 from tests import engine_stand_in
 
@@ -22,6 +22,8 @@ import json, os, pathlib, re, shlex, signal, subprocess, sys, time
 units, state = pathlib.Path("UNITS"), pathlib.Path("STATE")
 known = json.loads(state.read_text()) if state.exists() else {"starts": 0}
 verb = sys.argv[1]
+if verb == "cat":
+    print((units.parent / sys.argv[2]).read_text())
 def alive(pid):
     try:
         return pid and open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
@@ -60,7 +62,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (programs / name).write_text(text)
         (programs / name).chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(trying, "UNITS", units)
+    monkeypatch.setattr(trial_unit, "UNITS", units)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +83,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             "tokens": tokens,
         }
         return {
-            "unit": str(unit),
+            "unit": unit.name,
             "without": ["OnFailure=", "ExecStop="],
             "changes": [
                 ['"--port" "[0-9]+"', f'"--port" "{port}"'],
@@ -99,7 +101,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     yield ask
     left = [*units.iterdir()]
-    trying._systemctl("stop", trying.TRIAL)
+    trial_unit.systemctl("stop", trial_unit.TRIAL)
     assert left == [], "nothing of a trial is left"
 
 
@@ -143,7 +145,7 @@ def test_an_engine_that_takes_text_alone_is_asked_with_as_much_of_it(
 
 def test_where_no_text_becomes_as_long_as_wanted_that_is_told(asked: Any) -> None:
     ask = {**asked(4096)["ask"], "encode": "/v1/token/encode"}
-    with pytest.raises(trying.FailedError, match="no text of 3891 tokens could be made"):
+    with pytest.raises(trial_unit.FailedError, match="no text of 3891 tokens could be made"):
         trying.prompts_of(ask, lambda _: 1)
 
 
@@ -178,16 +180,16 @@ def test_what_the_kernel_ended_for_its_containers_memory_had_no_room(
 ) -> None:
     """Of that systemd says ``signal``: it looks at the limit of the unit alone."""
     counted = iter(counts)
-    monkeypatch.setattr(trying, "oom_kills", lambda: next(counted))
+    monkeypatch.setattr(trial_unit, "oom_kills", lambda: next(counted))
     found = trying.tried(asked(8192, "--ceiling", "8191", "--does", "crash", result="signal"))
     assert found["outcome"] == outcome
 
 
 def test_the_kernels_count_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trying.oom_kills() >= 0
-    monkeypatch.setattr(trying, "COUNTED", tmp_path / "vmstat")
+    assert trial_unit.oom_kills() >= 0
+    monkeypatch.setattr(trial_unit, "COUNTED", tmp_path / "vmstat")
     (tmp_path / "vmstat").write_text("nr_free_pages 5\noom_kill 7\n")
-    assert trying.oom_kills() == 7
+    assert trial_unit.oom_kills() == 7
 
 
 def test_a_process_with_other_words_is_taken_for_no_answer(asked: Any) -> None:
@@ -210,13 +212,13 @@ def test_the_key_is_read_where_it_lies_and_said_nowhere(asked: Any, tmp_path: Pa
 
 def test_a_unit_in_which_nothing_can_be_changed_is_refused() -> None:
     with pytest.raises(ValueError, match="ctx does not stand in the unit"):
-        trying.trial_of("[Service]\nExecStart=/bin/true\n", "engine.service", [], [["ctx", "x"]], 60)
+        trial_unit.trial_of("[Service]\nExecStart=/bin/true\n", "engine.service", [], [["ctx", "x"]], 60)
 
 
 def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
     hooks = "ExecStartPre=-+/x/switch/control.py ready a\nRestart=always\n"
     text = f"[Unit]\nOnFailure=switch-gone.service\n[Service]\n{hooks}"
-    made = trying.trial_of(text, "engine.service", ["switch", "Restart="], [], 90)
+    made = trial_unit.trial_of(text, "engine.service", ["switch", "Restart="], [], 90)
     assert "switch" not in made
     alone = ["[Unit]", "Conflicts=engine.service", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
     assert made.splitlines() == alone
@@ -224,8 +226,7 @@ def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
 
 def test_it_may_run_for_as_long_as_its_start_and_all_of_its_answers_may_take(asked: Any) -> None:
     question = asked(4096)
-    with trying.Trial(question) as trial:
-        text = trial.file.read_text()
+    text = trying.Trial(question).text()
     answers = len(question["ask"]["changed"])
     assert f"RuntimeMaxSec={20 + answers * 20 + trying.MARGIN_S:.0f}\n" in text
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from provisioner.measuring.trials import Tried
-from provisioner.trying import CRASHED, HUNG
+from provisioner.trial_unit import CRASHED, HUNG
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.plain_data import json_value

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.measuring.depth import PLACES, Heard, doubts, places_in
+from provisioner.measuring.engines import WITHOUT, Engine
 from provisioner.measuring.search import Contexts
 from provisioner.services.base import CONTEXT, ResolvedService, Trial
-from provisioner.trying import ANSWERED, NO_ROOM, OUTCOMES
-from provisioner.values.state import Instance
+from provisioner.trial_unit import ANSWERED, NO_ROOM, OUTCOMES
 
 FILLED = 0.95
 """So much of what a request may hold a prompt takes."""
@@ -20,18 +20,6 @@ LEAST_LEFT = 128 * 2**20
 """Bytes that its container has to have left beside it: what brings it up and proves it runs there, too."""
 DOUBTFUL = "doubtful"
 """It answered, and not to all of its prompt."""
-WITHOUT = (
-    "/switch/control.py",
-    "switch-",
-    "OnSuccess=",
-    "OnFailure=",
-    "StartLimit",
-    "Restart",
-    "ExecStop=",
-    "WantedBy=",
-)
-"""Lines of an engine's unit that lead requests to it, start it again, or have its answers finished."""
-UNITS = "/etc/systemd/system"
 TRYING = "trying"
 """What a container is asked to do, beside a look, a stamp, and what is open."""
 
@@ -56,35 +44,17 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """An engine whose contexts are tried: where it runs, how, and by which sum of its options results are kept.
+class Subject(Engine):
+    """An engine whose contexts are tried: how, and by which sum of its options results are kept.
 
     ``start_s``: how long the slowest of its last starts took, 0 where none was measured.
     """
 
-    service: ResolvedService
-    instance: Instance
     trial: Trial
     contexts: Contexts
     digest: str
     start_s: float = 0.0
     estimates: tuple[int, ...] = ()
-
-    @property
-    def container(self) -> str:
-        """Where it runs."""
-        return self.service.container
-
-    @property
-    def unit(self) -> str:
-        """Its unit."""
-        return self.service.page.unit or ""
-
-    @property
-    def switch(self) -> str:
-        """The socket by which the switch before it is asked; empty where there is none."""
-        before = self.service.page.behind
-        return f"/run/{before}-{self.unit.removesuffix('.service')}/control.sock" if before else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +74,7 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
     (model,) = service.model_names
     return {
         "do": TRYING,
-        "unit": f"{UNITS}/{service.page.unit}",
+        "unit": service.page.unit,
         "without": list(WITHOUT),
         "changes": [[pattern, other.replace(CONTEXT, str(context))] for pattern, other in trial.changes],
         "shows": [trial.word, str(context)],

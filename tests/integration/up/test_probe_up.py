@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from provisioner.models import tiny as tiny_model
-from provisioner.trying import TRIAL
+from provisioner.trial_unit import TRIAL
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
