@@ -15,10 +15,11 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from provisioner.models import tiny
 
@@ -33,10 +34,10 @@ LONGEST_BURST_S = 2.0
 BURNERS = 2
 
 
-def model_in(folder: Path) -> Path:
-    """A GGUF file of these sizes, with random weights."""
+def model_in(folder: Path, change: Callable[[object, str, Any], None] = setattr) -> Path:
+    """A GGUF file of these sizes, with random weights; ``change`` sets those of what this process makes."""
     for name, size in SIZES.items():
-        setattr(tiny, name, size)
+        change(tiny, name, size)
     chance = random.Random(0)  # noqa: S311  # the same each time
     some = tiny.float_bytes([chance.uniform(-0.1, 0.1) for _ in range(1 << 16)])
 
@@ -46,7 +47,7 @@ def model_in(folder: Path) -> Path:
             count *= rows
         return (some * (count // len(some) + 1))[:count]
 
-    tiny._Tensor.content = property(content)  # type: ignore[method-assign, assignment]  # noqa: SLF001  # no digest is so long
+    change(tiny._Tensor, "content", property(content))  # noqa: SLF001  # no digest is so long
     file = folder / "bench.gguf"
     file.write_bytes(tiny.tiny_model())
     return file

@@ -90,9 +90,7 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
     for word in ("memory", "left", "card"):
         if found[word] != -1:
             _count(found[word], word, MOST_BYTES)
-    _text(found["outcome"], "outcome")
-    if found["outcome"] not in outcomes:
-        raise DamagedAnswerError(f"outcome: {found['outcome'][:NAME]!r} is none of {', '.join(outcomes)}")
+    _one_of(found["outcome"], outcomes)
     _text(found["words"], "words")
     _seconds(found["load_s"], "load_s")
     _list(found["heard"], "heard", _heard)
@@ -100,6 +98,35 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
     if len(found["heard"]) < wanted:
         raise DamagedAnswerError(f"heard: {len(found['heard'])} of {wanted} answers")
     return found
+
+
+def served_answer(answer: Any) -> dict[str, Any]:
+    """What ``bench_in_container`` says of how an engine is served, as it is; ``DamagedAnswerError``, else."""
+    texts = ("processor", "card", "driver", "build", "model")
+    found = _object(answer, "it", ("words", "threads", *texts))
+    _list(found["words"], "words", _text)
+    _count(found["threads"], "threads", ENTRIES)
+    for word in texts:
+        _text(found[word], word)
+    return found
+
+
+def bench_answer(answer: Any, outcomes: Collection[str]) -> dict[str, Any]:
+    """What ``bench_in_container`` says of one measurement, as it is; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("outcome", "words", "lines", "took_s", "waited"))
+    _text(found["words"], "words")
+    _one_of(found["outcome"], outcomes)
+    _list(found["lines"], "lines", _text)
+    _seconds(found["took_s"], "took_s")
+    if found["waited"] != -1:
+        _seconds(found["waited"], "waited")
+    return found
+
+
+def _one_of(outcome: Any, outcomes: Collection[str]) -> None:
+    _text(outcome, "outcome")
+    if outcome not in outcomes:
+        raise DamagedAnswerError(f"outcome: {outcome[:NAME]!r} is none of {', '.join(outcomes)}")
 
 
 def _heard(value: Any, where: str) -> None:

@@ -1,24 +1,32 @@
-"""The verb ``bench``: how fast the services of a file are."""
+"""The verb ``bench``: how fast the services of a file are, and whether they have become slower."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from provisioner.bench import LONGEST, asks
+from provisioner.cli.bench_options import Asked, engine_options
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode
 
-KINDS = ("tts",)
+SPEECH, ENGINE = "tts", "engine"
 
 
 @click.command()
 @verb
 @lab_words(names=True)
-@option("--kind", type=click.Choice(KINDS), default="tts", show_default=True, help="What is measured: speech.")
+@option(
+    "--kind",
+    type=click.Choice((SPEECH, ENGINE)),
+    default=SPEECH,
+    show_default=True,
+    help="What is measured: speech, or what an engine computes.",
+)
 @option("--runs", type=click.IntRange(1, 99), default=3, show_default=True, help="How often each text is spoken.")
 @option(
     "--long",
@@ -34,12 +42,25 @@ KINDS = ("tts",)
     metavar="FILE",
     help="Write a picture (SVG) of when the audio arrived, too.",
 )
-def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None) -> int:
-    """Have services speak and take the time: first audio, all of it, characters in a second, memory.
+@engine_options
+def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None, **asked: Any) -> int:
+    """Take the time of services: how they speak (tts), or how many tokens an engine computes in a second (engine).
 
-    A short text of two sentences in three formats and by all voices of the file, and a long one; medians. With
+    Speech: a short text of two sentences in three formats and by all voices of the file, and a long one; medians. With
     containers on the CPU and on a card it says which of them is worth it.
+
+    Engine: llama-bench with the words that it is served with, as it is or with others (--sweep), again and again for
+    four and a half minutes, while requests wait in its switch. Results are kept: --gate fails where figures are worse
+    than those that were accepted, and that is no noise.
     """
+    if kind == ENGINE or asked["history"] or asked["compare"]:
+        from provisioner.cli.bench_engine import bench_engine
+
+        return bench_engine(session, words, Asked(**asked))
+    return _speech(session, words, runs=runs, long=long, plot=plot)
+
+
+def _speech(session: Session, words: Words, *, runs: int, long: int, plot: Path | None) -> int:
     from provisioner.cli.containers import Containers
     from provisioner.report.bench import bench_content, bench_text
     from provisioner.workflow.benching import measure, speakers_of
@@ -54,7 +75,7 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     emit = session.console.emit
     found = [measure(one, there[one], asks(one.voices, long), runs=runs, emit=emit) for one in speakers]
     written = {"file": str(plot)} if plot else {}
-    session.console.result(bench_text(found), kind=kind, **bench_content(found), **written)
+    session.console.result(bench_text(found), kind=SPEECH, **bench_content(found), **written)
     if plot is not None:
         from provisioner.report.bench_picture import bench_svg
 

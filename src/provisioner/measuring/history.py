@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from provisioner.labfile.whole_files import replace_text
 from provisioner.measuring.series import Series, Trial
 from provisioner.values import paths
 from provisioner.values.address import Address
@@ -48,9 +49,12 @@ class Result:
     series: tuple[Series, ...]
 
 
-def differences(one: Setting, other: Setting) -> Iterator[str]:
-    """What of two settings is not the same, a line each: ``driver: 580.95 and 590.12``."""
-    for name in SETTING:
+def differences(one: Setting, other: Setting, names: Sequence[str] = SETTING) -> Iterator[str]:
+    """What of two settings is not the same, a line each, of these names and of the options.
+
+    Such as ``driver: 580.95 and 590.12``.
+    """
+    for name in names:
         yield from _unlike(name, getattr(one, name), getattr(other, name))
     for name in sorted(one.options.keys() | other.options.keys()):
         yield from _unlike(name, one.options.get(name, ""), other.options.get(name, ""))
@@ -59,6 +63,31 @@ def differences(one: Setting, other: Setting) -> Iterator[str]:
 def file_of(lab: str, address: Address) -> Path:
     """Where the results of a service are kept."""
     return paths.state(lab) / FOLDER / f"{address.container}.{address.service}.jsonl"
+
+
+def accepted_file_of(lab: str, address: Address) -> Path:
+    """Where those results of it are kept that later ones are held against, one for each kind and its options."""
+    return file_of(lab, address).with_suffix(".accepted.jsonl")
+
+
+def accept(file: Path, results: Sequence[Result]) -> None:
+    """Have later results held against these, and no longer against those of the same kind and options.
+
+    Raises ``InputError`` where that cannot be written, and ``DamagedResultError`` for what is there.
+    """
+    kept = [one for one in results_in(file) if not any(_is_of_the_same(one, other) for other in results)]
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_text(file, "".join(f"{line_of(one)}\n" for one in (*kept, *results)))
+
+
+def accepted_for(kind: str, options: Mapping[str, str], accepted: Sequence[Result]) -> Result | None:
+    """What a result of that kind with these options is held against; None where nothing of it was accepted."""
+    found = [one for one in accepted if (one.kind, one.setting.options) == (kind, options)]
+    return found[-1] if found else None
+
+
+def _is_of_the_same(one: Result, other: Result) -> bool:
+    return (one.kind, one.service, one.setting.options) == (other.kind, other.service, other.setting.options)
 
 
 def line_of(result: Result) -> str:

@@ -41,6 +41,8 @@ SWEPT: Mapping[str, str] = {
 }
 """What may be swept, and its word."""
 PROGRAM = "llama-bench"
+UNCOUNTED = ("-m", "-r", "-o")
+"""Words that decide about no figure: where the model lies, how often, and how it is told."""
 
 
 class UnknownLineError(Exception):
@@ -63,18 +65,25 @@ class Figure:
         return f"{'pp' if self.is_prompt else 'tg'}{self.tokens}{behind}"
 
 
-def command_of(served: Sequence[str], tokens: tuple[int, int], changed: Mapping[str, str]) -> list[str]:
+def command_of(served: Sequence[str], threads: int, tokens: tuple[int, int], changed: Mapping[str, str]) -> list[str]:
     """The command by which an engine is measured that is served by another one.
 
-    ``served``: the command of llama-server; ``tokens``: of a prompt and of what is written; ``changed``: words of
-    ``SWEPT`` with other values than it is served with. One trial and one before it that does not count.
+    ``served``: the command of llama-server; ``threads``: with how many where that does not say it; ``tokens``: of a
+    prompt and of what is written; ``changed``: words of ``SWEPT`` with other values than it is served with. One trial
+    and one before it that does not count.
     """
     program, *rest = served
-    told = dict(_told(rest)) | {SWEPT[name]: value for name, value in changed.items()}
+    told = {"-t": str(threads)} | dict(_told(rest)) | {SWEPT[name]: value for name, value in changed.items()}
     read, written = tokens
     asked = {"-p": str(read), "-n": str(written), "-r": "1", "-o": "jsonl"}
     words = [word for pair in {**told, **asked}.items() for word in pair]
     return [f"{program.rpartition('/')[0]}/{PROGRAM}", *words]
+
+
+def options_of(command: Sequence[str]) -> dict[str, str]:
+    """What decides about its figures besides the model, by its own words without their dashes."""
+    words = dict(zip(command[1::2], command[2::2], strict=True))
+    return {word.lstrip("-"): value for word, value in words.items() if word not in UNCOUNTED}
 
 
 def sweeps(values: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

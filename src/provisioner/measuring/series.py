@@ -26,7 +26,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One measurement; ``waited``: the part of its time in which something had to wait for a processor of the host."""
+    """One measurement; ``waited``: the part of its time in which something had to wait for a processor of the host.
+
+    That is -1 where nobody tells.
+    """
 
     value: float
     waited: float = 0.0
@@ -74,15 +77,6 @@ class Series:
 def medians(values: Sequence[float], chance: random.Random) -> list[float]:
     """Medians of as many values as there are, drawn from them again and again, in order of size."""
     return sorted(median(chance.choices(values, k=len(values))) for _ in range(DRAWS))
-
-
-def ratio(before: Sequence[float], now: Sequence[float]) -> tuple[float, Interval]:
-    """How many times as much as before there is now, by the medians, and where that lies."""
-    chance = random.Random(SEED)  # noqa: S311  # the same each time
-    drawn = (
-        median(chance.choices(now, k=len(now))) / median(chance.choices(before, k=len(before))) for _ in range(DRAWS)
-    )
-    return median(now) / median(before), _between(sorted(drawn))
 
 
 def _between(drawn: Sequence[float]) -> Interval:

@@ -346,6 +346,17 @@ class Trial:
     placed: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineBench:
+    """How what an engine computes is measured without its server: the program that serves, and what it says.
+
+    ``no_room``: its words where there is too little memory.
+    """
+
+    serves: str
+    no_room: tuple[str, ...] = ()
+
+
 def quoted_changes(word: str) -> tuple[tuple[str, str], ...]:
     """Those of a unit in whose command each word stands in double quotes."""
     return (('"--port" "[0-9]+"', '"--port" "{port}"'), (f'"{word}" "[0-9]+"', f'"{word}" "{CONTEXT}"'))
@@ -452,6 +463,10 @@ class Knowledge:
 
     def trial(self, service: ResolvedService) -> Trial | None:  # noqa: ARG002
         """How another context of it is tried; None where nobody knows how."""
+        return None
+
+    def engine_bench(self, service: ResolvedService) -> EngineBench | None:  # noqa: ARG002
+        """How what it computes is measured by llama-bench; None where that knows nothing of it."""
         return None
 
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002

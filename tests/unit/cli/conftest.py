@@ -119,6 +119,14 @@ class World:
     """What systemd was told: verb and unit."""
     layers: list[int] = field(default_factory=lambda: [0, 0])
     """How many layers of how many engines say that a card has."""
+    per_s: float = 100.0
+    """How many tokens an engine writes in a second, as llama-bench says it."""
+    waited: float = 0.01
+    """The part of the time in which something waits for a processor meanwhile."""
+    card: str = ""
+    """The card of containers, as llama-bench's look says it."""
+    crashes: bool = False
+    """Whether llama-bench ends for want of memory."""
     drops: bool = False
     """Whether engines drop the first third of a prompt, and count all of it."""
     left: int = 0
@@ -210,8 +218,8 @@ class World:
         asked = json.loads(part.unused_data)
         if asked["do"] == "openings":
             return self._openings(container, asked)
-        if asked["do"] == "trying":
-            return self._trying(asked)
+        if asked["do"] in ("bench", "trying"):
+            return (self._benching if asked["do"] == "bench" else self._trying)(asked)
         if asked["do"] == "stamp":
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
@@ -265,6 +273,25 @@ class World:
             drops = self.drops and changed is not None and changed < asked["ask"]["tokens"] // 3
             moved = 0 if changed is None or drops else number
             answer["heard"].append({"tokens": asked["ask"]["tokens"], "following": {"1": -1.0 - moved}})
+        return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _benching(self, asked: dict[str, Any]) -> Execution:
+        """How an engine is served, or what llama-bench measures of it."""
+        if not asked["command"]:
+            words = ["/opt/bin/llama-server", "--model", "/srv/m.gguf", "--batch-size", "2048", "--threads", "2"]
+            told = {"processor": "EPYC", "card": self.card, "driver": "", "build": "b" * 64, "model": "e" * 64}
+            return Execution(0, json.dumps({"words": words, "threads": 2, **told}).encode(), b"")
+        self.questions.append(asked)
+        answer: dict[str, Any] = {"outcome": "answered", "words": "", "lines": [], "took_s": 1.5, "waited": self.waited}
+        if self.crashes:
+            answer |= {"outcome": "no room", "words": "signal: out of memory"}
+        else:
+            per_s = self.per_s * (1 + len(self.questions) % 5 / 1000)
+            read = {"n_prompt": 512, "n_gen": 0, "n_depth": 0, "samples_ts": [10 * per_s]}
+            answer["lines"] = [
+                json.dumps(read),
+                json.dumps({**read, "n_prompt": 0, "n_gen": 128, "samples_ts": [per_s]}),
+            ]
         return Execution(0, json.dumps(answer).encode(), b"")
 
     def _openings(self, container: Container, asked: dict[str, Any]) -> Execution:

@@ -19,7 +19,7 @@ LINE = {"n_prompt": 512, "n_gen": 0, "n_depth": 0, "samples_ts": [1234.5]}
 
 
 def test_it_measures_what_is_served() -> None:
-    program, *words = command_of(SERVED, (512, 128), {})
+    program, *words = command_of(SERVED, 2, (512, 128), {})
     assert program == "/opt/llama_cpp/abc/bin/llama-bench"
     told = dict(zip(words[::2], words[1::2], strict=True))
     assert told == {
@@ -42,7 +42,7 @@ def test_it_measures_what_is_served() -> None:
 
 
 def test_what_is_swept_stands_in_the_place_of_what_is_served() -> None:
-    words = command_of(SERVED, (512, 128), {"ubatch": "64", "depth": "4096", "cache_k": "f16"})
+    words = command_of(SERVED, 2, (512, 128), {"ubatch": "64", "depth": "4096", "cache_k": "f16"})
     assert [words[words.index(word) + 1] for word in ("-ub", "-d", "-ctk", "-b")] == ["64", "4096", "f16", "2048"]
     assert words.count("-ub") == 1
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from statistics import median
 
 import pytest
 
-from provisioner.measuring.series import BUSY, Series, Trial, ratio
+from provisioner.measuring.series import BUSY, Series, Trial
 
 
 def series(*values: float) -> Series:
@@ -31,13 +30,6 @@ def test_an_interval_holds_the_truth_about_as_often_as_it_says() -> None:
         found = series(*(chance.gauss(100, 3) for _ in range(10))).interval
         held += found.low <= 100 <= found.high
     assert held >= 180
-
-
-def test_a_ratio_is_that_of_the_medians_and_lies_in_its_interval() -> None:
-    before, now = [100.0, 102.0, 98.0, 101.0, 99.0], [90.0, 91.0, 89.0, 92.0, 88.0]
-    point, where = ratio(before, now)
-    assert point == median(now) / median(before)
-    assert where.low <= point <= where.high < 1
 
 
 def test_trials_in_whose_way_other_work_was_are_counted() -> None:

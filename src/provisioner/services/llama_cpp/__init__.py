@@ -10,6 +10,7 @@ from provisioner.services.base import (
     CHAT,
     NATIVE,
     CudaBuild,
+    EngineBench,
     Limits,
     Processor,
     ResolvedService,
@@ -193,6 +194,10 @@ class Knowledge(base.Knowledge):
             no_room=NO_ROOM,
             placed=placed,
         )
+
+    def engine_bench(self, service: ResolvedService) -> EngineBench | None:
+        """With the words that it is served with; of one model."""
+        return None if service.written.get("models") else EngineBench("llama-server", NO_ROOM)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""

@@ -1,0 +1,205 @@
+"""Has llama-bench measure once in a container, in a unit of its own made of the engine's (``trial_unit``).
+
+Reads JSON: ``unit`` (the name of the engine's unit), ``program`` (the name of the engine's program) and ``command``.
+Where that is empty, nothing is started: the answer says with which ``words`` the engine is served, its program first,
+and on what: ``threads`` (processors of the container), ``processor``, ``card``, ``driver``; and ``build`` and
+``model``: the SHA-256 of what lies in the mounts that hold them, as its unit says them. Empty is what nobody tells.
+
+Else ``command`` is started in the place of the engine's, with ``without`` (lines of its unit that hold one of these are
+left out), ``no_room`` (what programs say when there is too little memory) and ``within_s``. The answer: ``outcome``
+(one of ``trial_unit.OUTCOMES``), ``words`` (what was said where it did not measure), ``lines`` (of JSON
+that it wrote), ``took_s``, and ``waited``: the part of that time in which something of the host waited for a processor,
+what waits by a limit of its own left out; -1 where the kernel does not tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from provisioner.trial_unit import (
+    ANSWERED,
+    COMMAND_S,
+    HUNG,
+    POLL_S,
+    REFUSED,
+    FailedError,
+    TrialUnit,
+    state_of,
+    trial_of,
+    unit_text,
+)
+
+SAID = Path("/run/provision-trial.said")
+PRESSURE = Path("/proc/pressure/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+GROUPS = Path("/sys/fs/cgroup")
+CARDS = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+COMMAND = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
+WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(\S+)')
+MOST_SAID = 2**20
+"""Bytes that llama-bench may write."""
+MARGIN_S = 60.0
+MICRO = 1e6
+
+
+def words_in(text: str, program: str) -> list[str]:
+    """The command of a unit from that program on, as its process gets it; none where it does not stand there."""
+    for line in reversed(COMMAND.findall(text)):
+        words = [_plain(found) for found in WORD.finditer(line)]
+        for number, word in enumerate(words):
+            if word.rpartition("/")[2] == program:
+                return words[number:]
+    return []
+
+
+def _plain(found: re.Match[str]) -> str:
+    """A word of a command as its process gets it."""
+    quoted = next(group for group in found.groups() if group is not None)
+    return re.sub(r"\\(.)", r"\1", quoted).replace("%%", "%").replace("$$", "$")
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The words as the command of a unit, in which none of them is a variable, or more than one."""
+    return " ".join(f'"{_escaped(word)}"' for word in words)
+
+
+def _escaped(word: str) -> str:
+    for mark, other in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+        word = word.replace(mark, other)
+    return word
+
+
+def served(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """With which words an engine is served, and on what."""
+    text = unit_text(asked["unit"])
+    card, _, driver = _first_card().partition(", ")
+    return {
+        "words": words_in(text, asked["program"]),
+        "threads": len(os.sched_getaffinity(0)),
+        "processor": _processor(),
+        "card": card,
+        "driver": driver,
+        "build": _noted(text, "X-Artifact"),
+        "model": _noted(text, "X-Model"),
+    }
+
+
+def _noted(text: str, name: str) -> str:
+    found = re.findall(rf"^{name}=([0-9a-f]{{64}})$", text, re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def _processor() -> str:
+    for line in CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+        name, _, said = line.partition(":")
+        if name.strip() == "model name":
+            return said.strip()
+    return ""
+
+
+def _first_card() -> str:
+    try:
+        done = subprocess.run(CARDS, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except OSError:
+        return ""
+    lines = done.stdout.splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else ""
+
+
+def measured(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What llama-bench measured."""
+    found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "lines": [], "took_s": 0.0, "waited": -1.0}
+    with TrialUnit(asked["no_room"]) as unit:
+        try:
+            unit.make(_text(asked))
+            began, before = time.monotonic(), _waited_us(PRESSURE)
+            unit.start()
+            throttled = _run(unit, asked["within_s"])
+            found["took_s"] = time.monotonic() - began
+            found["waited"] = _share(before, _waited_us(PRESSURE), throttled, found["took_s"])
+            found["lines"] = _lines()
+        except FailedError as error:
+            found["outcome"], found["words"] = error.outcome, str(error)
+        finally:
+            SAID.unlink(missing_ok=True)
+    return found
+
+
+def _text(asked: Mapping[str, Any]) -> str:
+    """The unit in which it runs: what it writes goes into a file, and its command is another one."""
+    kept = COMMAND.sub("", unit_text(asked["unit"]))
+    text = trial_of(kept, asked["unit"], asked["without"], [], asked["within_s"] + MARGIN_S)
+    more = f"StandardOutput=truncate:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}\n"
+    return text.replace("[Service]", f"[Service]\n{more}", 1)
+
+
+def _run(unit: TrialUnit, within_s: float) -> int:
+    """Wait until it has ended; microseconds for which a limit of its own kept it from a processor."""
+    deadline = time.monotonic() + within_s
+    throttled = at_first = _throttled_us(GROUPS)
+    own = 0
+    while time.monotonic() < deadline:
+        state = state_of()
+        if state["ActiveState"] == "failed":
+            raise unit.failure(state)
+        if state["ActiveState"] == "inactive":
+            return own + throttled - at_first
+        own = max(own, _throttled_us(GROUPS / state["ControlGroup"].lstrip("/")))
+        throttled = _throttled_us(GROUPS)
+        time.sleep(POLL_S)
+    raise FailedError(HUNG, f"it measured nothing in {within_s:g} s")
+
+
+def _throttled_us(group: Path) -> int:
+    """For how many microseconds the limit of a control group kept it from a processor; 0 where it has none."""
+    try:
+        text = (group / "cpu.stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    found = re.search(r"^throttled_usec (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _waited_us(pressure: Path) -> int:
+    """For how many microseconds something has waited for a processor; -1 where the kernel does not tell."""
+    try:
+        found = re.search(r"^some .*total=(\d+)$", pressure.read_text(encoding="ascii"), re.MULTILINE)
+    except OSError:
+        return -1
+    return int(found[1]) if found else -1
+
+
+def _share(before: int, after: int, throttled: int, took_s: float) -> float:
+    if min(before, after) < 0 or took_s <= 0:
+        return -1.0
+    return min(max(after - before - throttled, 0) / MICRO / took_s, 1.0)
+
+
+def _lines() -> list[str]:
+    """Lines of JSON that it wrote; ``FailedError`` where there are none, or none that can be read."""
+    try:
+        said = SAID.read_bytes()[:MOST_SAID].decode()
+    except (OSError, ValueError) as error:
+        raise FailedError(REFUSED, f"what it wrote cannot be read: {error}") from None
+    lines = [line for line in said.splitlines() if line.startswith("{")]
+    if not lines:
+        raise FailedError(REFUSED, "it ended without a figure")
+    return lines
+
+
+def main(request: bytes) -> None:
+    """Answer one request, given as it is sent."""
+    asked = json.loads(request)
+    json.dump(measured(asked) if asked["command"] else served(asked), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.read())

@@ -1,0 +1,171 @@
+"""``bench --kind engine``: measured, kept, held against what was accepted, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from provisioner.cli.bench_options import PERCENT, Asked
+from provisioner.cli.options import Words
+from provisioner.cli.session import Session
+from provisioner.lab.opening import Lab
+from provisioner.measuring.engine_bench import BUDGET_S, KIND, Arrangement, Subject, arrangements, setting_of
+from provisioner.measuring.gate import Compared, held, others, troubled
+from provisioner.measuring.history import (
+    DamagedResultError,
+    Result,
+    accept,
+    accepted_file_of,
+    accepted_for,
+    file_of,
+    results_in,
+)
+from provisioner.measuring.llama_bench import sweeps
+from provisioner.report import engine_bench as report
+from provisioner.values.address import Address
+from provisioner.values.errors import ExitCode, InputError, PreflightError
+
+QUESTION = "Do you want to go on? [y/N] "
+ACCEPTED, LAST = "accepted", "last"
+
+
+def bench_engine(session: Session, words: Words, asked: Asked) -> int:
+    """Measure the engine that is named, or show what was kept of it; 3 where ``--gate`` finds it slower."""
+    from provisioner.workflow import engine_benching
+    from provisioner.workflow.engine_pauses import engine_named
+
+    if len(words.names) != 1:
+        raise InputError(
+            "Unable to measure: one engine is wanted", resolution="Run: provision bench FILE CONTAINER --kind engine"
+        )
+    (name,) = words.names
+    if asked.history or asked.compare:
+        lab = session.open_lab(words.existing(), needs="none")
+        address = engine_named(lab.resolved, name, engine_benching.VERB).address
+        return _show(session, lab, address, asked)
+    lab = session.open_lab(words.existing(), with_secrets=True)
+    effects = session.effects(lab)
+    subject = engine_benching.subject_of(lab, effects, name)
+    baseline = _kept(accepted_file_of(lab.name, subject.service.address))
+    arranged = arrangements(subject, asked.tokens, tuple(sweeps(asked.sweep)))
+    if asked.gate:
+        _check_accepted(subject, arranged, baseline)
+    if not asked.yes:
+        _confirm(session, subject, len(arranged), asked)
+    results = engine_benching.measure_engine(
+        lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse
+    )
+    session.console.stop_progress()
+    found = _judged(session, results, baseline, asked)
+    if asked.accept:
+        accept(accepted_file_of(lab.name, subject.service.address), results)
+        session.console.say("Later results are held against this one.")
+    return ExitCode.VERIFICATION_FAILED if asked.gate and found else ExitCode.DONE
+
+
+def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked) -> list[Compared]:
+    """Tell what was measured, held against what was accepted; the figures that have become worse.
+
+    Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
+    """
+    threshold = asked.threshold / PERCENT
+    known = []
+    for now in results:
+        before = accepted_for(KIND, now.setting.options, baseline)
+        if before is not None:
+            known.append((before, now, list(held(before, now))))
+    texts = [report.results_text(results, session.console.style)]
+    texts += [report.compared_text(*one, threshold, session.console.style) for one in known]
+    worse = [one for *_, found in known for one in found if one.is_worse(threshold)]
+    session.console.result(
+        "\n\n".join(texts),
+        kind="engine",
+        results=report.results_content(results),
+        compared=[one for *_, found in known for one in report.compared_content(found, threshold)],
+    )
+    if asked.gate:
+        _check_judged(known)
+    return worse
+
+
+def _check_accepted(subject: Subject, arranged: Sequence[Arrangement], baseline: Sequence[Result]) -> None:
+    """Raise ``PreflightError`` before anything is measured that nothing accepted can be held against."""
+    reasons: list[str] = []
+    for one in arranged:
+        now = setting_of(subject, one.command)
+        before = accepted_for(KIND, now.options, baseline)
+        reasons += ["nothing was accepted with these options"] if before is None else others(before.setting, now)
+    if reasons:
+        raise PreflightError(
+            f"Unable to judge {subject.service.address}: {'; '.join(dict.fromkeys(reasons))}",
+            details="Nothing was measured.",
+            resolution=f"Accept what it computes now: provision bench {subject.container} --kind engine --accept",
+        )
+
+
+def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) -> None:
+    """Raise ``PreflightError`` where what was measured says nothing of the engine."""
+    reasons = [reason for before, now, _ in known if (reason := troubled(before, now))]
+    if any(not found for *_, found in known):
+        reasons.append("it has no figure of those that were accepted")
+    if reasons:
+        raise PreflightError(
+            f"Unable to judge {known[0][1].service}: {'; '.join(dict.fromkeys(reasons))}",
+            details="What was measured is kept.",
+            resolution="Measure again when no other work runs.",
+        )
+
+
+def _show(session: Session, lab: Lab, address: Address, asked: Asked) -> int:
+    """What was kept, or two results of it held against each other."""
+    kept = _kept(file_of(lab.name, address))
+    style = session.console.style
+    if not asked.compare:
+        text = report.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
+        session.console.result(text, results=report.results_content(kept))
+        return ExitCode.DONE
+    accepted = _kept(accepted_file_of(lab.name, address))
+    before, now = (_named(word, kept, accepted) for word in asked.compare)
+    found, threshold = list(held(before, now)), asked.threshold / PERCENT
+    text = report.compared_text(before, now, found, threshold, style)
+    session.console.result(text, compared=report.compared_content(found, threshold))
+    return ExitCode.DONE
+
+
+def _named(word: str, kept: Sequence[Result], accepted: Sequence[Result]) -> Result:
+    """The result that a word of ``--compare`` names; raises ``InputError`` where there is none."""
+    if word == ACCEPTED:
+        found: Sequence[Result] = accepted
+    elif word == LAST:
+        found = kept
+    elif word.isdecimal():
+        found = kept[int(word) - 1 : int(word)] if int(word) else ()
+    else:
+        found = _kept(Path(word))
+    if not found:
+        raise InputError(
+            f"Unable to compare {word}: there is no such result",
+            resolution="Name a number of provision bench NAME --history, 'last', 'accepted', or a file of results.",
+        )
+    return found[-1]
+
+
+def _kept(file: Path) -> list[Result]:
+    """What a file holds; raises ``InputError`` where that is damaged."""
+    try:
+        return results_in(file)
+    except DamagedResultError as error:
+        raise InputError(
+            f"Unable to read results: {error}", resolution="Take that line out of the file, or the file away."
+        ) from error
+
+
+def _confirm(session: Session, subject: Subject, arranged: int, asked: Asked) -> None:
+    """Say how long it takes, and ask; ``PreflightError`` where nobody can be asked, or the answer is no."""
+    from provisioner.cli.confirm import YES, ask, can_ask
+
+    session.console.say(report.foretold_text(subject, arranged, asked.trials, BUDGET_S))
+    if not can_ask(session.console):
+        raise PreflightError("Not measured: nobody can be asked", resolution="Run the same command with --yes.")
+    if ask(session.console, QUESTION).lower() not in YES:
+        raise PreflightError("Not measured: the answer was no", details="Nothing was touched.")

@@ -1,0 +1,125 @@
+"""What an engine computes in a second, without its server: what its container is asked, and what comes of it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from provisioner.measuring.engines import WITHOUT, Engine
+from provisioner.measuring.history import Result, Setting
+from provisioner.measuring.llama_bench import UnknownLineError, command_of, figures, options_of
+from provisioner.measuring.series import Series, Trial
+from provisioner.services.base import EngineBench
+from provisioner.values.plain_data import json_value
+
+KIND = "engine"
+UNIT = "tokens/s"
+MOST_TRIALS = 60
+"""As many make a tenth less seen on a machine whose figures differ by a tenth from one another (``gate``)."""
+LEAST_TRIALS = 10
+BUDGET_S = 270.0
+"""So long the trials of one setting may take, unless their number is said."""
+BENCH = "bench"
+"""What a container is asked to do, beside what ``trials`` and the agent are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """With which command an engine is served, and on what."""
+
+    words: tuple[str, ...]
+    threads: int
+    processor: str
+    card: str
+    driver: str
+    build: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject(Engine):
+    """An engine that is measured, and how it is served.
+
+    ``start_s``: how long the slowest of its last starts took, 0 where none was measured.
+    """
+
+    bench: EngineBench
+    served: Served
+    start_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """One command that is measured, and the trials of each of its figures so far."""
+
+    command: tuple[str, ...]
+    trials: dict[str, list[Trial]]
+
+    def add(self, lines: Sequence[str], waited: float) -> None:
+        """Add what one start of llama-bench has written.
+
+        Raises ``UnknownLineError`` where that are not its figures, the same ones each time.
+        """
+        try:
+            said = [json_value(line) for line in lines]
+        except ValueError as error:
+            raise UnknownLineError(f"llama-bench wrote no JSON: {error}") from error
+        found = {figure.name: figure for figure in figures(said)}
+        if not found or len(found) != len(lines) or (self.trials and found.keys() != self.trials.keys()):
+            raise UnknownLineError(f"llama-bench told {', '.join(found) or 'no figure'} in {len(lines)} lines")
+        for figure in found.values():
+            self.trials.setdefault(figure.name, []).append(Trial(figure.per_s, waited))
+
+    def result(self, subject: Subject, at: str) -> Result:
+        """What was measured."""
+        series = tuple(Series(name, UNIT, tuple(trials)) for name, trials in self.trials.items())
+        return Result(at, KIND, str(subject.service.address), setting_of(subject, self.command), series)
+
+
+def arrangements(
+    subject: Subject, tokens: tuple[int, int], swept: Sequence[Mapping[str, str]]
+) -> tuple[Arrangement, ...]:
+    """Each command that is measured: one for each combination of what is swept."""
+    served = subject.served
+    commands = (command_of(served.words, served.threads, tokens, changed) for changed in swept)
+    return tuple(Arrangement(tuple(command), {}) for command in commands)
+
+
+def setting_of(subject: Subject, command: Sequence[str]) -> Setting:
+    """On what that is measured, and with which options."""
+    served = subject.served
+    return Setting(
+        host=subject.instance.host,
+        processor=f"{served.processor}, {served.threads} of them",
+        card=served.card,
+        driver=served.driver,
+        build=served.build,
+        model=served.model,
+        options=options_of(command),
+    )
+
+
+def question(subject: Engine, bench: EngineBench, command: Sequence[str], within_s: float) -> dict[str, Any]:
+    """What the container is asked; with an empty command how its engine is served."""
+    return {
+        "do": BENCH,
+        "unit": subject.unit,
+        "program": bench.serves,
+        "command": list(command),
+        "without": list(WITHOUT),
+        "no_room": list(bench.no_room),
+        "within_s": within_s,
+    }
+
+
+def trials_within(first_s: float) -> int:
+    """How many trials of one setting fit into the time that they may take, where the first one took so long."""
+    fit = int(BUDGET_S / first_s) if first_s > 0 else MOST_TRIALS
+    return max(LEAST_TRIALS, min(fit, MOST_TRIALS))
+
+
+def words_of(options: Mapping[str, str]) -> str:
+    """Options in one line, such as ``b=2048 t=4``."""
+    return " ".join(f"{name}={json.dumps(value) if ' ' in value else value}" for name, value in options.items())

@@ -1,0 +1,130 @@
+"""``provision bench --kind engine`` on a real host: a real llama-server, and what a real llama-bench says of it.
+
+The tests of this module build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine_series import model_in
+from provisioner.trial_unit import TRIAL
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.slow]
+
+NAME = "speed"
+ENGINE = f"{NAME}-engine"
+BENCH = ("bench", ENGINE, "--kind", "engine", "--yes", "--json", "--trials", "10", "--tokens", "512", "64")
+FILE = f"""
+name: {NAME}
+models:
+  some: {{ source: "file:bench.gguf" }}
+containers:
+  {ENGINE}:
+    image: debian/12
+    cpu: 2
+    memory: 1GiB
+    services:
+      llama_cpp: {{ model: some, context: 2048, queue: 10m, api_key: !secret engine_key }}
+"""
+LIMITS = 10
+SLOWED = """[Service]
+CPUQuota=100%
+"""
+"""Half of the two processors that it has."""
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up."""
+    folder = tmp_path_factory.mktemp(NAME)
+    with pytest.MonkeyPatch.context() as patched:
+        model_in(folder, patched.setattr)
+    lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    first = lab.provision("up", "--yes")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def test_it_is_measured_while_whoever_asks_is_answered(lab: Lab) -> None:
+    statuses: list[int] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            statuses.append(lab.ask(ENGINE, 8080, "some", ENGINE_KEY, within_s=1200).status)
+            over.wait(5)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        found = lab.provision(*BENCH, "--accept")
+    finally:
+        over.set()
+        asking.join()
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    (measured,) = result["results"]
+    assert {one["name"] for one in measured["figures"]} == {"pp512", "tg64"}
+    for figure in measured["figures"]:
+        assert len(figure["trials"]) == 10
+        assert figure["low"] <= figure["median"] <= figure["high"]
+    assert measured["options"]["t"] == "2"
+    assert measured["options"]["ctk"] == "f16"
+    assert statuses
+    assert {*statuses} == {200}
+
+
+def test_nothing_of_it_is_left_and_the_engine_serves(lab: Lab) -> None:
+    left = lab.incus("exec", ENGINE, "--", "sh", "-c", "ls /run/systemd/system/ /run | grep provision-trial || true")
+    assert left == ""
+    assert lab.incus("exec", ENGINE, "--", "systemctl", "is-active", TRIAL, check=False).strip() != "active"
+    assert lab.ask(ENGINE, 8080, "some", ENGINE_KEY).status == 200
+    assert lab.provision("plan", "--detailed-exitcode").code == 0
+
+
+def test_what_is_swept_is_measured_with_other_values(lab: Lab) -> None:
+    found = lab.provision(*BENCH, "--trials", "2", "--sweep", "threads=1,2", "--sweep", "cache_k=q8_0")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    assert [(one["options"]["t"], one["options"]["ctk"]) for one in result["results"]] == [("1", "q8_0"), ("2", "q8_0")]
+    rates = [figure["median"] for one in result["results"] for figure in one["figures"] if figure["name"] == "pp512"]
+    assert rates[0] < rates[1]
+
+
+def test_what_it_has_no_room_for_is_told(lab: Lab) -> None:
+    found = lab.provision(*BENCH, "--trials", "2", "--sweep", "depth=131072", "--refuse")
+    assert found.code == 3, found.out + found.err
+    assert "no room" in found.err + found.out
+    assert lab.ask(ENGINE, 8080, "some", ENGINE_KEY).status == 200
+
+
+def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab, tmp_path: Path) -> None:
+    folder = "/etc/systemd/system/llama-server.service.d"
+    limit = tmp_path / "limit.conf"
+    limit.write_text(SLOWED, encoding="utf-8")
+    lab.incus("exec", ENGINE, "--", "mkdir", "-p", folder)
+    lab.incus("file", "push", "--mode", "0644", str(limit), f"{ENGINE}{folder}/limit.conf")
+    try:
+        codes = [lab.provision(*BENCH, "--gate").code for _ in range(LIMITS)]
+    finally:
+        lab.incus("exec", ENGINE, "--", "rm", "-r", folder)
+    assert codes == [3] * LIMITS
+    shown = lab.provision("bench", ENGINE, "--history")
+    assert len(shown.out.splitlines()) == 1 + 1 + 2 + LIMITS
+
+
+def test_no_secret_was_seen(lab: Lab) -> None:
+    assert not lab.arguments_seen
+    assert ENGINE_KEY not in json.dumps([run.out + run.err for run in lab.runs])

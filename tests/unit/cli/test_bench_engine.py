@@ -1,0 +1,243 @@
+"""``bench --kind engine``: what is measured is kept, held against what was accepted, and the engine serves again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.measuring.engine_bench import MOST_TRIALS
+from provisioner.measuring.history import result_in
+from provisioner.values.state import Execution
+from provisioner.workflow import engine_benching, engine_pauses
+from tests.unit.cli.conftest import FILE, World
+
+BENCH = ("bench", "llama", "--kind", "engine", "--yes", "--trials", "10")
+UNIT = "llama-server.service"
+
+
+@pytest.fixture
+def up(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The lab, brought up; between two trials nobody waits."""
+    monkeypatch.setattr(engine_benching, "SPREAD_S", 0.0)
+    monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
+    assert world.command("up", "--yes").code == 0
+    world.questions.clear()
+    world.told.clear()
+    return world
+
+
+def kept(folder: Path) -> list[Any]:
+    """The results that were kept."""
+    (file,) = (folder / "state").rglob("benchmarks/llama.llama_cpp.jsonl")
+    return [result_in(line) for line in file.read_text().splitlines()]
+
+
+def test_it_is_measured_with_the_words_that_it_is_served_with(up: World, tmp_path: Path) -> None:
+    answer = up.command(*BENCH, "--tokens", "256", "64")
+    assert answer.code == 0, answer.err
+    assert len(up.questions) == 11, "ten, and a first one that does not count"
+    command = up.questions[0]["command"]
+    assert command[0] == "/opt/bin/llama-bench"
+    told = dict(zip(command[1::2], command[2::2], strict=True))
+    assert told == {"-t": "2", "-m": "/srv/m.gguf", "-b": "2048", "-p": "256", "-n": "64", "-r": "1", "-o": "jsonl"}
+    assert "pp512" in answer.out
+    assert "100.2 tokens/s" in answer.out or "100.3 tokens/s" in answer.out
+    (result,) = kept(tmp_path)
+    assert [len(series.trials) for series in result.series] == [10, 10]
+    assert result.setting.model == "e" * 64
+    assert result.setting.options == {"t": "2", "b": "2048", "p": "256", "n": "64"}
+
+
+def test_the_engine_is_stopped_for_it_and_serves_again(up: World) -> None:
+    up.active.add(UNIT)
+    up.command(*BENCH)
+    verbs = [verb for verb, unit in up.told if unit == UNIT]
+    assert verbs[0] == "stop"
+    assert verbs[-1] == "start"
+    assert UNIT in up.active
+    stops = [number for number, told in enumerate(up.told) if told == ("stop", UNIT)]
+    held = ("hold", "/run/switch-llama-server/control.sock")
+    assert all(up.told[number - 1] == held for number in stops), "else nobody would wait for what is stopped"
+
+
+def test_who_waits_is_answered_between_two_trials(up: World) -> None:
+    up.waiting = [0, 0, 2, 1, 0]
+    up.command(*BENCH)
+    verbs = [verb for verb, unit in up.told if unit == UNIT]
+    assert verbs[:4] == ["stop", "stop", "start", "stop"]
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1.5, 9.0, 100.0])
+def test_as_many_trials_are_made_as_time_allows(up: World, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = up._benching
+
+    def slow(question: dict[str, Any]) -> Execution:
+        answer = json.loads(asked(question).stdout)
+        return Execution(0, json.dumps({**answer, **({"took_s": seconds} if "took_s" in answer else {})}).encode(), b"")
+
+    monkeypatch.setattr(up, "_benching", slow)
+    answer = up.command("bench", "llama", "--kind", "engine", "--yes")
+    assert answer.code == 0, answer.err
+    assert len(up.questions) - 1 == {0.001: MOST_TRIALS, 1.5: MOST_TRIALS, 9.0: 30, 100.0: 10}[seconds]
+
+
+def test_a_sweep_measures_all_combinations_in_turns(up: World, tmp_path: Path) -> None:
+    answer = up.command(*BENCH, "--sweep", "batch=512,1024", "--sweep", "threads=1,2")
+    assert answer.code == 0, answer.err
+    words = [dict(zip(one["command"][1::2], one["command"][2::2], strict=True)) for one in up.questions]
+    told = [(one["-b"], one["-t"]) for one in words]
+    assert told[:4] == told[4:8] == [("512", "1"), ("512", "2"), ("1024", "1"), ("1024", "2")]
+    assert len(kept(tmp_path)) == 4
+    assert "t=1 b=512" in answer.out
+
+
+@pytest.mark.parametrize("text", ["batch", "batch=", "colour=red", "=5", "-m=/etc/passwd"])
+def test_what_cannot_be_swept_is_refused(up: World, text: str) -> None:
+    answer = up.command(*BENCH, "--sweep", text)
+    assert answer.code == 64
+    assert "is none of batch=VALUE" in answer.err
+    assert up.questions == []
+
+
+def test_the_gate_ends_with_3_where_it_has_become_slower_and_only_there(up: World) -> None:
+    assert up.command(*BENCH, "--accept").code == 0
+    assert up.command(*BENCH, "--gate").code == 0
+    up.per_s = 90
+    slower = up.command(*BENCH, "--gate")
+    assert slower.code == 3
+    assert "slower" in slower.out
+    assert up.command(*BENCH).code == 0, "without --gate it is only told"
+    assert up.command(*BENCH, "--gate", "--threshold", "20").code == 0
+    up.per_s = 97
+    assert up.command(*BENCH, "--gate").code == 0, "within the threshold"
+
+
+def test_what_is_accepted_anew_is_what_later_ones_are_held_against(up: World) -> None:
+    up.command(*BENCH, "--accept")
+    up.per_s = 90
+    assert up.command(*BENCH, "--gate", "--accept").code == 3
+    assert up.command(*BENCH, "--gate").code == 0
+
+
+def test_a_gate_that_has_nothing_to_be_held_against_measures_nothing(up: World) -> None:
+    answer = up.command(*BENCH, "--gate")
+    assert (answer.code, up.questions) == (4, [])
+    assert "nothing was accepted" in answer.err
+    assert "--accept" in answer.err
+    up.command(*BENCH, "--accept")
+    up.questions.clear()
+    other = up.command(*BENCH, "--gate", "--tokens", "64", "64")
+    assert (other.code, up.questions) == (4, [])
+    assert "nothing was accepted with these options" in other.err
+
+
+def test_results_of_another_card_are_refused_before_anything_is_measured(up: World) -> None:
+    up.command(*BENCH, "--accept")
+    up.questions.clear()
+    up.card = "H100"
+    answer = up.command(*BENCH, "--gate")
+    assert (answer.code, up.questions) == (4, [])
+    assert "card: none and H100" in answer.err
+
+
+def test_a_gate_on_a_machine_that_is_busy_now_alone_says_nothing(up: World) -> None:
+    up.command(*BENCH, "--accept")
+    up.per_s, up.waited = 50, 0.6
+    answer = up.command(*BENCH, "--gate")
+    assert answer.code == 4
+    assert "other work was in the way of 0% of the trials then, and of 100% now" in answer.err
+    assert "Other work was in the way of 20 of 20 trials" in answer.out
+
+
+def test_what_ends_for_want_of_memory_is_told_and_the_engine_serves(up: World) -> None:
+    up.active.add(UNIT)
+    up.crashes = True
+    answer = up.command(*BENCH)
+    assert answer.code == 3
+    assert "no room" in answer.err
+    assert "out of memory" in answer.err
+    assert UNIT in up.active
+
+
+def test_it_is_asked_first(up: World) -> None:
+    words = [word for word in BENCH if word != "--yes"]
+    unasked = up.command(*words)
+    assert (unasked.code, up.questions) == (4, [])
+    assert "llama/llama_cpp is stopped, and llama-bench makes 10 trials; requests wait for up to 2m 00s" in unasked.out
+    assert up.command(*words, typed="n\n").code == 4
+    assert up.questions == []
+    assert up.command(*words, typed="y\n").code == 0
+
+
+def test_what_takes_longer_than_requests_wait_is_refused_unless_asked_for(up: World, lab: Path) -> None:
+    lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { queue: 1s,"))
+    assert up.command("up", "--yes").code == 0
+    answer = up.command(*BENCH)
+    assert answer.code == 4
+    assert "it takes 2 s, and they wait for 1 s" in answer.err
+    assert up.command(*BENCH, "--refuse").code == 0
+
+
+@pytest.mark.parametrize("words", [("gateway",), ("nobody",), (), ("llama", "gateway")])
+def test_what_is_no_engine_is_refused(up: World, words: tuple[str, ...]) -> None:
+    answer = up.command("bench", *words, "--kind", "engine", "--yes")
+    assert (answer.code, up.questions) == (64, [])
+
+
+def test_what_was_kept_is_shown_and_compared(up: World, tmp_path: Path) -> None:
+    assert "Nothing was measured of llama/llama_cpp yet." in up.command("bench", "llama", "--history").out
+    up.command(*BENCH, "--accept")
+    up.per_s = 80
+    up.command(*BENCH)
+    shown = up.command("bench", "llama", "--history")
+    assert shown.code == 0
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["NUMBER", "1", "2"]
+    for words in (("1", "2"), ("accepted", "last")):
+        compared = up.command("bench", "llama", "--compare", *words)
+        assert compared.code == 0, compared.err
+        assert "All that is known of both is the same." in compared.out
+        assert "-20." in compared.out
+    other = tmp_path / "other.jsonl"
+    line = json.loads((next((tmp_path / "state").rglob("llama.llama_cpp.jsonl"))).read_text().splitlines()[0])
+    line["setting"]["driver"] = "590\x1b[31m"
+    other.write_text(json.dumps(line) + "\n")
+    compared = up.command("bench", "llama", "--compare", "1", str(other))
+    assert "Not the same: driver: none and 590\\x1b[31m" in compared.out
+
+
+@pytest.mark.parametrize("word", ["0", "3", "last", "accepted", "nowhere.jsonl", "-1"])
+def test_a_result_that_is_not_there_is_refused(up: World, word: str) -> None:
+    answer = up.command("bench", "llama", "--compare", word, word)
+    assert answer.code == 64
+
+
+def test_damaged_results_are_refused_with_their_line(up: World, tmp_path: Path) -> None:
+    up.command(*BENCH, "--accept")
+    for file in (tmp_path / "state").rglob("benchmarks/*.jsonl"):
+        file.write_text("{}\n")
+    assert up.command("bench", "llama", "--history").code == 64
+    up.questions.clear()
+    answer = up.command(*BENCH, "--gate")
+    assert (answer.code, up.questions) == (64, [])
+    assert ".accepted.jsonl:1: no result of a benchmark" in answer.err
+
+
+@pytest.mark.parametrize("lines", [[], ["{}"], ["{"], ['{"n_prompt": 1}'], ["[]"]])
+def test_what_is_no_figure_is_no_result(
+    up: World, lines: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = up._benching
+
+    def damaged(question: dict[str, Any]) -> Execution:
+        answer = json.loads(asked(question).stdout)
+        return Execution(0, json.dumps({**answer, **({"lines": lines} if "lines" in answer else {})}).encode(), b"")
+
+    monkeypatch.setattr(up, "_benching", damaged)
+    answer = up.command(*BENCH)
+    assert answer.code != 0
+    assert "Traceback" not in answer.err
+    assert "does not foresee" not in answer.err
+    assert not [*(tmp_path / "state").rglob("benchmarks/*.jsonl")]
