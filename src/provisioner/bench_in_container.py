@@ -43,6 +43,7 @@ CPUINFO = Path("/proc/cpuinfo")
 GROUPS = Path("/sys/fs/cgroup")
 CARDS = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 COMMAND = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
+ANY_COMMAND = re.compile(r"^ExecStart=.*$", re.MULTILINE)
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(\S+)')
 MOST_SAID = 2**20
 """Bytes that llama-bench may write."""
@@ -135,10 +136,10 @@ def measured(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(asked: Mapping[str, Any]) -> str:
     """The unit in which it runs: what it writes goes into a file, and its command is another one."""
-    kept = COMMAND.sub("", unit_text(asked["unit"]))
+    kept = ANY_COMMAND.sub("", unit_text(asked["unit"]))
     text = trial_of(kept, asked["unit"], asked["without"], [], asked["within_s"] + MARGIN_S)
-    more = f"StandardOutput=truncate:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}\n"
-    return text.replace("[Service]", f"[Service]\n{more}", 1)
+    told = f"StandardOutput=truncate:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}"
+    return f"{text}\n[Service]\n{told}\n"  # at its end: of what is said twice the last counts
 
 
 def _run(unit: TrialUnit, within_s: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,9 @@ DROP_IN = """
 # /etc/systemd/system/llama-server.service.d/limit.conf
 [Service]
 CPUQuota=90%
+StandardOutput=journal
+ExecStart=
+ExecStart=/opt/bin/llama-server "--model" "/srv/a b.gguf" "--alias" "50%% \\"off\\" $$5"
 """
 SHELL = (
     """ExecStart=/bin/sh -c 'exec "$$0" --threads "$$(nproc)" "$$@"' /opt/bin/llama-server "--model" "/srv/m.gguf"\n"""
@@ -44,9 +48,9 @@ if verb == "cat":
 elif verb == "start":
     text = (units / sys.argv[2]).read_text()
     (units.parent / "seen").write_text(text)
-    words = shlex.split(re.findall("^ExecStart=(.*)$", text, re.M)[0])
+    words = shlex.split(re.findall("^ExecStart=(.*)$", text, re.M)[-1])
     command = [word.replace("%%", "%").replace("$$", "$") for word in words]
-    with open(re.search("^StandardOutput=truncate:(.*)$", text, re.M)[1], "wb") as out:
+    with open(re.findall("^StandardOutput=(.*)$", text, re.M)[-1].removeprefix("truncate:"), "wb") as out:
         code = subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL).returncode
     state.write_text("inactive" if code == 0 else "failed")
 elif verb == "show":
@@ -149,6 +153,7 @@ def test_what_it_wrote_is_told_in_lines_and_it_ran_as_the_engine_would(there: Pa
     assert "CPUQuota=90%" in seen, "what stands beside the unit counts as well"
     assert "Conflicts=engine.service" in seen
     assert "ExecStartPre=/usr/bin/install key running" in seen
+    assert len(re.findall("^ExecStart=", seen, re.MULTILINE)) == 1
     for line in ("ExecStop=", "switch-", "llama-server"):
         assert line not in seen.replace("# /etc/systemd/system/llama-server", "")
 

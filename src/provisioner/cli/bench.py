@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from provisioner.bench import LONGEST, asks
 from provisioner.cli.bench_options import Asked, engine_options
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.values.errors import ExitCode
+from provisioner.values.errors import ExitCode, InputError
 
 SPEECH, ENGINE = "tts", "engine"
+SPEECH_ONLY = ("runs", "long", "plot")
 
 
 @click.command()
@@ -53,11 +56,21 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     four and a half minutes, while requests wait in its switch. Results are kept: --gate fails where figures are worse
     than those that were accepted, and that is no noise.
     """
-    if kind == ENGINE or asked["history"] or asked["compare"]:
+    is_engine = kind == ENGINE or bool(asked["history"] or asked["compare"])
+    _check_kind(SPEECH_ONLY if is_engine else tuple(asked), "an engine" if is_engine else "speech")
+    if is_engine:
         from provisioner.cli.bench_engine import bench_engine
 
         return bench_engine(session, words, Asked(**asked))
     return _speech(session, words, runs=runs, long=long, plot=plot)
+
+
+def _check_kind(of_others: Sequence[str], kind: str) -> None:
+    """Raise ``InputError`` where an option was given that says nothing of that kind: it would be left out silently."""
+    context = click.get_current_context()
+    given = [name for name in of_others if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise InputError(f"Unable to measure {kind} with --{given[0]}", resolution="Leave it out, or say --kind.")
 
 
 def _speech(session: Session, words: Words, *, runs: int, long: int, plot: Path | None) -> int:

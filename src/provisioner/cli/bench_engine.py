@@ -25,12 +25,12 @@ from provisioner.report import engine_bench as report
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 
-QUESTION = "Do you want to go on? [y/N] "
 ACCEPTED, LAST = "accepted", "last"
 
 
 def bench_engine(session: Session, words: Words, asked: Asked) -> int:
     """Measure the engine that is named, or show what was kept of it; 3 where ``--gate`` finds it slower."""
+    from provisioner.cli.confirm import require_yes
     from provisioner.workflow import engine_benching
     from provisioner.workflow.engine_pauses import engine_named
 
@@ -51,7 +51,8 @@ def bench_engine(session: Session, words: Words, asked: Asked) -> int:
     if asked.gate:
         _check_accepted(subject, arranged, baseline)
     if not asked.yes:
-        _confirm(session, subject, len(arranged), asked)
+        told = report.foretold_text(subject, len(arranged), asked.trials, BUDGET_S)
+        require_yes(session.console, told, "Not measured")
     results = engine_benching.measure_engine(
         lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse
     )
@@ -158,14 +159,3 @@ def _kept(file: Path) -> list[Result]:
         raise InputError(
             f"Unable to read results: {error}", resolution="Take that line out of the file, or the file away."
         ) from error
-
-
-def _confirm(session: Session, subject: Subject, arranged: int, asked: Asked) -> None:
-    """Say how long it takes, and ask; ``PreflightError`` where nobody can be asked, or the answer is no."""
-    from provisioner.cli.confirm import YES, ask, can_ask
-
-    session.console.say(report.foretold_text(subject, arranged, asked.trials, BUDGET_S))
-    if not can_ask(session.console):
-        raise PreflightError("Not measured: nobody can be asked", resolution="Run the same command with --yes.")
-    if ask(session.console, QUESTION).lower() not in YES:
-        raise PreflightError("Not measured: the answer was no", details="Nothing was touched.")

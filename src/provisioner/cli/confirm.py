@@ -12,6 +12,7 @@ from provisioner.values.errors import PreflightError
 
 YES = frozenset({"y", "yes"})
 APPLY = "Do you want to apply? [y/N] "
+GO_ON = "Do you want to go on? [y/N] "
 REPLACE = "replace"
 
 
@@ -36,6 +37,15 @@ def ask(console: Console, question: str) -> str:
     """What was typed, in one line; nothing when the input ends."""
     console.prompt(question)
     return sys.stdin.readline().strip()
+
+
+def require_yes(console: Console, told: str, undone: str) -> None:
+    """Say what is about to be done, and ask; ``PreflightError`` where nobody can be asked, or the answer is no."""
+    console.say(told)
+    if not can_ask(console):
+        raise PreflightError(f"{undone}: nobody can be asked", resolution="Run the same command with --yes.")
+    if ask(console, GO_ON).lower() not in YES:
+        raise PreflightError(f"{undone}: the answer was no", details="Nothing was touched.")
 
 
 def confirm_plan(

@@ -10,12 +10,10 @@ import click
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.values.errors import ExitCode, InputError, PreflightError
+from provisioner.values.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from provisioner.measuring.trials import Probed, Subject
-
-QUESTION = "Do you want to go on? [y/N] "
+    from provisioner.measuring.trials import Probed
 
 
 @click.command()
@@ -45,7 +43,8 @@ def probe(
     change the answer. What was tried is kept, so that the next run goes on there. Meanwhile requests wait in its
     switch, and are served between two tries.
     """
-    from provisioner.report.probe import probed_text
+    from provisioner.cli.confirm import require_yes
+    from provisioner.report.probe import foretold_text, probed_text
     from provisioner.report.probe_picture import probed_svg
     from provisioner.workflow import probing
 
@@ -60,7 +59,7 @@ def probe(
     known = probing.known_of(lab, subject)
     tries = probing.most_tries(subject, known)
     if tries and not yes:
-        _confirm(session, subject, tries)
+        require_yes(console, foretold_text(subject, tries), "Not tried")
     found = probing.probe_contexts(lab, effects, subject, known, may_refuse=refuse)
     console.stop_progress()
     written = {"plot": str(plot)} if plot else {}
@@ -90,15 +89,3 @@ def _write(session: Session, file: Path, found: Probed) -> None:
         session.console.say(f"Wrote {words} for {service.address}. Run: provision up {file}")
     else:
         session.console.say(f"{service.address} has {words} already.")
-
-
-def _confirm(session: Session, subject: Subject, tries: int) -> None:
-    """Say how long it may take, and ask; ``PreflightError`` where nobody can be asked, or the answer is no."""
-    from provisioner.cli.confirm import YES, ask, can_ask
-    from provisioner.report.probe import foretold_text
-
-    session.console.say(foretold_text(subject, tries))
-    if not can_ask(session.console):
-        raise PreflightError("Not tried: nobody can be asked", resolution="Run the same command with --yes.")
-    if ask(session.console, QUESTION).lower() not in YES:
-        raise PreflightError("Not tried: the answer was no", details="Nothing was touched.")

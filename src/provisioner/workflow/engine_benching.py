@@ -27,6 +27,7 @@ from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_pauses import (
     SPARE_S,
     asked_there,
+    check_alone,
     check_queue,
     engine_named,
     look_at,
@@ -47,6 +48,7 @@ LONGEST_TRIAL_S = TRIAL_S + 2 * SPARE_S
 def subject_of(lab: Lab, effects: Effects, name: str) -> Subject:
     """The engine of that name, CONTAINER or CONTAINER/SERVICE; raises ``InputError`` where it cannot be measured."""
     service = engine_named(lab.with_headers, name, VERB)
+    check_alone(service, VERB)
     bench = knowledge_of(service.role).engine_bench(service)
     if bench is None:
         raise InputError(

@@ -40,9 +40,9 @@ CONTROL = "/usr/local/lib/switch/control.py"
 
 
 def engine_named(lab: ResolvedLab, name: str, verb: str) -> ResolvedService:
-    """The engine of that name, CONTAINER or CONTAINER/SERVICE, which nothing else starts or stops.
+    """The engine of that name, CONTAINER or CONTAINER/SERVICE; ``InputError`` where it names none, or several.
 
-    ``verb``: what is to be done with it; raises ``InputError`` where that cannot be.
+    ``verb``: what is to be done with it.
     """
     found = [service for address, service in lab.services.items() if name in (address, service.container)]
     engines = [one for one in found if one.page.stage == "engine"] or found
@@ -51,14 +51,17 @@ def engine_named(lab: ResolvedLab, name: str, verb: str) -> ResolvedService:
             f"Unable to {verb} {name}: it names {len(engines)} services of the file, and one is wanted",
             resolution="Name it as CONTAINER/SERVICE.",
         )
-    (service,) = engines
+    return engines[0]
+
+
+def check_alone(service: ResolvedService, verb: str) -> None:
+    """Raise ``InputError`` where something else starts and stops it."""
     if service.idle_s or service.share:
         raise InputError(
             f"Unable to {verb} {service.address}: something else starts and stops it meanwhile, "
             f"{'as it ends when nobody asks it' if service.idle_s else 'as it takes turns on its card'}",
             resolution=f"Leave out {'idle' if service.idle_s else 'its group in share'} for as long as you {verb} it.",
         )
-    return service
 
 
 def look_at(lab: Lab, effects: Effects, service: ResolvedService, verb: str) -> tuple[Engine, Survey]:

@@ -20,6 +20,7 @@ from provisioner.workflow.effects import Effects
 from provisioner.workflow.engine_pauses import (
     SPARE_S,
     asked_there,
+    check_alone,
     check_queue,
     engine_named,
     look_at,
@@ -46,6 +47,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
     ``low``, ``high``: the contexts that were asked for, 0: those that its model was made for.
     """
     service = engine_named(lab.with_headers, name, VERB)
+    check_alone(service, VERB)
     trial = knowledge_of(service.role).trial(service)
     if trial is None:
         raise InputError(

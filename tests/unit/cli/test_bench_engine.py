@@ -187,6 +187,30 @@ def test_what_is_no_engine_is_refused(up: World, words: tuple[str, ...]) -> None
     assert (answer.code, up.questions) == (64, [])
 
 
+@pytest.mark.parametrize("words", [("--gate",), ("--accept",), ("--trials", "5"), ("--sweep", "batch=1"), ("--yes",)])
+def test_what_says_nothing_of_speech_is_refused(up: World, words: tuple[str, ...]) -> None:
+    """Left out silently, a gate would never fail."""
+    answer = up.command("bench", "llama", *words)
+    assert answer.code == 64
+    assert f"Unable to measure speech with {words[0]}" in answer.err
+
+
+@pytest.mark.parametrize("words", [("--runs", "3"), ("--long", "0"), ("--plot", "x.svg")])
+def test_what_says_nothing_of_an_engine_is_refused(up: World, words: tuple[str, ...]) -> None:
+    answer = up.command(*BENCH, *words)
+    assert (answer.code, up.questions) == (64, [])
+    assert f"Unable to measure an engine with {words[0]}" in answer.err
+
+
+def test_of_an_engine_that_ends_when_nobody_asks_it_only_what_was_kept_is_shown(up: World, lab: Path) -> None:
+    up.command(*BENCH)
+    lab.write_text(FILE.replace("llama_cpp: {", "llama_cpp: { idle: 10m,"))
+    refused = up.command(*BENCH)
+    assert refused.code == 64
+    assert "as it ends when nobody asks it" in refused.err
+    assert "pp512" in up.command("bench", "llama", "--history").out
+
+
 def test_what_was_kept_is_shown_and_compared(up: World, tmp_path: Path) -> None:
     assert "Nothing was measured of llama/llama_cpp yet." in up.command("bench", "llama", "--history").out
     up.command(*BENCH, "--accept")
