@@ -17,7 +17,7 @@ from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode, InputError
 
 SPEECH, ENGINE = "tts", "engine"
-SPEECH_ONLY = ("runs", "long", "plot")
+SPEECH_ONLY = ("runs", "long")
 
 
 @click.command()
@@ -43,7 +43,7 @@ SPEECH_ONLY = ("runs", "long", "plot")
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Write a picture (SVG) of when the audio arrived, too.",
+    help="Write a picture (SVG), too: when the audio arrived, or a bar for each setting.",
 )
 @engine_options
 def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None, **asked: Any) -> int:
@@ -61,7 +61,7 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     if is_engine:
         from provisioner.cli.bench_engine import bench_engine
 
-        return bench_engine(session, words, Asked(**asked))
+        return bench_engine(session, words, Asked(**asked), plot)
     return _speech(session, words, runs=runs, long=long, plot=plot)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from provisioner.cli.bench_options import PERCENT, Asked
+from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.lab.opening import Lab
 from provisioner.measuring.engine_bench import BUDGET_S, KIND, Arrangement, Subject, arrangements, setting_of
 from provisioner.measuring.gate import Compared, held, others, troubled
 from provisioner.measuring.history import (
@@ -22,30 +22,32 @@ from provisioner.measuring.history import (
 )
 from provisioner.measuring.llama_bench import sweeps
 from provisioner.report import engine_bench as report
-from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError
 
 ACCEPTED, LAST = "accepted", "last"
 
 
-def bench_engine(session: Session, words: Words, asked: Asked) -> int:
+def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """Measure the engine that is named, or show what was kept of it; 3 where ``--gate`` finds it slower."""
-    from provisioner.cli.confirm import require_yes
-    from provisioner.workflow import engine_benching
-    from provisioner.workflow.engine_pauses import engine_named
-
     if len(words.names) != 1:
         raise InputError(
             "Unable to measure: one engine is wanted", resolution="Run: provision bench FILE CONTAINER --kind engine"
         )
-    (name,) = words.names
+    if plot is not None:
+        check_place(plot)
     if asked.history or asked.compare:
-        lab = session.open_lab(words.existing(), needs="none")
-        address = engine_named(lab.resolved, name, engine_benching.VERB).address
-        return _show(session, lab, address, asked)
+        return _show(session, words, asked, plot)
+    return _measure(session, words, asked, plot)
+
+
+def _measure(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
+    """Measure it, after a question, and hold it against what was accepted."""
+    from provisioner.cli.confirm import require_yes
+    from provisioner.workflow import engine_benching
+
     lab = session.open_lab(words.existing(), with_secrets=True)
     effects = session.effects(lab)
-    subject = engine_benching.subject_of(lab, effects, name)
+    subject = engine_benching.subject_of(lab, effects, words.names[0])
     baseline = _kept(accepted_file_of(lab.name, subject.service.address))
     arranged = arrangements(subject, asked.tokens, tuple(sweeps(asked.sweep)))
     if asked.gate:
@@ -57,11 +59,20 @@ def bench_engine(session: Session, words: Words, asked: Asked) -> int:
         lab, effects, subject, arranged, trials=asked.trials or 0, may_refuse=asked.refuse
     )
     session.console.stop_progress()
+    _draw(plot, results)
     found = _judged(session, results, baseline, asked)
     if asked.accept:
         accept(accepted_file_of(lab.name, subject.service.address), results)
         session.console.say("Later results are held against this one.")
     return ExitCode.VERIFICATION_FAILED if asked.gate and found else ExitCode.DONE
+
+
+def _draw(plot: Path | None, results: Sequence[Result]) -> None:
+    """Draw results where a picture of them is wanted."""
+    if plot is not None and results:
+        from provisioner.report.engine_bench_picture import engine_bench_svg
+
+        draw(plot, engine_bench_svg(results))
 
 
 def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked) -> list[Compared]:
@@ -117,16 +128,22 @@ def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) ->
         )
 
 
-def _show(session: Session, lab: Lab, address: Address, asked: Asked) -> int:
+def _show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """What was kept, or two results of it held against each other."""
+    from provisioner.workflow.engine_pauses import engine_named
+
+    lab = session.open_lab(words.existing(), needs="none")
+    address = engine_named(lab.resolved, words.names[0], "measure").address
     kept = _kept(file_of(lab.name, address))
     style = session.console.style
     if not asked.compare:
+        _draw(plot, kept)
         text = report.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
         session.console.result(text, results=report.results_content(kept))
         return ExitCode.DONE
     accepted = _kept(accepted_file_of(lab.name, address))
     before, now = (_named(word, kept, accepted) for word in asked.compare)
+    _draw(plot, (before, now))
     found, threshold = list(held(before, now)), asked.threshold / PERCENT
     text = report.compared_text(before, now, found, threshold, style)
     session.console.result(text, compared=report.compared_content(found, threshold))

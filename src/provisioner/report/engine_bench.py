@@ -32,7 +32,7 @@ def foretold_text(subject: Subject, arranged: int, trials: int | None, budget_s:
 
 def results_text(results: Sequence[Result], style: Style = PLAIN) -> str:
     """On what it was measured, each figure with its interval, and what was disturbed."""
-    rows = [row for one in results for row in _rows(one, _unlike(one, results))]
+    rows = [row for one in results for row in _rows(one, unlike_text(one, results))]
     lines = [_setting_line(results[0]), "", table(HEAD, rows, style)]
     disturbed = sum(series.disturbed for one in results for series in one.series)
     if disturbed:
@@ -61,7 +61,7 @@ def history_text(results: Sequence[Result], style: Style = PLAIN) -> str:
             str(number),
             safe_line(one.at),
             safe_line(one.kind),
-            ", ".join(f"{safe_line(series.name)} {_number(series.middle)}" for series in one.series),
+            ", ".join(f"{safe_line(series.name)} {number_text(series.middle)}" for series in one.series),
             safe_line(words_of(one.setting.options)),
         )
         for number, one in enumerate(results, 1)
@@ -77,8 +77,8 @@ def compared_text(
     rows = [
         (
             safe_line(one.name),
-            _number(one.before.middle),
-            _number(one.now.middle),
+            number_text(one.before.middle),
+            number_text(one.now.middle),
             f"{one.times - 1:+.1%}",
             f"{one.where.low - 1:+.1%} to {one.where.high - 1:+.1%}",
             _verdict(one, threshold),
@@ -120,16 +120,16 @@ def _rows(result: Result, told: str) -> Iterator[tuple[str, ...]]:
         waited = [trial.waited for trial in series.trials if trial.waited >= 0]
         yield (
             safe_line(series.name),
-            f"{_number(series.middle)} {series.unit}",
-            f"{_number(where.low)} to {_number(where.high)}",
+            f"{number_text(series.middle)} {series.unit}",
+            f"{number_text(where.low)} to {number_text(where.high)}",
             str(len(series.trials)),
             f"{sum(waited) / len(waited):.0%}" if waited else "not told",
             safe_line(told),
         )
 
 
-def _unlike(result: Result, results: Sequence[Result]) -> str:
-    """The options by which a result differs from others of the same run."""
+def unlike_text(result: Result, results: Sequence[Result]) -> str:
+    """The options by which a result differs from others of the same run; empty where none does."""
     options = result.setting.options
     return words_of(
         {
@@ -160,7 +160,7 @@ def _figure(series: Series) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
     """Three figures, such as 1,230 or 4.56."""
     if value >= 1000:  # noqa: PLR2004  # then a point says nothing more
         return f"{value:,.0f}"

@@ -94,6 +94,17 @@ def test_a_sweep_measures_all_combinations_in_turns(up: World, tmp_path: Path) -
     assert "t=1 b=512" in answer.out
 
 
+def test_it_is_drawn_where_there_is_a_place_for_it(up: World, tmp_path: Path) -> None:
+    assert up.command(*BENCH, "--plot", str(tmp_path / "nowhere/x.svg")).code == 64
+    assert up.questions == []
+    assert up.command(*BENCH, "--plot", str(tmp_path / "x.svg")).code == 0
+    assert "as it is served" in (tmp_path / "x.svg").read_text()
+    up.command(*BENCH)
+    up.command("bench", "llama", "--history", "--plot", str(tmp_path / "kept.svg"))
+    up.command("bench", "llama", "--compare", "1", "2", "--plot", str(tmp_path / "two.svg"))
+    assert (tmp_path / "kept.svg").read_text() == (tmp_path / "two.svg").read_text()
+
+
 @pytest.mark.parametrize("text", ["batch", "batch=", "colour=red", "=5", "-m=/etc/passwd"])
 def test_what_cannot_be_swept_is_refused(up: World, text: str) -> None:
     answer = up.command(*BENCH, "--sweep", text)
@@ -195,7 +206,7 @@ def test_what_says_nothing_of_speech_is_refused(up: World, words: tuple[str, ...
     assert f"Unable to measure speech with {words[0]}" in answer.err
 
 
-@pytest.mark.parametrize("words", [("--runs", "3"), ("--long", "0"), ("--plot", "x.svg")])
+@pytest.mark.parametrize("words", [("--runs", "3"), ("--long", "0")])
 def test_what_says_nothing_of_an_engine_is_refused(up: World, words: tuple[str, ...]) -> None:
     answer = up.command(*BENCH, *words)
     assert (answer.code, up.questions) == (64, [])
