@@ -9,7 +9,15 @@ from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.measuring.engine_bench import BUDGET_S, KIND, Arrangement, Subject, arrangements, setting_of
+from provisioner.measuring.engine_bench import (
+    BUDGET_S,
+    KIND,
+    LEAST_TRIALS,
+    Arrangement,
+    Subject,
+    arrangements,
+    setting_of,
+)
 from provisioner.measuring.gate import Compared, held, others, troubled
 from provisioner.measuring.history import (
     DamagedResultError,
@@ -32,6 +40,11 @@ def bench_engine(session: Session, words: Words, asked: Asked, plot: Path | None
     if len(words.names) != 1:
         raise InputError(
             "Unable to measure: one engine is wanted", resolution="Run: provision bench FILE CONTAINER --kind engine"
+        )
+    if (asked.gate or asked.accept) and asked.trials and asked.trials < LEAST_TRIALS:
+        raise InputError(
+            f"Unable to judge by {asked.trials} trials: they say too little",
+            resolution=f"Make at least {LEAST_TRIALS}, or leave out --trials.",
         )
     if plot is not None:
         check_place(plot)
@@ -118,8 +131,9 @@ def _check_accepted(subject: Subject, arranged: Sequence[Arrangement], baseline:
 def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) -> None:
     """Raise ``PreflightError`` where what was measured says nothing of the engine."""
     reasons = [reason for before, now, _ in known if (reason := troubled(before, now))]
-    if any(not found for *_, found in known):
-        reasons.append("it has no figure of those that were accepted")
+    for before, _, found in known:
+        missing = {one.name for one in before.series} - {one.name for one in found}
+        reasons += [f"{name} was accepted, and not measured now" for name in sorted(missing)]
     if reasons:
         raise PreflightError(
             f"Unable to judge {known[0][1].service}: {'; '.join(dict.fromkeys(reasons))}",

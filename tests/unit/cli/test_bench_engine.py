@@ -126,6 +126,29 @@ def test_the_gate_ends_with_3_where_it_has_become_slower_and_only_there(up: Worl
     assert up.command(*BENCH, "--gate").code == 0, "within the threshold"
 
 
+@pytest.mark.parametrize("word", ["--gate", "--accept"])
+def test_few_trials_judge_nothing(up: World, word: str) -> None:
+    answer = up.command(*BENCH, word, "--trials", "9")
+    assert (answer.code, up.questions) == (64, [])
+    assert "Unable to judge by 9 trials" in answer.err
+
+
+def test_a_figure_that_is_missing_now_is_no_pass(up: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    up.command(*BENCH, "--accept")
+    asked = up._benching
+
+    def silent(question: dict[str, Any]) -> Execution:
+        answer = json.loads(asked(question).stdout)
+        return Execution(
+            0, json.dumps({**answer, "lines": answer["lines"][:1]} if "lines" in answer else answer).encode(), b""
+        )
+
+    monkeypatch.setattr(up, "_benching", silent)
+    answer = up.command(*BENCH, "--gate")
+    assert answer.code == 4
+    assert "tg128 was accepted, and not measured now" in answer.err
+
+
 def test_what_is_accepted_anew_is_what_later_ones_are_held_against(up: World) -> None:
     up.command(*BENCH, "--accept")
     up.per_s = 90
