@@ -118,9 +118,9 @@ def serve_who_waits(engine: Engine, effects: Effects) -> None:
         sleep(POLL_S)
 
 
-def say(engine: Engine, text: str, effects: Effects) -> None:
-    """Tell whoever looks."""
-    effects.emit(ApplyProgress(engine.container, text))
+def say(engine: Engine, text: str, effects: Effects, *, goes_on: bool = False) -> None:
+    """Tell whoever looks; ``goes_on``: more of what was said last."""
+    effects.emit(ApplyProgress(engine.container, text, goes_on=goes_on))
 
 
 def asked_there(
