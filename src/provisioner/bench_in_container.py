@@ -28,7 +28,6 @@ from provisioner.trial_unit import (
     ANSWERED,
     COMMAND_S,
     HUNG,
-    POLL_S,
     REFUSED,
     FailedError,
     TrialUnit,
@@ -40,7 +39,10 @@ from provisioner.trial_unit import (
 SAID = Path("/run/provision-trial.said")
 PRESSURE = Path("/proc/pressure/cpu")
 CPUINFO = Path("/proc/cpuinfo")
-GROUPS = Path("/sys/fs/cgroup")
+GROUPS, STAT = Path("/sys/fs/cgroup"), "cpu.stat"
+LIMITED = Path("/run/provision-trial.limited")
+NOTE = "ExecStopPost=-+/bin/sh -c 'cat {groups}$$(sed -n s/^0:://p /proc/self/cgroup)/{stat} > {file}'"
+"""What its own limit kept from it is known when it has ended, and its control group is gone then: it says it itself."""
 CARDS = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
 COMMAND = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
 ANY_COMMAND = re.compile(r"^ExecStart=.*$", re.MULTILINE)
@@ -49,6 +51,8 @@ MOST_SAID = 2**20
 """Bytes that llama-bench may write."""
 MARGIN_S = 60.0
 MICRO = 1e6
+PARTS_OF = {"usec": 1, "time": 1000}
+"""By what a count of ``cpu.stat`` is parted to be microseconds: its second version says them, its first nanoseconds."""
 
 
 def words_in(text: str, program: str) -> list[str]:
@@ -120,53 +124,64 @@ def measured(asked: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "lines": [], "took_s": 0.0, "waited": -1.0}
     with TrialUnit(asked["no_room"]) as unit:
         try:
+            _forget()
             unit.make(_text(asked))
             began, before = time.monotonic(), _waited_us(PRESSURE)
-            unit.start()
-            throttled = _run(unit, asked["within_s"])
+            at_first = _container_throttled_us()
+            _run(unit, asked["within_s"])
             found["took_s"] = time.monotonic() - began
+            throttled = _throttled_us(LIMITED) + _container_throttled_us() - at_first
             found["waited"] = _share(before, _waited_us(PRESSURE), throttled, found["took_s"])
             found["lines"] = _lines()
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
         finally:
-            SAID.unlink(missing_ok=True)
+            _forget()
     return found
+
+
+def _forget() -> None:
+    """Take away what a trial has written: each process of a unit opens its files anew, and appends."""
+    for file in (SAID, LIMITED):
+        file.unlink(missing_ok=True)
 
 
 def _text(asked: Mapping[str, Any]) -> str:
     """The unit in which it runs: what it writes goes into a file, and its command is another one."""
     kept = ANY_COMMAND.sub("", unit_text(asked["unit"]))
     text = trial_of(kept, asked["unit"], asked["without"], [], asked["within_s"] + MARGIN_S)
-    told = f"StandardOutput=truncate:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}"
-    return f"{text}\n[Service]\n{told}\n"  # at its end: of what is said twice the last counts
+    told = f"StandardOutput=append:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}"
+    noted = NOTE.format(groups=GROUPS, stat=STAT, file=LIMITED)
+    return f"{text}\n[Service]\n{told}\n{noted}\n"  # at its end: of what is said twice the last counts
 
 
-def _run(unit: TrialUnit, within_s: float) -> int:
-    """Wait until it has ended; microseconds for which a limit of its own kept it from a processor."""
-    deadline = time.monotonic() + within_s
-    throttled = at_first = _throttled_us(GROUPS)
-    own = 0
-    while time.monotonic() < deadline:
-        state = state_of()
-        if state["ActiveState"] == "failed":
-            raise unit.failure(state)
-        if state["ActiveState"] == "inactive":
-            return own + throttled - at_first
-        own = max(own, _throttled_us(GROUPS / state["ControlGroup"].lstrip("/")))
-        throttled = _throttled_us(GROUPS)
-        time.sleep(POLL_S)
-    raise FailedError(HUNG, f"it measured nothing in {within_s:g} s")
+def _run(unit: TrialUnit, within_s: float) -> None:
+    """Start it and wait until it has ended well; ``FailedError`` where it does not.
+
+    systemd says when: who asked it again and again would be in the way of what is measured.
+    """
+    try:
+        unit.run(within_s)
+    except subprocess.TimeoutExpired:
+        raise FailedError(HUNG, f"it measured nothing in {within_s:g} s") from None
+    state = state_of()
+    if state["ActiveState"] == "failed":
+        raise unit.failure(state)
 
 
-def _throttled_us(group: Path) -> int:
+def _throttled_us(stat: Path) -> int:
     """For how many microseconds the limit of a control group kept it from a processor; 0 where it has none."""
     try:
-        text = (group / "cpu.stat").read_text(encoding="ascii")
+        text = stat.read_text(encoding="ascii")
     except OSError:
         return 0
-    found = re.search(r"^throttled_usec (\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
+    found = re.search(r"^throttled_(usec|time) (\d+)$", text, re.MULTILINE)
+    return int(found[2]) // PARTS_OF[found[1]] if found else 0
+
+
+def _container_throttled_us() -> int:
+    """The same of the limit of the whole container, in either version of control groups."""
+    return _throttled_us(GROUPS / STAT) + _throttled_us(GROUPS / "cpu" / STAT)
 
 
 def _waited_us(pressure: Path) -> int:

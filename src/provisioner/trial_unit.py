@@ -83,6 +83,11 @@ class TrialUnit:
         """Start it; whether it runs is seen by ``check_runs``."""
         systemctl("start", TRIAL)
 
+    def run(self, within_s: float) -> None:
+        """Start it and wait until it has ended, in whatever way; ``TimeoutExpired`` where it does not."""
+        command = ["systemctl", "start", "--wait", TRIAL]
+        subprocess.run(command, capture_output=True, timeout=within_s, check=False)
+
     def end(self) -> None:
         """Stop it and take its file away, where there is one."""
         if self.file.exists():
@@ -130,7 +135,7 @@ def oom_kills() -> int:
 
 def state_of() -> dict[str, str]:
     """What systemd says of the trial."""
-    shown = systemctl("show", TRIAL, "--property=ActiveState,Result,ExecMainStatus,MainPID,InvocationID,ControlGroup")
+    shown = systemctl("show", TRIAL, "--property=ActiveState,Result,ExecMainStatus,MainPID,InvocationID")
     return dict(line.partition("=")[::2] for line in shown.splitlines())
 
 

@@ -40,22 +40,31 @@ SHELL = (
     """ExecStart=/bin/sh -c 'exec "$$0" --threads "$$(nproc)" "$$@"' /opt/bin/llama-server "--model" "/srv/m.gguf"\n"""
 )
 SYSTEMCTL = """#!PYTHON
-import json, pathlib, re, shlex, subprocess, sys
+import json, pathlib, re, shlex, subprocess, sys, time
 units, state = pathlib.Path("UNITS"), pathlib.Path("STATE")
 verb = sys.argv[1]
 if verb == "cat":
     print((units.parent / sys.argv[2]).read_text())
 elif verb == "start":
-    text = (units / sys.argv[2]).read_text()
+    if HANGS:
+        time.sleep(60)
+    assert sys.argv[2] == "--wait"
+    text = (units / sys.argv[3]).read_text()
     (units.parent / "seen").write_text(text)
     words = shlex.split(re.findall("^ExecStart=(.*)$", text, re.M)[-1])
     command = [word.replace("%%", "%").replace("$$", "$") for word in words]
-    with open(re.findall("^StandardOutput=(.*)$", text, re.M)[-1].removeprefix("truncate:"), "wb") as out:
-        code = subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL).returncode
+    kind, _, file = re.findall("^StandardOutput=(.*)$", text, re.M)[-1].partition(":")
+    def run(words):
+        with open(file, {"truncate": "wb", "append": "ab"}[kind]) as out:  # anew for each process, as systemd does
+            return subprocess.run(words, stdout=out, stderr=subprocess.DEVNULL).returncode
+    code = run(command)
+    after = re.findall("^ExecStopPost=-[+](.*)$", text, re.M)
+    for line in after:
+        run([word.replace("$$", "$") for word in shlex.split(line)])
     state.write_text("inactive" if code == 0 else "failed")
 elif verb == "show":
     print("ActiveState=" + ("active" if HANGS else state.read_text()), "Result=exit-code", sep="\\n")
-    print("ExecMainStatus=1", "MainPID=0", "InvocationID=1", "ControlGroup=/trial", sep="\\n")
+    print("ExecMainStatus=1", "MainPID=0", "InvocationID=1", sep="\\n")
 """
 
 
@@ -75,6 +84,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(program, "SAID", tmp_path / "said")
     monkeypatch.setattr(program, "PRESSURE", tmp_path / "pressure")
     monkeypatch.setattr(program, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(program, "LIMITED", tmp_path / "limited")
     return tmp_path
 
 
@@ -110,6 +120,7 @@ def measured(there: Path, script: str, **more: Any) -> dict[str, Any]:
     found = program.measured(asked(str(there / "bench"), 'a "b" c', "50% $HOME", **more))
     assert [*(there / "units").iterdir()] == [], "nothing of a trial is left"
     assert not (there / "said").exists()
+    assert not (there / "limited").exists()
     return bench_answer(json.loads(json.dumps(found)), OUTCOMES)
 
 
@@ -163,17 +174,28 @@ def test_which_part_of_the_time_something_waited_is_told(there: Path) -> None:
     assert found["waited"] == pytest.approx(0.2 / found["took_s"])
 
 
+def own_group() -> str:
+    """The control group of this process, without the slash that it begins with."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    (group,) = [line.removeprefix("0::/") for line in lines if line.startswith("0::")] or [""]
+    return group
+
+
 def test_what_waits_by_its_own_limit_is_not_disturbed(there: Path) -> None:
     (there / "groups").mkdir()
     stat = there / "groups/cpu.stat"
+    own = there / "groups" / own_group() / "cpu.stat"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    script = f"""echo '{{"a": 1}}'; echo 'some total=200001000' > {there}/pressure; sleep 0.5"""
+    assert measured(there, script)["waited"] == 1
+    own.write_text("throttled_usec 200000000\n")
+    (there / "pressure").write_text("some total=1000\n")
+    assert measured(there, script)["waited"] == 0
+    (there / "groups/cpu").mkdir(exist_ok=True)
     stat.write_text("nr_throttled 1\nthrottled_usec 5000\n")
-    script = (
-        f"""echo '{{"a": 1}}'; echo 'some total=201000' > {there}/pressure; echo 'throttled_usec 165000' > {stat}"""
-    )
-    throttled_at_first = program._throttled_us(there / "groups")
-    assert throttled_at_first == 5000
-    found = measured(there, script)
-    assert found["waited"] >= 0
+    (there / "groups/cpu/cpu.stat").write_text("throttled_time 7000000\n")
+    assert program._container_throttled_us() == 5000 + 7000
+    assert program._throttled_us(stat) == 5000
     assert program._share(1000, 201_000, 160_000, 1.0) == pytest.approx(0.04)
     assert program._share(1000, 201_000, 900_000, 1.0) == 0
 

@@ -12,7 +12,7 @@ SURE = 0.95
 DRAWS = 2000
 """So often values are drawn anew from those that were measured, for an interval (bootstrap)."""
 SEED = 20261128
-BUSY = 0.10
+BUSY = 0.20
 """Which part of the time something else may have waited for a processor, until a trial counts as disturbed."""
 
 

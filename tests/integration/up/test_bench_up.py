@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -35,9 +34,7 @@ containers:
       llama_cpp: {{ model: some, context: 2048, queue: 10m, api_key: !secret engine_key }}
 """
 LIMITS = 10
-SLOWED = """[Service]
-CPUQuota=100%
-"""
+SLOWED = "100ms/100ms"
 """Half of the two processors that it has."""
 
 
@@ -110,17 +107,16 @@ def test_what_it_has_no_room_for_is_told(lab: Lab) -> None:
     assert lab.ask(ENGINE, 8080, "some", ENGINE_KEY).status == 200
 
 
-def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab, tmp_path: Path) -> None:
-    folder = "/etc/systemd/system/llama-server.service.d"
-    limit = tmp_path / "limit.conf"
-    limit.write_text(SLOWED, encoding="utf-8")
-    lab.incus("exec", ENGINE, "--", "mkdir", "-p", folder)
-    lab.incus("file", "push", "--mode", "0644", str(limit), f"{ENGINE}{folder}/limit.conf")
+def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab) -> None:
+    lab.incus("config", "set", ENGINE, f"limits.cpu.allowance={SLOWED}")
     try:
-        codes = [lab.provision(*BENCH, "--gate").code for _ in range(LIMITS)]
+        runs = [lab.provision(*BENCH, "--gate") for _ in range(LIMITS)]
     finally:
-        lab.incus("exec", ENGINE, "--", "rm", "-r", folder)
-    assert codes == [3] * LIMITS
+        lab.incus("config", "unset", ENGINE, "limits.cpu.allowance")
+    assert [run.code for run in runs] == [3] * LIMITS, [run.out[-2000:] + run.err[-2000:] for run in runs]
+    for run in runs:
+        (result,) = [line for line in run.lines if line["type"] == "result"]
+        assert any(one["worse"] for one in result["compared"]), "it was measured, and is slower"
     shown = lab.provision("bench", ENGINE, "--history")
     assert len(shown.out.splitlines()) == 1 + 1 + 2 + LIMITS
 
