@@ -113,10 +113,12 @@ def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab) ->
         runs = [lab.provision(*BENCH, "--gate") for _ in range(LIMITS)]
     finally:
         lab.incus("config", "unset", ENGINE, "limits.cpu.allowance")
-    assert [run.code for run in runs] == [3] * LIMITS, [run.out[-2000:] + run.err[-2000:] for run in runs]
     for run in runs:
         (result,) = [line for line in run.lines if line["type"] == "result"]
         assert any(one["worse"] for one in result["compared"]), "it was measured, and is slower"
+    # Where control groups are of the first version a container does not see its own limit: it is taken for other work.
+    sees_its_limit = "throttled" in lab.incus("exec", ENGINE, "--", "sh", "-c", "cat /sys/fs/cgroup/cpu.stat || true")
+    assert [run.code for run in runs] == [3 if sees_its_limit else 4] * LIMITS
     shown = lab.provision("bench", ENGINE, "--history")
     assert len(shown.out.splitlines()) == 1 + 1 + 2 + LIMITS
 
