@@ -85,8 +85,10 @@ def held(before: Result, now: Result) -> Iterator[Compared]:
 
 
 def others(before: Setting, now: Setting) -> Iterator[str]:
-    """Why two results cannot be held against each other: what they are of is not the same."""
-    return differences(before, now, SAME)
+    """Why two results cannot be held against each other: what they are of is not the same, or nobody knows it."""
+    yield from differences(before, now, SAME)
+    if not now.model and not before.model:
+        yield "model: nobody tells which one it is"
 
 
 def troubled(before: Result, now: Result) -> str:

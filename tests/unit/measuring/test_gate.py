@@ -103,6 +103,11 @@ def test_results_of_something_else_are_not_held_against_each_other(name: str) ->
     assert list(others(SETTING, changed(name))) == [f"{name}: {getattr(SETTING, name)} and other"]
 
 
+def test_two_models_of_which_nobody_tells_which_they_are_may_be_two() -> None:
+    unknown = replace(SETTING, model="")
+    assert list(others(unknown, unknown)) == ["model: nobody tells which one it is"]
+
+
 def test_another_driver_and_build_are_what_a_gate_is_for() -> None:
     assert list(others(SETTING, replace(SETTING, driver="590", build="b2"))) == []
     assert list(others(SETTING, replace(SETTING, options={"b": "1"}))) == ["b: 2048 and 1"]
