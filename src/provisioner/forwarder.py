@@ -1,0 +1,149 @@
+"""A server on loopback that adds a key to what it passes on, for programs that take keys only where others see them.
+
+It listens under a path that nobody can guess, passes on what benchmarks ask and nothing else, streams answers as they
+come, and ends with the block in which it is used.
+"""
+
+from __future__ import annotations
+
+import hmac
+import http.client
+import secrets
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from provisioner.values.state import Secret
+
+PASSED_ON = frozenset({("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions")})
+"""Methods and paths."""
+LONGEST_REQUEST = 64 * 2**20
+"""Bytes; a prompt of a million tokens has less."""
+PIECE = 2**16
+LONGEST_SILENCE_S = 3600.0
+TOKEN_BYTES = 24
+HTTP = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go: an address without ``/v1``, the key that is added (None: none), what TLS trusts."""
+
+    url: str
+    key: Secret | None = None
+    trust: ssl.SSLContext | None = None
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection that is not open yet."""
+        parts = urlsplit(self.url)
+        host, port = parts.hostname or "", parts.port or HTTP[parts.scheme]
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=LONGEST_SILENCE_S)
+        trust = self.trust or ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=LONGEST_SILENCE_S, context=trust)
+
+    def path_of(self, path: str) -> str:
+        """Where a path of a request lies there."""
+        return urlsplit(self.url).path.rstrip("/") + path
+
+
+@contextmanager
+def forwarding(target: Target) -> Iterator[str]:
+    """The address, without ``/v1``, at which ``target`` is reached without its key for as long as the block lasts."""
+    prefix = f"/{secrets.token_urlsafe(TOKEN_BYTES)}"
+
+    class Handler(_Handler):
+        pass
+
+    Handler.target, Handler.prefix = target, prefix
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        serving = threading.Thread(target=server.serve_forever, name="forwarder", daemon=True)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}{prefix}"
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a client: its requests one after the other, over one connection to the target."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = LONGEST_SILENCE_S
+    target: Target
+    prefix: str
+    there: http.client.HTTPConnection | None = None
+
+    def do_GET(self) -> None:
+        """Pass it on."""
+        self._pass_on()
+
+    def do_POST(self) -> None:
+        """Pass it on."""
+        self._pass_on()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: prompts are the user's."""
+
+    def finish(self) -> None:
+        """End the connection to the target, too."""
+        if self.there is not None:
+            self.there.close()
+        super().finish()
+
+    def _pass_on(self) -> None:
+        given, path = self.path[: len(self.prefix)], self.path[len(self.prefix) :]
+        if not hmac.compare_digest(given.encode(), self.prefix.encode()) or (self.command, path) not in PASSED_ON:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > LONGEST_REQUEST:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            return
+        body = self.rfile.read(int(length))
+        try:
+            answer = self._asked(path, body)
+        except (OSError, http.client.HTTPException):
+            self._refuse(HTTPStatus.BAD_GATEWAY)
+            return
+        with answer:
+            self._answer(answer)
+
+    def _asked(self, path: str, body: bytes) -> http.client.HTTPResponse:
+        if self.there is None:
+            self.there = self.target.connection()
+        headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
+        if self.target.key is not None:
+            headers["Authorization"] = f"Bearer {self.target.key.reveal()}"
+        self.there.request(self.command, self.target.path_of(path), body or None, headers)
+        return self.there.getresponse()
+
+    def _answer(self, answer: http.client.HTTPResponse) -> None:
+        """Give back what comes, as it comes; an answer that breaks off there breaks off here."""
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        try:
+            while piece := answer.read1(PIECE):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            if answer.length:  # it broke off, and says nothing of it
+                raise http.client.IncompleteRead(b"", answer.length)
+            self.wfile.write(b"0\r\n\r\n")
+        except (OSError, http.client.HTTPException):
+            self.close_connection = True
+
+    def _refuse(self, status: int) -> None:
+        self.close_connection = True
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.send_header("Connection", "close")
+        self.end_headers()
