@@ -123,6 +123,16 @@ def bench_answer(answer: Any, outcomes: Collection[str]) -> dict[str, Any]:
     return found
 
 
+def load_answer(answer: Any) -> dict[str, Any]:
+    """What ``load_in_container`` says, as it is; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("at_s", "waited_us", "throttled_us", "answered"))
+    _seconds(found["at_s"], "at_s", LATEST_S)
+    for word in ("waited_us", "throttled_us", "answered"):
+        if found[word] != -1:
+            _count(found[word], word, MOST_BYTES)
+    return found
+
+
 def _one_of(outcome: Any, outcomes: Collection[str]) -> None:
     _text(outcome, "outcome")
     if outcome not in outcomes:
@@ -140,9 +150,9 @@ def _heard(value: Any, where: str) -> None:
             raise DamagedAnswerError(f"{where}: {str(likely)[:NAME]!r} is no log-probability")
 
 
-def _seconds(value: Any, where: str) -> None:
+def _seconds(value: Any, where: str, most: float = LONGEST_START_S) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= LONGEST_START_S:
+    if not is_number or not 0 <= value <= most:
         raise DamagedAnswerError(f"{where}: {str(value)[:NAME]!r} are no seconds")
 
 

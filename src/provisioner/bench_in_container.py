@@ -19,11 +19,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.cpu_waits import GROUPS, STAT, Waits, throttled_us, waits
 from provisioner.trial_unit import (
     ANSWERED,
     COMMAND_S,
@@ -37,9 +38,7 @@ from provisioner.trial_unit import (
 )
 
 SAID = Path("/run/provision-trial.said")
-PRESSURE = Path("/proc/pressure/cpu")
 CPUINFO = Path("/proc/cpuinfo")
-GROUPS, STAT = Path("/sys/fs/cgroup"), "cpu.stat"
 LIMITED = Path("/run/provision-trial.limited")
 NOTE = "ExecStopPost=-+/bin/sh -c 'cat {groups}$$(sed -n s/^0:://p /proc/self/cgroup)/{stat} > {file}'"
 """What its own limit kept from it is known when it has ended, and its control group is gone then: it says it itself."""
@@ -50,9 +49,6 @@ WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(\S+)')
 MOST_SAID = 2**20
 """Bytes that llama-bench may write."""
 MARGIN_S = 60.0
-MICRO = 1e6
-PARTS_OF = {"usec": 1, "time": 1000}
-"""By what a count of ``cpu.stat`` is parted to be microseconds: its second version says them, its first nanoseconds."""
 
 
 def words_in(text: str, program: str) -> list[str]:
@@ -126,18 +122,22 @@ def measured(asked: Mapping[str, Any]) -> dict[str, Any]:
         try:
             _forget()
             unit.make(_text(asked))
-            began, before = time.monotonic(), _waited_us(PRESSURE)
-            at_first = _container_throttled_us()
+            before = waits()
             _run(unit, asked["within_s"])
-            found["took_s"] = time.monotonic() - began
-            throttled = _throttled_us(LIMITED) + _container_throttled_us() - at_first
-            found["waited"] = _share(before, _waited_us(PRESSURE), throttled, found["took_s"])
+            after = waits()
+            found["took_s"] = after.at_s - before.at_s
+            found["waited"] = before.share_until(_and_of_unit(after))
             found["lines"] = _lines()
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
         finally:
             _forget()
     return found
+
+
+def _and_of_unit(after: Waits) -> Waits:
+    """The same with what the limit of its unit kept from it, which is gone with the unit."""
+    return replace(after, throttled_us=after.throttled_us + throttled_us(LIMITED))
 
 
 def _forget() -> None:
@@ -167,36 +167,6 @@ def _run(unit: TrialUnit, within_s: float) -> None:
     state = state_of()
     if state["ActiveState"] == "failed":
         raise unit.failure(state)
-
-
-def _throttled_us(stat: Path) -> int:
-    """For how many microseconds the limit of a control group kept it from a processor; 0 where it has none."""
-    try:
-        text = stat.read_text(encoding="ascii")
-    except OSError:
-        return 0
-    found = re.search(r"^throttled_(usec|time) (\d+)$", text, re.MULTILINE)
-    return int(found[2]) // PARTS_OF[found[1]] if found else 0
-
-
-def _container_throttled_us() -> int:
-    """The same of the limit of the whole container, in either version of control groups."""
-    return _throttled_us(GROUPS / STAT) + _throttled_us(GROUPS / "cpu" / STAT)
-
-
-def _waited_us(pressure: Path) -> int:
-    """For how many microseconds something has waited for a processor; -1 where the kernel does not tell."""
-    try:
-        found = re.search(r"^some .*total=(\d+)$", pressure.read_text(encoding="ascii"), re.MULTILINE)
-    except OSError:
-        return -1
-    return int(found[1]) if found else -1
-
-
-def _share(before: int, after: int, throttled: int, took_s: float) -> float:
-    if min(before, after) < 0 or took_s <= 0:
-        return -1.0
-    return min(max(after - before - throttled, 0) / MICRO / took_s, 1.0)
 
 
 def _lines() -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import http.client
+import json
 import secrets
 import ssl
 import threading
@@ -19,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from provisioner.values.plain_data import json_value
 from provisioner.values.state import Secret
 
 PASSED_ON = frozenset({("GET", "/v1/models"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions")})
@@ -28,16 +30,21 @@ LONGEST_REQUEST = 64 * 2**20
 PIECE = 2**16
 LONGEST_SILENCE_S = 3600.0
 TOKEN_BYTES = 24
+VERSION = "/v1"
 HTTP = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go: an address without ``/v1``, the key that is added (None: none), what TLS trusts."""
+    """Where requests go: OpenAI's base URL, the key that is added (None: none), what TLS trusts.
+
+    ``without``: what is left out of the body of requests, as only some services know it.
+    """
 
     url: str
     key: Secret | None = None
     trust: ssl.SSLContext | None = None
+    without: frozenset[str] = frozenset()
 
     def connection(self) -> http.client.HTTPConnection:
         """A connection that is not open yet."""
@@ -50,24 +57,43 @@ class Target:
 
     def path_of(self, path: str) -> str:
         """Where a path of a request lies there."""
-        return urlsplit(self.url).path.rstrip("/") + path
+        return urlsplit(self.url).path.rstrip("/") + path.removeprefix(VERSION)
+
+    def body_of(self, body: bytes) -> bytes:
+        """What of a request is passed on; ``ValueError`` where that cannot be told."""
+        if not self.without or not body:
+            return body
+        said = json_value(body)
+        if not isinstance(said, dict):
+            raise ValueError("no object")  # noqa: TRY004  # as for everything else that is no request
+        return json.dumps({name: value for name, value in said.items() if name not in self.without}).encode()
+
+
+@dataclass
+class Forwarder:
+    """Where a target is reached without its key: ``url``, without ``/v1``; and how many prompts were passed on."""
+
+    url: str
+    prompts: int = 0
 
 
 @contextmanager
-def forwarding(target: Target) -> Iterator[str]:
-    """The address, without ``/v1``, at which ``target`` is reached without its key for as long as the block lasts."""
+def forwarding(target: Target) -> Iterator[Forwarder]:
+    """Reach ``target`` without its key for as long as the block lasts."""
     prefix = f"/{secrets.token_urlsafe(TOKEN_BYTES)}"
+    forwarder = Forwarder("")
 
     class Handler(_Handler):
         pass
 
-    Handler.target, Handler.prefix = target, prefix
+    Handler.target, Handler.prefix, Handler.forwarder = target, prefix, forwarder
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever, name="forwarder", daemon=True)
         serving.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}{prefix}"
+            forwarder.url = f"http://127.0.0.1:{server.server_port}{prefix}"
+            yield forwarder
         finally:
             server.shutdown()
             serving.join()
@@ -78,8 +104,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = LONGEST_SILENCE_S
+    disable_nagle_algorithm = True  # else pieces of an answer would wait for each other
     target: Target
     prefix: str
+    forwarder: Forwarder
     there: http.client.HTTPConnection | None = None
 
     def do_GET(self) -> None:
@@ -108,7 +136,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not length.isdecimal() or int(length) > LONGEST_REQUEST:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
-        body = self.rfile.read(int(length))
+        try:
+            body = self.target.body_of(self.rfile.read(int(length)))
+        except ValueError:
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
         try:
             answer = self._asked(path, body)
         except (OSError, http.client.HTTPException):
@@ -118,13 +150,22 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(answer)
 
     def _asked(self, path: str, body: bytes) -> http.client.HTTPResponse:
-        if self.there is None:
-            self.there = self.target.connection()
+        """What the target answers, over the connection of the request before where that still stands."""
+        self.forwarder.prompts += self.command == "POST"
+        if self.there is not None:
+            try:
+                return self._sent(self.there, path, body)
+            except (ConnectionError, http.client.BadStatusLine):
+                self.there.close()  # it was idle for too long
+        self.there = self.target.connection()
+        return self._sent(self.there, path, body)
+
+    def _sent(self, there: http.client.HTTPConnection, path: str, body: bytes) -> http.client.HTTPResponse:
         headers = {"Content-Type": self.headers.get("Content-Type", "application/json")}
         if self.target.key is not None:
             headers["Authorization"] = f"Bearer {self.target.key.reveal()}"
-        self.there.request(self.command, self.target.path_of(path), body or None, headers)
-        return self.there.getresponse()
+        there.request(self.command, self.target.path_of(path), body or None, headers)
+        return there.getresponse()
 
     def _answer(self, answer: http.client.HTTPResponse) -> None:
         """Give back what comes, as it comes; an answer that breaks off there breaks off here."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner import bench_in_container as program
-from provisioner import trial_unit
+from provisioner import cpu_waits, trial_unit
 from provisioner.agent_answers import DamagedAnswerError, bench_answer, served_answer
 from provisioner.carried import program_of
 from provisioner.trial_unit import OUTCOMES
@@ -82,8 +82,9 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setattr(trial_unit, "UNITS", units)
     monkeypatch.setattr(program, "SAID", tmp_path / "said")
-    monkeypatch.setattr(program, "PRESSURE", tmp_path / "pressure")
-    monkeypatch.setattr(program, "GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(cpu_waits, "PRESSURE", tmp_path / "pressure")
+    for module in (cpu_waits, program):
+        monkeypatch.setattr(module, "GROUPS", tmp_path / "groups")
     monkeypatch.setattr(program, "LIMITED", tmp_path / "limited")
     return tmp_path
 
@@ -194,10 +195,12 @@ def test_what_waits_by_its_own_limit_is_not_disturbed(there: Path) -> None:
     (there / "groups/cpu").mkdir(exist_ok=True)
     stat.write_text("nr_throttled 1\nthrottled_usec 5000\n")
     (there / "groups/cpu/cpu.stat").write_text("throttled_time 7000000\n")
-    assert program._container_throttled_us() == 5000 + 7000
-    assert program._throttled_us(stat) == 5000
-    assert program._share(1000, 201_000, 160_000, 1.0) == pytest.approx(0.04)
-    assert program._share(1000, 201_000, 900_000, 1.0) == 0
+    assert cpu_waits.waits().throttled_us == 5000 + 7000
+    assert cpu_waits.throttled_us(stat) == 5000
+    before, after = cpu_waits.Waits(5.0, 1000, 10), cpu_waits.Waits(6.0, 201_000, 160_010)
+    assert before.share_until(after) == pytest.approx(0.04)
+    assert before.share_until(cpu_waits.Waits(6.0, 201_000, 900_000)) == 0
+    assert before.share_until(cpu_waits.Waits(6.0, -1, 0)) == cpu_waits.UNKNOWN
 
 
 def test_where_the_kernel_tells_nothing_of_waiting_nothing_is_said(there: Path) -> None:
@@ -227,7 +230,11 @@ def test_what_is_written_beyond_its_limit_is_cut(there: Path, monkeypatch: pytes
 
 @pytest.mark.usefixtures("there")
 def test_it_is_carried_as_one_text_that_python_alone_runs() -> None:
-    text = program_of(Path(program.__file__).read_text(), {"trial_unit": Path(trial_unit.__file__).read_text()})
+    needed = {
+        name: Path(str(one.__file__)).read_text()
+        for name, one in (("cpu_waits", cpu_waits), ("trial_unit", trial_unit))
+    }
+    text = program_of(Path(program.__file__).read_text(), needed)
     run = "import sys; scope = {'__name__': 'agent'}; exec(sys.argv[1], scope); scope['main'](sys.stdin.buffer.read())"
     done = subprocess.run(
         [sys.executable, "-IS", "-c", run, text],

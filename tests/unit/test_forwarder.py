@@ -52,6 +52,7 @@ class Engine(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.go_on.wait(20)
         self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = body == b"the last one"
 
     def log_message(self, *_: Any) -> None:
         """Nothing."""
@@ -74,8 +75,8 @@ def forwarded(
     engine: ThreadingHTTPServer, key: Secret | None = None
 ) -> Iterator[tuple[http.client.HTTPConnection, str]]:
     """A connection to a forwarder before it, and its path."""
-    with forwarding(Target(f"http://127.0.0.1:{engine.server_port}/base/", key)) as address:
-        parts = urlsplit(address)
+    with forwarding(Target(f"http://127.0.0.1:{engine.server_port}/base/v1/", key)) as forwarder:
+        parts = urlsplit(forwarder.url)
         assert parts.hostname == "127.0.0.1"
         connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
         yield connection, parts.path
@@ -97,6 +98,39 @@ def test_it_adds_the_key_and_passes_on_what_was_asked(engine: ThreadingHTTPServe
         ("POST", f"/base{CHAT}", f"Bearer {KEY}", b"hello"),
         ("GET", "/base/v1/models", f"Bearer {KEY}", b""),
     ]
+
+
+def test_prompts_are_counted_and_nothing_else(engine: ThreadingHTTPServer) -> None:
+    target = Target(f"http://127.0.0.1:{engine.server_port}/v1")
+    with forwarding(target) as here:
+        parts = urlsplit(here.url)
+        there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
+        for method, path in (("POST", CHAT), ("GET", "/v1/models"), ("POST", CHAT), ("POST", "/v1/models")):
+            there.request(method, parts.path + path, b"{}" if method == "POST" else None)
+            there.getresponse().read()
+        there.close()
+        assert here.prompts == 2
+
+
+def test_what_only_some_services_know_is_left_out(engine: ThreadingHTTPServer) -> None:
+    target = Target(f"http://127.0.0.1:{engine.server_port}/v1", without=frozenset({"cache_prompt"}))
+    with forwarding(target) as here:
+        parts = urlsplit(here.url)
+        there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
+        there.request("POST", parts.path + CHAT, b'{"cache_prompt": false, "stream": true}')
+        assert there.getresponse().read() == b"onetwo"
+        there.request("POST", parts.path + CHAT, b"[1]")
+        assert there.getresponse().status == 400
+        there.close()
+    assert [body for *_, body in Engine.asked] == [b'{"stream": true}']
+
+
+def test_a_connection_that_the_engine_has_ended_is_made_anew(engine: ThreadingHTTPServer) -> None:
+    with forwarded(engine) as (there, path):
+        for _ in range(3):
+            there.request("POST", path + CHAT, b"the last one")
+            assert there.getresponse().read() == b"onetwo"
+    assert len(Engine.asked) == 3
 
 
 def test_without_a_key_none_is_sent(engine: ThreadingHTTPServer) -> None:
@@ -160,8 +194,8 @@ def test_an_engine_that_is_away_is_said() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         target = Target(f"http://127.0.0.1:{free.getsockname()[1]}")
-    with forwarding(target) as address:
-        parts = urlsplit(address)
+    with forwarding(target) as here:
+        parts = urlsplit(here.url)
         there = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
         there.request("POST", parts.path + CHAT, b"x")
         assert there.getresponse().status == 502

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,18 @@ import click
 from click.core import ParameterSource
 
 from provisioner.bench import LONGEST, asks
-from provisioner.cli.bench_options import Asked, engine_options
+from provisioner.cli.bench_options import Asked, measuring_options
 from provisioner.cli.drawing import check_place, draw
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
+from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.values.errors import ExitCode, InputError
 
-SPEECH, ENGINE = "tts", "engine"
+SPEECH, ENGINE, LLM = "tts", "engine", "llm"
 SPEECH_ONLY = ("runs", "long")
+ONLY_OF = {SPEECH: SPEECH_ONLY, ENGINE: ("sweep", "refuse"), LLM: ("depth", "model", "url", "key")}
+"""Options that say something of one kind alone; the others of ``Asked`` say something of all but speech."""
+CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see"}
 
 
 @click.command()
@@ -25,10 +29,10 @@ SPEECH_ONLY = ("runs", "long")
 @lab_words(names=True)
 @option(
     "--kind",
-    type=click.Choice((SPEECH, ENGINE)),
+    type=click.Choice((SPEECH, ENGINE, LLM)),
     default=SPEECH,
     show_default=True,
-    help="What is measured: speech, or what an engine computes.",
+    help="What is measured: speech, what an engine computes, or what clients of a service see.",
 )
 @option("--runs", type=click.IntRange(1, 99), default=3, show_default=True, help="How often each text is spoken.")
 @option(
@@ -45,32 +49,65 @@ SPEECH_ONLY = ("runs", "long")
     metavar="FILE",
     help="Write a picture (SVG), too: when the audio arrived, or a bar for each setting.",
 )
-@engine_options
+@measuring_options
 def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None, **asked: Any) -> int:
-    """Take the time of services: how they speak (tts), or how many tokens an engine computes in a second (engine).
+    """Take the time of services: how they speak (tts), what an engine computes (engine), or what clients see (llm).
 
     Speech: a short text of two sentences in three formats and by all voices of the file, and a long one; medians. With
     containers on the CPU and on a card it says which of them is worth it.
 
     Engine: llama-bench with the words that it is served with, as it is or with others (--sweep), again and again for
-    four and a half minutes, while requests wait in its switch. Results are kept: --gate fails where figures are worse
-    than those that were accepted, and that is no noise.
+    four and a half minutes, while requests wait in its switch.
+
+    LLM: llama-benchy asks an engine, a gateway, an upstream of the file or any address: how long until the first token,
+    how fast it reads and writes, behind contexts of any length (--depth).
+
+    Results are kept: --gate fails where figures are worse than those that were accepted, and that is no noise.
     """
-    is_engine = kind == ENGINE or bool(asked["history"] or asked["compare"])
-    _check_kind(SPEECH_ONLY if is_engine else tuple(asked), "an engine" if is_engine else "speech")
-    if is_engine:
-        from provisioner.cli.bench_engine import bench_engine
+    is_shown = bool(asked["history"] or asked["compare"])
+    measured = ENGINE if is_shown and kind == SPEECH else kind
+    _check_kind(measured, asked)
+    if measured == SPEECH:
+        return _speech(session, words, runs=runs, long=long, plot=plot)
+    return _measured(session, words, Asked(**asked), measured, plot, is_shown=is_shown)
 
-        return bench_engine(session, words, Asked(**asked), plot)
-    return _speech(session, words, runs=runs, long=long, plot=plot)
+
+def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Path | None, *, is_shown: bool) -> int:
+    """Measure or show what is no speech."""
+    from provisioner.cli.bench_results import check_trials, show
+
+    has_address = asked.url is not None
+    if len(words.names) != (0 if has_address else 1):
+        what = "an address is given, and a name besides" if has_address else "one service is wanted"
+        raise InputError(f"Unable to measure: {what}", resolution=f"Run: provision bench FILE CONTAINER --kind {kind}")
+    check_trials(asked, LEAST_TRIALS)
+    if plot is not None:
+        check_place(plot)
+    if is_shown:
+        return show(session, words, asked, plot)
+    if kind == LLM:
+        from provisioner.cli.bench_llm import bench_llm
+
+        return bench_llm(session, words, asked, plot)
+    from provisioner.cli.bench_engine import bench_engine
+
+    return bench_engine(session, words, asked, plot)
 
 
-def _check_kind(of_others: Sequence[str], kind: str) -> None:
+def _check_kind(kind: str, asked: Mapping[str, Any]) -> None:
     """Raise ``InputError`` where an option was given that says nothing of that kind: it would be left out silently."""
+    said = {name for one, names in ONLY_OF.items() if one != kind for name in names}
+    of_others = {*said, *asked} if kind == SPEECH else said
     context = click.get_current_context()
-    given = [name for name in of_others if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    given = [
+        parameter.name
+        for parameter in context.command.params
+        if parameter.name in of_others and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+    ]
     if given:
-        raise InputError(f"Unable to measure {kind} with --{given[0]}", resolution="Leave it out, or say --kind.")
+        raise InputError(
+            f"Unable to measure {CALLED[kind]} with --{given[0]}", resolution="Leave it out, or say --kind."
+        )
 
 
 def _speech(session: Session, words: Words, *, runs: int, long: int, plot: Path | None) -> int:

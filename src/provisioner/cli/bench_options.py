@@ -1,10 +1,11 @@
-"""What ``bench`` is asked of an engine."""
+"""What ``bench`` is asked besides of everything but speech."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -17,10 +18,14 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of ``bench --kind engine``."""
+    """The options of every kind of ``bench`` but that of speech."""
 
     tokens: tuple[int, int]
     sweep: Mapping[str, Sequence[str]]
+    depth: tuple[int, ...]
+    model: str | None
+    url: str | None
+    key: str | None
     trials: int | None
     gate: bool
     threshold: float
@@ -46,7 +51,29 @@ def _swept(_context: click.Context, _parameter: click.Parameter, values: Sequenc
     return found
 
 
-def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _depths(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    """Numbers of tokens, each once: ``--depth 0,4096``."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) <= MOST_TOKENS for word in words):
+        raise click.BadParameter(f"{text[:LONGEST_NAME]!r} are no numbers of tokens up to {MOST_TOKENS}")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
+    """OpenAI's base URL of a service, without credentials in it."""
+    if url is None:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or "@" in parts.netloc or parts.query or parts.fragment:
+        raise click.BadParameter("no address such as https://box.example/v1 (keys are named with --key)")
+    return url
+
+
+def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of ``Asked``."""
     tokens = click.IntRange(1, MOST_TOKENS)
     decorators = (
@@ -56,7 +83,7 @@ def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default=(512, 128),
             show_default=True,
             metavar="READ WRITTEN",
-            help="Engine: how many tokens are read, and written.",
+            help="Engine, LLM: how many tokens are read, and written.",
         ),
         option(
             "--sweep",
@@ -65,27 +92,47 @@ def engine_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME=VALUE,…",
             help="Engine: other values than it is served with; all combinations.",
         ),
-        option("--trials", type=click.IntRange(2, 999), default=None, help="Engine: how often; else up to 60 times."),
-        option("--gate", is_flag=True, help="Engine: end with 3 where it has become slower than what was accepted."),
+        option(
+            "--depth",
+            default="0",
+            show_default=True,
+            callback=_depths,
+            metavar="TOKENS,…",
+            help="LLM: how many tokens stand before those that are read.",
+        ),
+        option("--model", default=None, help="LLM: which model or alias is asked, where there are several."),
+        option(
+            "--url",
+            default=None,
+            callback=_address,
+            help="LLM: a service that the file does not know, such as https://box.example/v1.",
+        ),
+        option("--key", default=None, metavar="SECRET", help="LLM: the secret that is the key of --url."),
+        option(
+            "--trials", type=click.IntRange(2, 999), default=None, help="Engine, LLM: how often; else up to 60 times."
+        ),
+        option(
+            "--gate", is_flag=True, help="Engine, LLM: end with 3 where it has become slower than what was accepted."
+        ),
         option(
             "--threshold",
             type=click.FloatRange(0, PERCENT),
             default=5,
             show_default=True,
             metavar="PERCENT",
-            help="Engine: how much slower it may be.",
+            help="Engine, LLM: how much slower it may be.",
         ),
-        option("--accept", is_flag=True, help="Engine: have later results held against this one."),
-        option("--history", is_flag=True, help="Engine: show what was kept, and measure nothing."),
+        option("--accept", is_flag=True, help="Engine, LLM: have later results held against this one."),
+        option("--history", is_flag=True, help="Engine, LLM: show what was kept, and measure nothing."),
         option(
             "--compare",
             type=(str, str),
             default=None,
             metavar="A B",
-            help="Engine: hold two results against each other: numbers of --history, 'accepted', or files.",
+            help="Engine, LLM: hold two results against each other: numbers of --history, 'accepted', or files.",
         ),
         option("--refuse", is_flag=True, help="Engine: go on where requests wait for longer than they may."),
-        option("--yes", is_flag=True, help="Engine: do not ask."),
+        option("--yes", is_flag=True, help="Engine, LLM: do not ask."),
     )
     for decorator in reversed(decorators):
         function = decorator(function)

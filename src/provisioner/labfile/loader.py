@@ -120,7 +120,17 @@ def _format_in(place: Path) -> str | None:
         return format_by_name(place.name)
 
 
-__all__ = ["Loaded", "Needs", "SecretUse", "environment_name", "load", "looked_up", "missing_secrets", "secrets_file"]
+__all__ = [
+    "Loaded",
+    "Needs",
+    "SecretUse",
+    "environment_name",
+    "load",
+    "looked_up",
+    "missing_secrets",
+    "named_secret",
+    "secrets_file",
+]
 
 Rules = Callable[[Spec], Iterable[Problem]]
 Needs = Literal["all", "hosts", "none"]
@@ -179,6 +189,25 @@ def looked_up(loaded: Loaded, use: SecretUse) -> Secret:
     if problems:
         raise loaded.error(problems)
     return Secret(use.name, values[use.name])
+
+
+def named_secret(loaded: Loaded, name: str) -> Secret:
+    """A secret that the file itself does not use: of the environment, of ``secrets.env``, else of the file's command.
+
+    Raises ``InputError`` where none of them has it.
+    """
+    try:
+        values = from_environment([name]) or from_file([name], secrets_file(loaded.path))
+    except SecretError as error:
+        raise InputError(f"Unable to read secret {name}: {error.message}", resolution=error.hint) from error
+    if name in values:
+        return Secret(name, values[name])
+    if loaded.spec.secrets is None:
+        raise InputError(
+            f"Unable to read secret {name}: it has no value",
+            resolution=f"Set {environment_name(name)}, or write it into {secrets_file(loaded.path)}.",
+        )
+    return looked_up(loaded, SecretUse(name, ()))
 
 
 def _read(path: Path) -> Document:

@@ -16,11 +16,6 @@ from provisioner.values.plain_data import json_value
 
 KIND = "engine"
 UNIT = "tokens/s"
-MOST_TRIALS = 60
-"""As many make a tenth less seen on a machine whose figures differ by a tenth from one another (``gate``)."""
-LEAST_TRIALS = 10
-BUDGET_S = 270.0
-"""So long the trials of one setting may take, unless their number is said."""
 BENCH = "bench"
 """What a container is asked to do, beside what ``trials`` and the agent are asked."""
 
@@ -112,12 +107,6 @@ def question(subject: Engine, bench: EngineBench, command: Sequence[str], within
         "no_room": list(bench.no_room),
         "within_s": within_s,
     }
-
-
-def trials_within(first_s: float) -> int:
-    """How many trials of one setting fit into the time that they may take, where the first one took so long."""
-    fit = int(BUDGET_S / first_s) if first_s > 0 else MOST_TRIALS
-    return max(LEAST_TRIALS, min(fit, MOST_TRIALS))
 
 
 def words_of(options: Mapping[str, str]) -> str:

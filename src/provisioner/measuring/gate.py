@@ -49,16 +49,23 @@ class Compared:
 
     @property
     def unseen(self) -> float:
-        """By which part it could be worse without anybody knowing: what is between the figure and its lower end."""
-        return max(1.0 - self.where.low / self.times, 0.0)
+        """By which part it could be worse without anybody knowing: what is between the figure and its worse end."""
+        return max(self.where.high / self.times - 1.0 if self.now.is_time else 1.0 - self.where.low / self.times, 0.0)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it takes longer, or there is less of it in a second; that may be noise."""
+        return self.times > 1.0 if self.now.is_time else self.times < 1.0
 
     def is_worse(self, threshold: float = THRESHOLD) -> bool:
         """Whether it is worse by more than the threshold, and that is no noise."""
+        if self.now.is_time:
+            return self.times > 1.0 + threshold and self.where.low > 1.0
         return self.times < 1.0 - threshold and self.where.high < 1.0
 
 
 def compared(before: Series, now: Series) -> Compared:
-    """Two series of one figure of which more is better, held against each other."""
+    """Two series of one figure, held against each other."""
     chance = random.Random(SEED)  # noqa: S311  # the same each time
     drawn = sorted(typical(_drawn(now, chance)) / typical(_drawn(before, chance)) for _ in range(DRAWS))
     beside = round(len(drawn) * (1 - SURE) / 2)
@@ -80,7 +87,7 @@ def held(before: Result, now: Result) -> Iterator[Compared]:
     """Each figure that both results have."""
     known = {one.name: one for one in before.series}
     for series in now.series:
-        if series.name in known:
+        if series.name in known and series.unit == known[series.name].unit:
             yield compared(known[series.name], series)
 
 

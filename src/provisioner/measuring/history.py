@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,8 @@ class Result:
     service: str
     setting: Setting
     series: tuple[Series, ...]
+    cold: Mapping[str, float] = field(default_factory=dict)
+    """What the first time took, in seconds, by what that was; it counts for nothing else."""
 
 
 def differences(one: Setting, other: Setting, names: Sequence[str] = SETTING) -> Iterator[str]:
@@ -97,7 +99,14 @@ def line_of(result: Result) -> str:
         {"name": one.name, "unit": one.unit, "trials": [[trial.value, trial.waited] for trial in one.trials]}
         for one in result.series
     ]
-    said = {"at": result.at, "kind": result.kind, "service": result.service, "setting": setting, "series": series}
+    said: dict[str, Any] = {
+        "at": result.at,
+        "kind": result.kind,
+        "service": result.service,
+        "setting": setting,
+        "series": series,
+    }
+    said |= {"cold": {**result.cold}} if result.cold else {}
     return json.dumps(said, ensure_ascii=False)
 
 
@@ -113,6 +122,7 @@ def result_in(line: str) -> Result:
             service=str(said["service"]),
             setting=Setting(**{name: str(setting[name]) for name in SETTING}, options=options),
             series=tuple(_series(one) for one in said["series"]),
+            cold={str(name): float(value) for name, value in said.get("cold", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedResultError(f"no result of a benchmark: {error!r}") from error

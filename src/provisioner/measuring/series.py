@@ -12,6 +12,8 @@ SURE = 0.95
 DRAWS = 2000
 """So often values are drawn anew from those that were measured, for an interval (bootstrap)."""
 SEED = 20261128
+SECONDS = "s"
+"""The unit of what is better when it is less; of everything else more is better."""
 BUSY = 0.20
 """Which part of the time something else may have waited for a processor, until a trial counts as disturbed."""
 
@@ -52,6 +54,11 @@ class Series:
         """Refuse a series in which nothing was measured."""
         if not self.trials:
             raise ValueError(f"{self.name}: nothing was measured")
+
+    @property
+    def is_time(self) -> bool:
+        """Whether less of it is better."""
+        return self.unit == SECONDS
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from provisioner.report.style import PLAIN, Style, count_text, duration_text, sa
 HEAD = ("FIGURE", "MEDIAN", "95 % OF IT", "TRIALS", "WAITED", "WITH")
 COMPARED = ("FIGURE", "BEFORE", "NOW", "CHANGE", "99 % OF IT", "")
 KEPT = ("NUMBER", "MEASURED AT", "KIND", "FIGURES", "WITH")
+WHOLE = "whole answer"
 SHORT = 12
 """Characters of a digest that tell it apart."""
 
@@ -34,11 +35,29 @@ def results_text(results: Sequence[Result], style: Style = PLAIN) -> str:
     """On what it was measured, each figure with its interval, and what was disturbed."""
     rows = [row for one in results for row in _rows(one, unlike_text(one, results))]
     lines = [_setting_line(results[0]), "", table(HEAD, rows, style)]
+    if any(one.cold for one in results):
+        lines.append("")
+    lines += _first_lines(results)
     disturbed = sum(series.disturbed for one in results for series in one.series)
     if disturbed:
         trials = sum(len(series.trials) for one in results for series in one.series)
         lines += ["", f"Other work was in the way of {disturbed} of {count_text(trials, 'trial')}: it waited longer."]
     return "\n".join(lines)
+
+
+def _first_lines(results: Sequence[Result]) -> Iterator[str]:
+    """What the first time took, where that is told, and which answers were no stream."""
+    for one in results:
+        if one.cold:
+            told = ", ".join(f"{safe_line(name)} {number_text(value)} s" for name, value in one.cold.items())
+            yield f"The first time{_behind(one)}: {told}."
+        if any(series.name.startswith(WHOLE) for series in one.series):
+            yield f"Not streaming{_behind(one)}: answers come in one piece."
+
+
+def _behind(result: Result) -> str:
+    depth = result.setting.options.get("d", "0")
+    return f" at depth {safe_line(depth)}" if depth != "0" else ""
 
 
 def results_content(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -49,6 +68,7 @@ def results_content(results: Sequence[Result]) -> list[dict[str, Any]]:
             "service": one.service,
             "options": dict(one.setting.options),
             "figures": [_figure(series) for series in one.series],
+            "cold": dict(one.cold),
         }
         for one in results
     ]
@@ -111,7 +131,7 @@ def _verdict(one: Compared, threshold: float) -> str:
         return "slower"
     if one.is_noise:
         return f"no more than noise; less than {one.unseen:.0%} slower would not be seen"
-    return "slower, within the threshold" if one.times < 1 else "faster"
+    return "slower, within the threshold" if one.is_slower else "faster"
 
 
 def _rows(result: Result, told: str) -> Iterator[tuple[str, ...]]:
@@ -145,7 +165,8 @@ def _setting_line(result: Result) -> str:
     card = f", {setting.card} with driver {setting.driver}" if setting.card else ""
     build = f", build {setting.build[:SHORT]}" if setting.build else ""
     model = f", model {setting.model[:SHORT]}" if setting.model else ""
-    return safe_line(f"{result.service} on {setting.host}: {setting.processor}{card}{build}{model}")
+    processor = f": {setting.processor}" if setting.processor else ""
+    return safe_line(f"{result.service} on {setting.host}{processor}{card}{build}{model}")
 
 
 def _figure(series: Series) -> dict[str, Any]:

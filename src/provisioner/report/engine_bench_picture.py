@@ -1,4 +1,4 @@
-"""What an engine computes in a second, as one SVG file: a bar for each setting, and where its median lies."""
+"""What was measured of an engine or its clients, as one SVG file: a bar for each setting, and where its median lies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EDGE = 40
 ROW, BAR = 26, 12
 TOP = 100
 HEAD, AXIS, GAP = 30, 34, 22
-TITLE = "Tokens in a second"
+RATES, TIMES = "Tokens in a second", "What clients see"
 LONGEST_LABEL, LONGEST_LINE = 38, 120
 MINUTES = len("2026-11-28T01:00")
 MORE = """
@@ -37,15 +37,16 @@ def engine_bench_svg(results: Sequence[Result]) -> str:
     for name, rows in groups.items():
         parts += _group(name, rows, y)
         y += HEAD + ROW * len(rows) + AXIS + GAP
+    title = TIMES if any(series.is_time for result in results for series in result.series) else RATES
     size = f'width="{WIDTH}" height="{y:.0f}"'
     setting = results[0].setting
     where = ", ".join(word for word in (results[0].service, setting.host, setting.card or setting.processor) if word)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {y:.0f}" role="img">',
-        f"<title>{TITLE}</title>",
+        f"<title>{title}</title>",
         f"<style>{STYLE}{MORE}</style>",
         f'<rect class="page" {size} rx="10"/>',
-        text(EDGE, 44, TITLE, "title"),
+        text(EDGE, 44, title, "title"),
         f'<text x="{EDGE}" y="70" class="quiet">{escaped(where[:LONGEST_LINE])}</text>',
     ]
     return "\n".join([*head, *parts, "</svg>"]) + "\n"

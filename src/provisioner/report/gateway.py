@@ -44,7 +44,7 @@ def entrance_of(lab: ResolvedLab) -> Entrance | None:
     service = _first(lab)
     if service is None:
         return None
-    return _entrance(lab, service, _models(lab, service))
+    return _entrance(lab, service, models_of(lab, service))
 
 
 def _entrance(lab: ResolvedLab, service: ResolvedService, models: Mapping[str, Served]) -> Entrance:
@@ -110,7 +110,8 @@ def _key_variable(service: ResolvedService) -> str:
     return environment_name(option if "." in key.name else key.name)
 
 
-def _models(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
+def models_of(lab: ResolvedLab, service: ResolvedService) -> dict[str, Served]:
+    """What can be asked of an engine or a gateway, by the names by which it is asked."""
     if service.served_models:
         return {service.name_of(name): _limits(service, name) for name in service.served_models}
     return {alias: _alias(lab, service.aliases, alias) for alias in chat_aliases(lab.engines, service.aliases)}

@@ -9,18 +9,13 @@ from time import monotonic, sleep
 from provisioner import bench_in_container
 from provisioner.agent_answers import DamagedAnswerError, bench_answer, served_answer
 from provisioner.lab.opening import Lab
-from provisioner.measuring.engine_bench import (
-    BUDGET_S,
-    MOST_TRIALS,
-    Arrangement,
-    Served,
-    Subject,
-    question,
-    trials_within,
-)
+from provisioner.measuring.budget import SPREAD_S, trials_within
+from provisioner.measuring.engine_bench import Arrangement, Served, Subject, question
+from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Result, file_of, keep
 from provisioner.measuring.llama_bench import UnknownLineError
 from provisioner.services import knowledge_of
+from provisioner.services.base import EngineBench
 from provisioner.trial_unit import ANSWERED, OUTCOMES
 from provisioner.values.errors import InputError, PreflightError, ProviderError, VerificationError
 from provisioner.workflow.effects import Effects
@@ -40,8 +35,6 @@ from provisioner.workflow.engine_pauses import (
 VERB = "bench"
 TRIAL_S = 1800.0
 """So long one start of llama-bench may take before it hangs."""
-SPREAD_S = BUDGET_S / MOST_TRIALS
-"""From turn to turn at least: what disturbs a machine for seconds would be in the way of many trials at once."""
 LONGEST_TRIAL_S = TRIAL_S + 2 * SPARE_S
 
 
@@ -56,20 +49,25 @@ def subject_of(lab: Lab, effects: Effects, name: str) -> Subject:
             resolution="Name a llama.cpp with one model.",
         )
     engine, seen = look_at(lab, effects, service, VERB)
+    served = served_there(engine, bench, effects)
+    if not served.words:
+        raise PreflightError(
+            f"Unable to measure {service.address}: its unit does not start {bench.serves}",
+            resolution=f"Run: provision up {service.container}",
+        )
+    start_s = seen.inside.starts.get(service.address, 0.0)
+    return Subject(service=service, instance=engine.instance, bench=bench, served=served, start_s=start_s)
+
+
+def served_there(engine: Engine, bench: EngineBench, effects: Effects) -> Served:
+    """With which words an engine is served in its container, none where it is another program, and on what."""
     asked = question(engine, bench, (), 0)
     answer = asked_there(engine, bench_in_container, asked, "a look", effects, within_s=SPARE_S)
     try:
         said = served_answer(answer)
     except DamagedAnswerError as error:
-        raise ProviderError(f"Unable to look how {service.address} is served: {error}") from error
-    if not said["words"]:
-        raise PreflightError(
-            f"Unable to measure {service.address}: its unit does not start {bench.serves}",
-            resolution=f"Run: provision up {service.container}",
-        )
-    served = Served(**{**said, "words": tuple(said["words"])})
-    start_s = seen.inside.starts.get(service.address, 0.0)
-    return Subject(service=service, instance=engine.instance, bench=bench, served=served, start_s=start_s)
+        raise ProviderError(f"Unable to look how {engine.service.address} is served: {error}") from error
+    return Served(**{**said, "words": tuple(said["words"])})
 
 
 def measure_engine(

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from types import ModuleType
 from typing import Any
 
-from provisioner import trial_unit
+from provisioner import cpu_waits, trial_unit
 from provisioner.carried import program_of
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedLab
@@ -127,7 +127,7 @@ def asked_there(
     engine: Engine, program: ModuleType, question: Mapping[str, Any], what: str, effects: Effects, *, within_s: float
 ) -> Any:
     """What that program says in the engine's container; ``ProviderError`` where it cannot be asked, or says nothing."""
-    text = program_of(_text_of(program), {"trial_unit": _text_of(trial_unit)})
+    text = program_of(_text_of(program), {"cpu_waits": _text_of(cpu_waits), "trial_unit": _text_of(trial_unit)})
     looked = _provider(engine, effects).look(
         COMMAND,
         {engine.container: json.dumps(question).encode()},

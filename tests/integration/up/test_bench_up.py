@@ -112,6 +112,40 @@ def test_what_it_has_no_room_for_is_told(lab: Lab) -> None:
     assert lab.ask(ENGINE, 8080, "some", ENGINE_KEY).status == 200
 
 
+def test_what_clients_of_the_engine_see_is_measured(lab: Lab) -> None:
+    asked = ("bench", ENGINE, "--kind", "llm", "--yes", "--json", "--trials", "10", "--tokens", "128", "32")
+    found = lab.provision(*asked, "--depth", "0,512", "--accept")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    plain, deep = result["results"]
+    assert [one["name"] for one in plain["figures"]] == ["first token", "pp128", "tg32"]
+    assert [one["name"] for one in deep["figures"]] == [f"{name} @ d512" for name in ("first token", "pp128", "tg32")]
+    assert {len(figure["trials"]) for one in (plain, deep) for figure in one["figures"]} == {10}
+    assert plain["figures"][0]["median"] < deep["figures"][0]["median"], "more has to be read before it"
+    assert plain["cold"]["first token"] > 0
+    assert lab.provision(*asked, "--depth", "4096").code == 64, "more than its context"
+    again = lab.provision(*asked, "--depth", "0,512", "--gate", "--threshold", "60")
+    assert again.code in {0, 4}, again.out + again.err  # 4: something else was in the way of one of the two
+
+
+def test_trials_while_others_ask_the_engine_count_for_nothing(lab: Lab) -> None:
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            lab.ask(ENGINE, 8080, "some", ENGINE_KEY)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        found = lab.provision("bench", ENGINE, "--kind", "llm", "--yes", "--trials", "2", "--tokens", "64", "16")
+    finally:
+        over.set()
+        asking.join()
+    assert found.code == 4, found.out + found.err
+    assert "others ask it meanwhile" in found.err
+
+
 def test_ten_times_one_whose_processors_are_limited_is_found_slower(lab: Lab) -> None:
     before = kept(lab)
     lab.incus("config", "set", ENGINE, f"limits.cpu.allowance={SLOWED}")

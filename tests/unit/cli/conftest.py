@@ -129,6 +129,12 @@ class World:
     """Whether llama-bench ends for want of memory."""
     drops: bool = False
     """Whether engines drop the first third of a prompt, and count all of it."""
+    requests: Callable[[], int] = lambda: 0
+    """How many requests an engine has answered so far."""
+    strangers: list[int] = field(default_factory=list)
+    """How many requests of others come between two looks, each time."""
+    strange: int = 0
+    looks: int = 0
     left: int = 0
     """How many routes of each door nobody could ask any more."""
     questions: list[dict[str, Any]] = field(default_factory=list)
@@ -218,8 +224,9 @@ class World:
         asked = json.loads(part.unused_data)
         if asked["do"] == "openings":
             return self._openings(container, asked)
-        if asked["do"] in ("bench", "trying"):
-            return (self._benching if asked["do"] == "bench" else self._trying)(asked)
+        measuring = {"bench": self._benching, "trying": self._trying, "load": self._load}
+        if asked["do"] in measuring:
+            return measuring[asked["do"]](asked)
         if asked["do"] == "stamp":
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
@@ -293,6 +300,14 @@ class World:
                 json.dumps({**read, "n_prompt": 0, "n_gen": 128, "samples_ts": [per_s]}),
             ]
         return Execution(0, json.dumps(answer).encode(), b"")
+
+    def _load(self, _asked: dict[str, Any]) -> Execution:
+        """What is in the way: a quarter of the time something waits, and what strangers ask besides."""
+        self.looks += 1
+        if self.looks % 2 == 0:  # the second look of a pair
+            self.strange += self.strangers.pop(0) if self.strangers else 0
+        told = {"at_s": 4.0 * self.looks, "waited_us": 1_000_000 * self.looks, "throttled_us": 0}
+        return Execution(0, json.dumps({**told, "answered": self.requests() + self.strange}).encode(), b"")
 
     def _openings(self, container: Container, asked: dict[str, Any]) -> Execution:
         """What is open in the container: by its page, and what was made open besides."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.measuring.engine_bench import MOST_TRIALS
+from provisioner.measuring.budget import MOST_TRIALS
 from provisioner.measuring.history import result_in
 from provisioner.values.state import Execution
 from provisioner.workflow import engine_benching, engine_pauses

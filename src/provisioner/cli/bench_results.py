@@ -1,0 +1,165 @@
+"""What every kind of ``bench`` does with its results: told, held against what was accepted, kept, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from provisioner.cli.bench_options import PERCENT, Asked
+from provisioner.cli.drawing import draw
+from provisioner.cli.options import Words
+from provisioner.cli.session import Session
+from provisioner.measuring.gate import Compared, held, others, troubled
+from provisioner.measuring.history import (
+    DamagedResultError,
+    Result,
+    Setting,
+    accept,
+    accepted_file_of,
+    accepted_for,
+    file_of,
+    results_in,
+)
+from provisioner.report import engine_bench as report
+from provisioner.values.address import Address
+from provisioner.values.errors import ExitCode, InputError, PreflightError
+
+ACCEPTED, LAST = "accepted", "last"
+
+
+def check_trials(asked: Asked, least: int) -> None:
+    """Raise ``InputError`` where something is to be judged by too few trials."""
+    if (asked.gate or asked.accept) and asked.trials and asked.trials < least:
+        raise InputError(
+            f"Unable to judge by {asked.trials} trials: they say too little",
+            resolution=f"Make at least {least}, or leave out --trials.",
+        )
+
+
+def judge(session: Session, accepted: Path, results: Sequence[Result], asked: Asked, plot: Path | None) -> int:
+    """Tell what was measured, draw it, and hold it against what was accepted; 3 where ``--gate`` finds it worse.
+
+    Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
+    """
+    session.console.stop_progress()
+    _draw(plot, results)
+    found = _judged(session, results, kept_in(accepted), asked)
+    if asked.accept:
+        accept(accepted, results)
+        session.console.say("Later results are held against this one.")
+    return ExitCode.VERIFICATION_FAILED if asked.gate and found else ExitCode.DONE
+
+
+def _draw(plot: Path | None, results: Sequence[Result]) -> None:
+    """Draw results where a picture of them is wanted."""
+    if plot is not None and results:
+        from provisioner.report.engine_bench_picture import engine_bench_svg
+
+        draw(plot, engine_bench_svg(results))
+
+
+def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked) -> list[Compared]:
+    """Tell what was measured, held against what was accepted; the figures that have become worse.
+
+    Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
+    """
+    threshold = asked.threshold / PERCENT
+    known = []
+    for now in results:
+        before = accepted_for(now.kind, now.setting.options, baseline)
+        if before is not None:
+            known.append((before, now, list(held(before, now))))
+    texts = [report.results_text(results, session.console.style)]
+    texts += [report.compared_text(*one, threshold, session.console.style) for one in known]
+    worse = [one for *_, found in known for one in found if one.is_worse(threshold)]
+    session.console.result(
+        "\n\n".join(texts),
+        kind=results[0].kind,
+        results=report.results_content(results),
+        compared=[one for *_, found in known for one in report.compared_content(found, threshold)],
+    )
+    if asked.gate:
+        _check_judged(known)
+    return worse
+
+
+def check_accepted(kind: str, accepted: Path, address: Address, wanted: Iterable[Setting], command: str) -> None:
+    """Raise ``PreflightError`` before anything is measured that nothing accepted can be held against.
+
+    ``command``: the words by which it is measured.
+    """
+    reasons: list[str] = []
+    baseline = kept_in(accepted)
+    for now in wanted:
+        before = accepted_for(kind, now.options, baseline)
+        reasons += ["nothing was accepted with these options"] if before is None else others(before.setting, now)
+    if reasons:
+        raise PreflightError(
+            f"Unable to judge {address}: {'; '.join(dict.fromkeys(reasons))}",
+            details="Nothing was measured.",
+            resolution=f"Accept what is measured now: {command} --accept",
+        )
+
+
+def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) -> None:
+    """Raise ``PreflightError`` where what was measured says nothing of the engine."""
+    reasons = [reason for before, now, _ in known if (reason := troubled(before, now))]
+    for before, _, found in known:
+        missing = {one.name for one in before.series} - {one.name for one in found}
+        reasons += [f"{name} was accepted, and not measured now" for name in sorted(missing)]
+    if reasons:
+        raise PreflightError(
+            f"Unable to judge {known[0][1].service}: {'; '.join(dict.fromkeys(reasons))}",
+            details="What was measured is kept.",
+            resolution="Measure again when no other work runs.",
+        )
+
+
+def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
+    """What was kept, or two results of it held against each other."""
+    from provisioner.workflow.llm_endpoints import measured_address
+
+    lab = session.open_lab(words.existing(), needs="none")
+    address = measured_address(lab.resolved, words.names[0])
+    kept = kept_in(file_of(lab.name, address))
+    style = session.console.style
+    if not asked.compare:
+        _draw(plot, kept)
+        text = report.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
+        session.console.result(text, results=report.results_content(kept))
+        return ExitCode.DONE
+    accepted = kept_in(accepted_file_of(lab.name, address))
+    before, now = (_named(word, kept, accepted) for word in asked.compare)
+    _draw(plot, (before, now))
+    found, threshold = list(held(before, now)), asked.threshold / PERCENT
+    text = report.compared_text(before, now, found, threshold, style)
+    session.console.result(text, compared=report.compared_content(found, threshold))
+    return ExitCode.DONE
+
+
+def _named(word: str, kept: Sequence[Result], accepted: Sequence[Result]) -> Result:
+    """The result that a word of ``--compare`` names; raises ``InputError`` where there is none."""
+    if word == ACCEPTED:
+        found: Sequence[Result] = accepted
+    elif word == LAST:
+        found = kept
+    elif word.isdecimal():
+        found = kept[int(word) - 1 : int(word)] if int(word) else ()
+    else:
+        found = kept_in(Path(word))
+    if not found:
+        raise InputError(
+            f"Unable to compare {word}: there is no such result",
+            resolution="Name a number of provision bench NAME --history, 'last', 'accepted', or a file of results.",
+        )
+    return found[-1]
+
+
+def kept_in(file: Path) -> list[Result]:
+    """What a file holds; raises ``InputError`` where that is damaged."""
+    try:
+        return results_in(file)
+    except DamagedResultError as error:
+        raise InputError(
+            f"Unable to read results: {error}", resolution="Take that line out of the file, or the file away."
+        ) from error

@@ -1,0 +1,80 @@
+"""Runs a program of others in its environment (``tool_environments``), and gives the lines that it writes.
+
+What it is told reaches it by its standard input, as others see what a command line says. It finds a home of its own and
+nothing of ours: no proxy, no key, no cache of another run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+LONGEST_LINE = 2**20
+WORDS = 500
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+"""It asks nobody but the service that it measures."""
+
+
+class ToolError(Exception):
+    """It ended badly, or not in time: with the last that it said."""
+
+
+def lines_of(python: Path, start: str, words: Sequence[str], home: Path, within_s: float) -> Generator[str]:
+    """Each line that a program writes, as it comes; it is ended with the iterator.
+
+    ``start``: Python that reads ``words`` as JSON from standard input. Raises ``ToolError`` at its end.
+    """
+    environment = {"HOME": str(home), "PATH": os.defpath, "LANG": "C.UTF-8", **OFFLINE}
+    late = threading.Event()
+    with (home / "said").open("w+b") as said:
+        process = subprocess.Popen(
+            [python, "-I", "-u", "-c", start],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=environment,
+            cwd=home,
+        )
+
+        def end() -> None:
+            late.set()
+            process.kill()
+
+        watch = threading.Timer(within_s, end)
+        watch.start()
+        try:
+            yield from _written(process, words)
+        finally:
+            watch.cancel()
+            process.kill()
+            process.wait()
+        if late.is_set():
+            raise ToolError(f"it has not ended in {within_s:.0f} s")
+        if process.returncode:
+            raise ToolError(_last_of(said.name) or f"it ended with {process.returncode}")
+
+
+def _written(process: subprocess.Popen[bytes], words: Sequence[str]) -> Iterator[str]:
+    """Tell it its words, and wait for its lines and its end."""
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:
+        raise ToolError("it has no standard input and output")
+    with stdout:
+        try:
+            with stdin:
+                stdin.write(json.dumps(words).encode())
+        except BrokenPipeError:
+            pass  # it ended before it read them, and says why
+        while line := stdout.readline(LONGEST_LINE):
+            yield line.decode(errors="replace")
+    process.wait()
+
+
+def _last_of(file: str) -> str:
+    """The last words of a file."""
+    text = Path(file).read_bytes()[-4 * WORDS :].decode(errors="replace")
+    return " ".join(text.split())[-WORDS:]

@@ -1,0 +1,278 @@
+"""``bench --kind llm``: what clients of a service see, by llama-benchy, which asks it from this machine."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from provisioner.forwarder import Forwarder, Target, forwarding
+from provisioner.measuring.budget import SPREAD_S, trials_within
+from provisioner.measuring.filler import filler
+from provisioner.measuring.history import Result
+from provisioner.measuring.history import Setting as Where
+from provisioner.measuring.llama_benchy import (
+    START,
+    TOOL,
+    Answered,
+    Progress,
+    UnknownProgressError,
+    book_file,
+    command,
+    tokenizer_text,
+)
+from provisioner.measuring.llm_bench import (
+    LONGEST_LOOK,
+    MOST_WORDS,
+    Depth,
+    Length,
+    UncountedError,
+    depth_of,
+    fit,
+    fit_by_answers,
+    length_of,
+    rounds_of,
+    tokens_in,
+)
+from provisioner.tool_environments import python_of
+from provisioner.tool_runs import ToolError, lines_of
+from provisioner.values.errors import PreflightError, ProviderError, VerificationError
+from provisioner.values.events import ApplyProgress, Diagnostic, Event
+from provisioner.values.plain_data import json_value
+
+LONGEST_ANSWER_S = 3600.0
+LONGEST_BODY = 2**20
+SHORT_WORDS, LONGER_WORDS = 20, 60
+BOOKS = 4
+"""The book is so many times as long as the longest prompt: each begins somewhere else."""
+LEAST_BOOK = 20_000
+LONGEST_WORDS = 500
+SPARE = 2
+"""So many more starts are made in the place of those in which others asked the service, too."""
+
+
+class Load(Protocol):
+    """What is in the way on the service's host, from the moment at which it is made."""
+
+    def share_until_now(self, own: int) -> tuple[float, int]:
+        """The part of the time in which something waited for a processor, and how many requests of others came.
+
+        ``own``: how many came from here. Both are -1 where nobody tells.
+        """
+
+
+class NobodyTells:
+    """The load of a host that is not ours."""
+
+    def share_until_now(self, own: int) -> tuple[float, int]:  # noqa: ARG002
+        """Nobody tells."""
+        return -1.0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A service that answers chats: how people call it, where it is reached, which model of it is asked.
+
+    ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
+    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``look``: begins
+    to look at what is in the way there.
+    """
+
+    name: str
+    target: Target
+    model: str
+    context: int | None
+    is_ours: bool
+    where: Where
+    hint: str
+    look: Callable[[], Load] = NobodyTells
+
+
+class _Bench:
+    """One run: from counting how long words are to the last trial."""
+
+    def __init__(
+        self, endpoint: Endpoint, depths: Sequence[Depth], forwarder: Forwarder, python: Path, folder: Path
+    ) -> None:
+        self.endpoint, self.depths = endpoint, depths
+        self.forwarder, self.python, self.folder = forwarder, python, folder
+
+    def prepare(self) -> None:
+        """Take as many words as there are tokens, and write the book and the tokenizer."""
+        length = self._length()
+        try:
+            fit(self.depths, length)
+        except UncountedError as error:
+            raise self._failed(str(error)) from error
+        most = max(one.setting.context + one.setting.prompt for one in self.depths)
+        if most > MOST_WORDS:
+            raise PreflightError(f"Unable to measure {self.endpoint.name}: that are {most} words, too many to be sent")
+        book = self.folder / book_file()
+        book.parent.mkdir(parents=True)
+        book.write_text(filler(max(BOOKS * most, LEAST_BOOK), secrets.randbits(32)), encoding="ascii")
+        (self.folder / "tokenizer.json").write_text(tokenizer_text(), encoding="ascii")
+
+    def _length(self) -> Length:
+        """How long words are to the service, first by two short texts, then by one that is nearly as long as asked."""
+        shorter, longer = (self._counted(words) for words in (SHORT_WORDS, LONGER_WORDS))
+        try:
+            length = length_of((SHORT_WORDS, shorter), (LONGER_WORDS, longer))
+            shortest = min(one.prompt for one in self.depths)
+            words = min(length.words(shortest), LONGEST_LOOK)
+            if words > 2 * LONGER_WORDS:
+                length = length_of((SHORT_WORDS, shorter), (words, self._counted(words)))
+        except UncountedError as error:
+            raise self._failed(str(error)) from error
+        return length
+
+    def _counted(self, words: int) -> int:
+        """How many tokens so many words have there."""
+        parts = urlsplit(self.forwarder.url)
+        messages = [{"role": "user", "content": filler(words, words)}]
+        body = json.dumps({"model": self.endpoint.model, "messages": messages, "max_tokens": 1})
+        there = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LONGEST_ANSWER_S)
+        try:
+            there.request("POST", f"{parts.path}/v1/chat/completions", body, {"Content-Type": "application/json"})
+            answer = there.getresponse()
+            said = answer.read(LONGEST_BODY)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._failed(f"no answer: {error}") from error
+        finally:
+            there.close()
+        if answer.status != http.HTTPStatus.OK:
+            words_of_it = said.decode(errors="replace")[:LONGEST_WORDS]
+            raise self._failed(f"it answered {answer.status}: {words_of_it or 'nothing more'}")
+        try:
+            return tokens_in(json_value(said))
+        except (ValueError, UncountedError) as error:
+            raise self._failed(str(error)) from error
+
+    def answers(self, runs: int, first: Callable[[], None] | None = None) -> Iterator[Answered]:
+        """What each depth was answered, so often; ``first`` is called when the first answer begins."""
+        settings = [one.setting for one in self.depths]
+        words = command(
+            self.forwarder.url,
+            self.endpoint.model,
+            settings,
+            runs,
+            is_exact=self.endpoint.is_ours,
+            folder=str(self.folder),
+        )
+        progress = Progress()
+        within_s = LONGEST_ANSWER_S * runs * len(settings)
+        try:
+            with closing(lines_of(self.python, START, words, self.folder, within_s)) as lines:
+                for line in lines:
+                    ended = progress.read(line)
+                    if first is not None and progress.is_answered:
+                        first()
+                        first = None
+                    if ended is not None:
+                        yield ended
+        except (ToolError, UnknownProgressError, UncountedError) as error:
+            raise ProviderError(f"Unable to measure {self.endpoint.name}: {TOOL} failed", details=str(error)) from error
+
+    def checked(self, answered: Answered) -> Depth:
+        """The depth of which that is a trial; raises ``VerificationError`` where it is none of its prompt."""
+        depth = depth_of(self.depths, answered)
+        for doubt in depth.doubts(answered):
+            raise self._failed(doubt[:LONGEST_WORDS])
+        return depth
+
+    def _failed(self, why: str) -> VerificationError:
+        return VerificationError(
+            f"Unable to measure {self.endpoint.name}: {why}",
+            resolution="Nothing is kept of it. Ask it for less, or look at what it logs.",
+        )
+
+
+def measure_llm(
+    endpoint: Endpoint, depths: Sequence[Depth], trials: int, emit: Callable[[Event], None]
+) -> tuple[Result, ...]:
+    """What clients see at each depth, measured in turns.
+
+    A first turn is kept apart. ``trials``: how many follow; 0: as many as fit into the time that they may take. Raises
+    ``VerificationError`` where it does not answer as it is asked, ``PreflightError`` where others ask it, too.
+    """
+    python = python_of(TOOL, emit)
+    with TemporaryDirectory(prefix="provision-bench-") as folder, forwarding(endpoint.target) as forwarder:
+        bench = _Bench(endpoint, depths, forwarder, python, Path(folder))
+
+        emit(ApplyProgress(endpoint.name, "counting how many tokens a text has there"))
+        bench.prepare()
+        emit(ApplyProgress(endpoint.name, "a first turn, which is kept apart"))
+        turn_s = _cold(bench)
+        _trials(bench, trials or trials_within(turn_s), emit)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return tuple(
+        one.result(at, endpoint.name, replace(endpoint.where, options=one.options(endpoint.model))) for one in depths
+    )
+
+
+def _cold(bench: _Bench) -> float:
+    """Measure each depth once, and take as many words from then on as the service has counted tokens; seconds."""
+    took_s = 0.0
+    for answered in bench.answers(1):
+        depth = depth_of(bench.depths, answered)
+        if answered.error or not answered.tokens:
+            bench.checked(answered)
+        depth.cold = answered
+        took_s += answered.whole_s
+    untold = [one.depth for one in bench.depths if one.cold is None]
+    if untold:
+        raise ProviderError(f"Unable to measure {bench.endpoint.name}: {TOOL} told nothing of depth {untold[0]}")
+    fit_by_answers(bench.depths)
+    return took_s
+
+
+def _trials(bench: _Bench, wanted: int, emit: Callable[[Event], None]) -> None:
+    """Measure in several starts, spread over the time; those in which others ask, too, are made again."""
+    began, done, lost = monotonic(), 0, 0
+    plan = rounds_of(wanted)
+    while plan:
+        runs = plan.pop(0)
+        sleep(max(began + done * SPREAD_S - monotonic(), 0.0))
+        text = f"trials {done + 1} to {done + runs} of {wanted}"
+        emit(ApplyProgress(bench.endpoint.name, text, goes_on=done > 0))
+        found, others = _round(bench, runs)
+        if others > 0:
+            lost += 1
+            emit(Diagnostic("warning", f"{others} requests of others came meanwhile: these trials count for nothing"))
+            if lost > SPARE:
+                raise PreflightError(
+                    f"Unable to measure {bench.endpoint.name}: others ask it meanwhile",
+                    details=f"In {lost} of {lost + len(rounds_of(wanted)) - len(plan) - 1} starts. Nothing is kept.",
+                    resolution="Measure when nobody asks it.",
+                )
+            plan.insert(0, runs)
+            continue
+        for depth, trial in found:
+            depth.trials.append(trial)
+        done += runs
+
+
+def _round(bench: _Bench, runs: int) -> tuple[list[tuple[Depth, tuple[Answered, float]]], int]:
+    """One start of the tool, whose first trial of each depth counts for nothing; how many requests of others came."""
+    loads: list[tuple[Load, int]] = []
+
+    def first() -> None:
+        loads.append((bench.endpoint.look(), bench.forwarder.prompts))
+
+    answers = [(bench.checked(one), one) for one in bench.answers(runs + 1, first)]
+    expected = (runs + 1) * len(bench.depths)
+    if len(answers) != expected or not loads:
+        raise ProviderError(
+            f"Unable to measure {bench.endpoint.name}: {TOOL} told of {len(answers)} requests, and made {expected}"
+        )
+    load, before = loads[0]
+    waited, others = load.share_until_now(bench.forwarder.prompts - before)
+    return [(depth, (one, waited)) for depth, one in answers if one.number], others

@@ -1,0 +1,101 @@
+"""``load_in_container``: what waits on a host, and how many requests a switch has led to its service."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner import cpu_waits, trial_unit
+from provisioner import load_in_container as program
+from provisioner.agent_answers import DamagedAnswerError, load_answer
+from provisioner.carried import program_of
+
+STATISTICS = """# pxname,svname,scur,stot,status,
+answers,BACKEND,1,{answers},UP,
+looks-engine,BACKEND,0,99,UP,
+release,BACKEND,0,1,UP,
+
+"""
+"""As HAProxy 2.6 writes it, with fewer columns."""
+
+
+@contextmanager
+def switch(path: Path, said: str) -> Iterator[list[str]]:
+    """A switch that answers once; what it was asked."""
+    asked: list[str] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                asked.append(connection.recv(1000).decode())
+                connection.sendall(said.encode())
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        yield asked
+        answering.join()
+
+
+def test_requests_that_were_led_to_the_service_are_counted_and_no_looks(tmp_path: Path) -> None:
+    with switch(tmp_path / "s", STATISTICS.format(answers=41)) as asked:
+        assert program.answered(str(tmp_path / "s")) == 41
+    assert asked == [program.ASKED]
+
+
+@pytest.mark.parametrize("said", ["", "Unknown command\n", "# pxname,svname,scur,stot\nother,BACKEND,1,2\n"])
+def test_a_switch_that_does_not_say_it_counts_nothing(tmp_path: Path, said: str) -> None:
+    with switch(tmp_path / "s", said):
+        assert program.answered(str(tmp_path / "s")) == program.NOBODY_COUNTS
+
+
+def test_where_there_is_no_switch_nobody_counts(tmp_path: Path) -> None:
+    assert program.answered("") == program.NOBODY_COUNTS
+    assert program.answered(str(tmp_path / "nowhere")) == program.NOBODY_COUNTS
+
+
+def test_it_runs_where_nothing_is_installed() -> None:
+    needed = {
+        name: Path(str(one.__file__)).read_text()
+        for name, one in (("cpu_waits", cpu_waits), ("trial_unit", trial_unit))
+    }
+    text = program_of(Path(program.__file__).read_text(), needed)
+    asked = json.dumps({"do": "load", "socket": ""})
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", text], input=asked.encode(), capture_output=True, timeout=60, check=True
+    )
+    answer = load_answer(json.loads(done.stdout))
+    assert answer["at_s"] > 0
+    assert answer["answered"] == program.NOBODY_COUNTS
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"at_s": -1},
+        {"at_s": "now"},
+        {"waited_us": -2},
+        {"answered": 1.5},
+        {"answered": 2**61},
+        {"throttled_us": None},
+        {"more": 1},
+    ],
+)
+def test_an_answer_of_another_kind_is_damaged(change: dict[str, Any]) -> None:
+    with pytest.raises(DamagedAnswerError):
+        load_answer({"at_s": 10.0**8, "waited_us": -1, "throttled_us": 0, "answered": -1, **change})
+
+
+def test_a_host_that_runs_for_years_is_believed() -> None:
+    assert load_answer({"at_s": 10.0**8, "waited_us": -1, "throttled_us": 0, "answered": -1})
