@@ -77,6 +77,7 @@ def _artifact(pages: Mapping[str, Any]) -> ArtifactType | None:
         includes=includes,
         log=log,
         gives=page.get("gives") or {},
+        later=tuple(page.get("later", ())),
     )
 
 

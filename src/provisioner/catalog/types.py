@@ -95,7 +95,8 @@ class ArtifactType:
     there is no ``vars/build*.yml``, over ``templates/`` and ``vars/`` as well. ``includes`` says which values of which
     options make the build run another role, and the digest of that role. ``log`` is where ninja writes in the builder
     how far it is. ``gives``: the service's options that name something in it, each with where that lies below the
-    folder at which it is mounted ("." is the folder itself).
+    folder at which it is mounted ("." is the folder itself). ``later``: options that it did not have at first; what was
+    made without them is what is made with their defaults, so that nobody makes it again.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ArtifactType:
     includes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     log: str = ""
     gives: Mapping[str, str] = field(default_factory=dict)
+    later: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

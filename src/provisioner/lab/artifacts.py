@@ -39,6 +39,9 @@ class ModelFile:
 def built(service: ResolvedService, artifact: ArtifactType, *, host: str, image: str, architecture: str) -> Artifact:
     """What the service's role builds once for that host and image, with the service's options."""
     values = {option: service.option(option) for option in artifact.options}
+    for option in artifact.later:
+        if service.option(option) != service.page.options[option].default:
+            values[option] = service.option(option)
     variables = {f"{service.role}_{option}": value for option, value in values.items()}
     included = []
     for option, roles in artifact.includes.items():
