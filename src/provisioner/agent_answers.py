@@ -103,7 +103,8 @@ def trial_answer(answer: Any, outcomes: Mapping[str, int]) -> dict[str, Any]:
 def served_answer(answer: Any) -> dict[str, Any]:
     """What ``bench_in_container`` says of how an engine is served, as it is; ``DamagedAnswerError``, else."""
     texts = ("processor", "card", "driver", "build", "model")
-    found = _object(answer, "it", ("words", "threads", *texts))
+    found = _object(answer, "it", ("words", "threads", "free", *texts))
+    _count(found["free"], "free", MOST_BYTES)
     _list(found["words"], "words", _text)
     _count(found["threads"], "threads", ENTRIES)
     for word in texts:

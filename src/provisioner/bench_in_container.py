@@ -1,15 +1,18 @@
-"""Has llama-bench measure once in a container, in a unit of its own made of the engine's (``trial_unit``).
+"""Has a program measure once in a container, in a unit of its own made of the engine's (``trial_unit``).
 
 Reads JSON: ``unit`` (the name of the engine's unit), ``program`` (the name of the engine's program) and ``command``.
 Where that is empty, nothing is started: the answer says with which ``words`` the engine is served, its program first,
-and on what: ``threads`` (processors of the container), ``processor``, ``card``, ``driver``; and ``build`` and
-``model``: the SHA-256 of what lies in the mounts that hold them, as its unit says them. Empty is what nobody tells.
+and on what: ``threads`` (processors of the container), ``processor``, ``card``, ``driver``, ``free`` (bytes of its
+disk); and ``build`` and ``model``: the SHA-256 of what lies in the mounts that hold them, as its unit says them. Empty
+is what nobody tells.
 
 Else ``command`` is started in the place of the engine's, with ``without`` (lines of its unit that hold one of these are
-left out), ``no_room`` (what programs say when there is too little memory) and ``within_s``. The answer: ``outcome``
-(one of ``trial_unit.OUTCOMES``), ``words`` (what was said where it did not measure), ``lines`` (of JSON
-that it wrote), ``took_s``, and ``waited``: the part of that time in which something of the host waited for a processor,
-what waits by a limit of its own left out; -1 where the kernel does not tell.
+left out), ``no_room`` (what programs say when there is too little memory) and ``within_s``. ``begins``: lines that it
+writes count where they begin so. ``text``: what ``TEXT`` holds meanwhile; ``most_bytes``: how long a file may be that
+it writes into ``FOLDER``, 0 where it has none; that stays until ``forget`` is asked for. The answer: ``outcome``
+(one of ``trial_unit.OUTCOMES``), ``words`` (what was said where it did not measure), ``lines`` (those that count),
+``took_s``, and ``waited``: the part of that time in which something of the host waited for a processor, what waits by
+a limit of its own left out; -1 where the kernel does not tell.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,7 +51,10 @@ COMMAND = re.compile(r"^ExecStart=(.+)$", re.MULTILINE)
 ANY_COMMAND = re.compile(r"^ExecStart=.*$", re.MULTILINE)
 WORD = re.compile(r'"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|(\S+)')
 MOST_SAID = 2**20
-"""Bytes that llama-bench may write."""
+"""Bytes that it may write to its output."""
+TEXT = Path("/run/provision-trial.text")
+STATE, FOLDER = Path("/var/lib"), "provision-trial"
+"""What its user may write to, below the folder of all such ones."""
 MARGIN_S = 60.0
 
 
@@ -88,9 +95,16 @@ def served(asked: Mapping[str, Any]) -> dict[str, Any]:
         "processor": _processor(),
         "card": card,
         "driver": driver,
+        "free": _free(),
         "build": _noted(text, "X-Artifact"),
         "model": _noted(text, "X-Model"),
     }
+
+
+def _free() -> int:
+    """Bytes of the disk that nobody uses, and those that a trial has written and nobody needs."""
+    written = STATE / FOLDER
+    return shutil.disk_usage(STATE).free + sum(file.lstat().st_size for file in written.glob("*"))
 
 
 def _noted(text: str, name: str) -> str:
@@ -116,18 +130,20 @@ def _first_card() -> str:
 
 
 def measured(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What llama-bench measured."""
+    """What it measured."""
     found: dict[str, Any] = {"outcome": ANSWERED, "words": "", "lines": [], "took_s": 0.0, "waited": -1.0}
     with TrialUnit(asked["no_room"]) as unit:
         try:
             _forget()
+            if asked["text"]:
+                TEXT.write_text(asked["text"], encoding="utf-8")
             unit.make(_text(asked))
             before = waits()
             _run(unit, asked["within_s"])
             after = waits()
             found["took_s"] = after.at_s - before.at_s
             found["waited"] = before.share_until(_and_of_unit(after))
-            found["lines"] = _lines()
+            found["lines"] = _lines(asked["begins"])
         except FailedError as error:
             found["outcome"], found["words"] = error.outcome, str(error)
         finally:
@@ -142,7 +158,7 @@ def _and_of_unit(after: Waits) -> Waits:
 
 def _forget() -> None:
     """Take away what a trial has written: each process of a unit opens its files anew, and appends."""
-    for file in (SAID, LIMITED):
+    for file in (SAID, LIMITED, TEXT):
         file.unlink(missing_ok=True)
 
 
@@ -150,7 +166,10 @@ def _text(asked: Mapping[str, Any]) -> str:
     """The unit in which it runs: what it writes goes into a file, and its command is another one."""
     kept = ANY_COMMAND.sub("", unit_text(asked["unit"]))
     text = trial_of(kept, asked["unit"], asked["without"], [], asked["within_s"] + MARGIN_S)
-    told = f"StandardOutput=append:{SAID}\nLimitFSIZE={MOST_SAID}\nExecStart={command_line(asked['command'])}"
+    told = f"StandardOutput=append:{SAID}\nLimitFSIZE={max(MOST_SAID, asked['most_bytes'])}\n"
+    if asked["most_bytes"]:
+        told += f"StateDirectory={FOLDER}\n"
+    told += f"ExecStart={command_line(asked['command'])}"
     noted = NOTE.format(groups=GROUPS, stat=STAT, file=LIMITED)
     return f"{text}\n[Service]\n{told}\n{noted}\n"  # at its end: of what is said twice the last counts
 
@@ -169,13 +188,13 @@ def _run(unit: TrialUnit, within_s: float) -> None:
         raise unit.failure(state)
 
 
-def _lines() -> list[str]:
-    """Lines of JSON that it wrote; ``FailedError`` where there are none, or none that can be read."""
+def _lines(begins: str) -> list[str]:
+    """Lines that it wrote and that count; ``FailedError`` where there are none, or none that can be read."""
     try:
         said = SAID.read_bytes()[:MOST_SAID].decode()
     except (OSError, ValueError) as error:
         raise FailedError(REFUSED, f"what it wrote cannot be read: {error}") from None
-    lines = [line for line in said.splitlines() if line.startswith("{")]
+    lines = [line for line in said.splitlines() if line.startswith(begins)]
     if not lines:
         raise FailedError(REFUSED, "it ended without a figure")
     return lines
@@ -184,6 +203,8 @@ def _lines() -> list[str]:
 def main(request: bytes) -> None:
     """Answer one request, given as it is sent."""
     asked = json.loads(request)
+    if asked.get("forget"):
+        shutil.rmtree(STATE / FOLDER, ignore_errors=True)
     json.dump(measured(asked) if asked["command"] else served(asked), sys.stdout)
 
 

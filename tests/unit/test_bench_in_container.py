@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,8 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (cpu_waits, program):
         monkeypatch.setattr(module, "GROUPS", tmp_path / "groups")
     monkeypatch.setattr(program, "LIMITED", tmp_path / "limited")
+    monkeypatch.setattr(program, "TEXT", tmp_path / "text")
+    monkeypatch.setattr(program, "STATE", tmp_path)
     return tmp_path
 
 
@@ -112,6 +115,7 @@ def write(file: Path, text: str) -> None:
 def asked(*command: str, **more: Any) -> dict[str, Any]:
     """What the program is asked."""
     told = {"unit": "engine.service", "program": "llama-server", "without": ["switch-", "ExecStop="], "within_s": 20}
+    told |= {"begins": "{", "text": "", "most_bytes": 0}
     return {**told, "no_room": ["out of memory"], "command": list(command), **more}
 
 
@@ -203,6 +207,29 @@ def test_what_waits_by_its_own_limit_is_not_disturbed(there: Path) -> None:
     assert before.share_until(cpu_waits.Waits(6.0, -1, 0)) == cpu_waits.UNKNOWN
 
 
+def test_what_a_trial_has_written_is_room_for_the_next_one_and_is_forgotten(
+    there: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = there / program.FOLDER
+    folder.mkdir()
+    (folder / "logits").write_bytes(b"x" * 2**22)
+    assert program._free() >= shutil.disk_usage(there).free + 2**21
+    for forget, is_there in ((False, True), (True, False)):
+        program.main(json.dumps(asked() | {"forget": forget}).encode())
+        assert served_answer(json.loads(capsys.readouterr().out))
+        assert folder.exists() == is_there
+
+
+def test_a_trial_reads_its_text_and_writes_into_its_folder(there: Path) -> None:
+    script = f"""cat {program.TEXT}; echo; echo '[1]'"""
+    found = measured(there, script, text="Good morning.", begins="", most_bytes=2**30)
+    assert found["lines"] == ["Good morning.", "[1]"]
+    unit = (there / "seen").read_text()
+    assert f"StateDirectory={program.FOLDER}" in unit
+    assert f"LimitFSIZE={2**30}" in unit
+    assert not program.TEXT.exists()
+
+
 def test_where_the_kernel_tells_nothing_of_waiting_nothing_is_said(there: Path) -> None:
     (there / "pressure").unlink()
     assert measured(there, """echo '{"a": 1}'""")["waited"] == -1
@@ -247,7 +274,12 @@ def test_it_is_carried_as_one_text_that_python_alone_runs() -> None:
 
 
 WHOLE = {"outcome": "answered", "words": "", "lines": ["{}"], "took_s": 1.0, "waited": 0.1}
-SERVED = {**dict.fromkeys(("processor", "card", "driver", "build", "model"), "x"), "words": ["a"], "threads": 2}
+SERVED = {
+    **dict.fromkeys(("processor", "card", "driver", "build", "model"), "x"),
+    "words": ["a"],
+    "threads": 2,
+    "free": 5,
+}
 
 
 @pytest.mark.parametrize(

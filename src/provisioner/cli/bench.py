@@ -17,11 +17,16 @@ from provisioner.cli.session import Session
 from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.values.errors import ExitCode, InputError
 
-SPEECH, ENGINE, LLM = "tts", "engine", "llm"
-SPEECH_ONLY = ("runs", "long")
-ONLY_OF = {SPEECH: SPEECH_ONLY, ENGINE: ("sweep", "refuse"), LLM: ("depth", "model", "url", "key")}
-"""Options that say something of one kind alone; the others of ``Asked`` say something of all but speech."""
-CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see"}
+SPEECH, ENGINE, LLM, QUALITY = "tts", "engine", "llm", "quality"
+JUDGED = ("tokens", "trials", "gate", "threshold", "accept", "plot")
+OF = {
+    SPEECH: {"runs", "long", "plot"},
+    ENGINE: {"sweep", "refuse", *JUDGED},
+    LLM: {"depth", "model", "url", "key", *JUDGED},
+    QUALITY: {"parent", "text", "chunks", "refuse"},
+}
+"""Options that say something of each kind, beside those that say something of all but speech."""
+CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see", QUALITY: "what a quant has lost"}
 
 
 @click.command()
@@ -29,10 +34,10 @@ CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see"}
 @lab_words(names=True)
 @option(
     "--kind",
-    type=click.Choice((SPEECH, ENGINE, LLM)),
+    type=click.Choice((SPEECH, ENGINE, LLM, QUALITY)),
     default=SPEECH,
     show_default=True,
-    help="What is measured: speech, what an engine computes, or what clients of a service see.",
+    help="What is measured: speech, what an engine computes, what clients see, or what a quant has lost.",
 )
 @option("--runs", type=click.IntRange(1, 99), default=3, show_default=True, help="How often each text is spoken.")
 @option(
@@ -51,7 +56,7 @@ CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see"}
 )
 @measuring_options
 def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, plot: Path | None, **asked: Any) -> int:
-    """Take the time of services: how they speak (tts), what an engine computes (engine), or what clients see (llm).
+    """Measure services: how they speak (tts), what an engine computes (engine), what clients see (llm), and more.
 
     Speech: a short text of two sentences in three formats and by all voices of the file, and a long one; medians. With
     containers on the CPU and on a card it says which of them is worth it.
@@ -61,6 +66,8 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
 
     LLM: llama-benchy asks an engine, a gateway, an upstream of the file or any address: how long until the first token,
     how fast it reads and writes, behind contexts of any length (--depth).
+
+    Quality: llama-perplexity holds the models of one llama.cpp against their --parent, by a --text of yours.
 
     Results are kept: --gate fails where figures are worse than those that were accepted, and that is no noise.
     """
@@ -89,6 +96,10 @@ def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Pat
         from provisioner.cli.bench_llm import bench_llm
 
         return bench_llm(session, words, asked, plot)
+    if kind == QUALITY:
+        from provisioner.cli.bench_quality import bench_quality
+
+        return bench_quality(session, words, asked)
     from provisioner.cli.bench_engine import bench_engine
 
     return bench_engine(session, words, asked, plot)
@@ -96,8 +107,8 @@ def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Pat
 
 def _check_kind(kind: str, asked: Mapping[str, Any]) -> None:
     """Raise ``InputError`` where an option was given that says nothing of that kind: it would be left out silently."""
-    said = {name for one, names in ONLY_OF.items() if one != kind for name in names}
-    of_others = {*said, *asked} if kind == SPEECH else said
+    of_some = {name for names in OF.values() for name in names} | ({*asked} if kind == SPEECH else set())
+    of_others = of_some - OF[kind]
     context = click.get_current_context()
     given = [
         parameter.name

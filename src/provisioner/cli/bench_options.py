@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import click
 from provisioner.cli.options import option
 
 MOST_TOKENS = 131_072
+MOST_CHUNKS = 10_000
 PERCENT = 100
 LONGEST_NAME = 40
 
@@ -26,6 +28,9 @@ class Asked:
     model: str | None
     url: str | None
     key: str | None
+    parent: str | None
+    text: Path | None
+    chunks: int | None
     trials: int | None
     gate: bool
     threshold: float
@@ -109,6 +114,17 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option("--key", default=None, metavar="SECRET", help="LLM: the secret that is the key of --url."),
         option(
+            "--parent", default=None, metavar="MODEL", help="Quality: the model of the engine that all others are of."
+        ),
+        option(
+            "--text",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            default=None,
+            metavar="FILE",
+            help="Quality: what they read, in UTF-8.",
+        ),
+        option("--chunks", type=click.IntRange(1, MOST_CHUNKS), default=None, help="Quality: of 512 tokens; else 32."),
+        option(
             "--trials", type=click.IntRange(2, 999), default=None, help="Engine, LLM: how often; else up to 60 times."
         ),
         option(
@@ -131,8 +147,8 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="A B",
             help="Engine, LLM: hold two results against each other: numbers of --history, 'accepted', or files.",
         ),
-        option("--refuse", is_flag=True, help="Engine: go on where requests wait for longer than they may."),
-        option("--yes", is_flag=True, help="Engine, LLM: do not ask."),
+        option("--refuse", is_flag=True, help="Engine, quality: go on where requests wait for longer than they may."),
+        option("--yes", is_flag=True, help="All but speech: do not ask."),
     )
     for decorator in reversed(decorators):
         function = decorator(function)

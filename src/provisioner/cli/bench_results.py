@@ -117,10 +117,10 @@ def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) ->
 
 def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
     """What was kept, or two results of it held against each other."""
-    from provisioner.workflow.llm_endpoints import measured_address
+    from provisioner.workflow.llm_endpoints import address_of_url, measured_address
 
     lab = session.open_lab(words.existing(), needs="none")
-    address = measured_address(lab.resolved, words.names[0])
+    address = address_of_url(asked.url) if asked.url else measured_address(lab.resolved, words.names[0])
     kept = kept_in(file_of(lab.name, address))
     style = session.console.style
     if not asked.compare:

@@ -16,6 +16,8 @@ from provisioner.values.plain_data import json_value
 
 KIND = "engine"
 UNIT = "tokens/s"
+JSON = "{"
+"""With what lines of llama-bench begin that say figures."""
 BENCH = "bench"
 """What a container is asked to do, beside what ``trials`` and the agent are asked."""
 
@@ -31,6 +33,8 @@ class Served:
     driver: str
     build: str
     model: str
+    free: int = 0
+    """Bytes of its container's disk that nobody uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,9 @@ def question(subject: Engine, bench: EngineBench, command: Sequence[str], within
         "without": list(WITHOUT),
         "no_room": list(bench.no_room),
         "within_s": within_s,
+        "begins": JSON,
+        "text": "",
+        "most_bytes": 0,
     }
 
 

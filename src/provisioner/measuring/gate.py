@@ -84,10 +84,10 @@ def _drawn(series: Series, chance: random.Random) -> list[float]:
 
 
 def held(before: Result, now: Result) -> Iterator[Compared]:
-    """Each figure that both results have."""
-    known = {one.name: one for one in before.series}
+    """Each figure that both results have; not one that was measured once, of which nobody knows how sure it is."""
+    known = {one.name: one for one in before.series if len(one.trials) > 1}
     for series in now.series:
-        if series.name in known and series.unit == known[series.name].unit:
+        if series.name in known and series.unit == known[series.name].unit and len(series.trials) > 1:
             yield compared(known[series.name], series)
 
 

@@ -93,7 +93,8 @@ def compared_text(
     before: Result, now: Result, found: Sequence[Compared], threshold: float, style: Style = PLAIN
 ) -> str:
     """What differs between two results, each figure of both, and what that means."""
-    unlike = [safe_line(line) for line in differences(before.setting, now.setting)]
+    kinds = [f"kind: {before.kind} and {now.kind}"] if before.kind != now.kind else []
+    unlike = [safe_line(line) for line in (*kinds, *differences(before.setting, now.setting))]
     rows = [
         (
             safe_line(one.name),

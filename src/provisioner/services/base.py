@@ -469,6 +469,10 @@ class Knowledge:
         """How what it computes is measured by llama-bench; None where that knows nothing of it."""
         return None
 
+    def quality_bench(self, service: ResolvedService) -> EngineBench | None:  # noqa: ARG002
+        """How its models are held against one of them, their parent; None where nothing of it can do that."""
+        return None
+
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002
         """What one request to that model may hold."""
         return Limits()

@@ -59,9 +59,12 @@ def subject_of(lab: Lab, effects: Effects, name: str) -> Subject:
     return Subject(service=service, instance=engine.instance, bench=bench, served=served, start_s=start_s)
 
 
-def served_there(engine: Engine, bench: EngineBench, effects: Effects) -> Served:
-    """With which words an engine is served in its container, none where it is another program, and on what."""
-    asked = question(engine, bench, (), 0)
+def served_there(engine: Engine, bench: EngineBench, effects: Effects, *, forget: bool = False) -> Served:
+    """With which words an engine is served in its container, none where it is another program, and on what.
+
+    ``forget``: what a trial has written there is taken away.
+    """
+    asked = {**question(engine, bench, (), 0), "forget": forget}
     answer = asked_there(engine, bench_in_container, asked, "a look", effects, within_s=SPARE_S)
     try:
         said = served_answer(answer)

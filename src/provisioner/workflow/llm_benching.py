@@ -265,7 +265,8 @@ def _round(bench: _Bench, runs: int) -> tuple[list[tuple[Depth, tuple[Answered, 
     loads: list[tuple[Load, int]] = []
 
     def first() -> None:
-        loads.append((bench.endpoint.look(), bench.forwarder.prompts))
+        before = bench.forwarder.prompts  # before the look, which takes a while: else our own next one were another's
+        loads.append((bench.endpoint.look(), before))
 
     answers = [(bench.checked(one), one) for one in bench.answers(runs + 1, first)]
     expected = (runs + 1) * len(bench.depths)

@@ -21,6 +21,7 @@ from provisioner.providers.fake import Container, FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.values.state import Execution
 
+BENCHMARKS = Path(__file__).parents[2] / "data/benchmarks"
 ENGINE_KEY = "canary-engine-5d1c"
 GATEWAY_KEY = "sk-canary-gateway-77f0"
 FILE = """\
@@ -123,6 +124,10 @@ class World:
     """How many tokens an engine writes in a second, as llama-bench says it."""
     waited: float = 0.01
     """The part of the time in which something waits for a processor meanwhile."""
+    forgets: int = 0
+    """How often containers were told to forget what a trial has written."""
+    free: int = 10**12
+    """Bytes of a container's disk that nobody uses."""
     card: str = ""
     """The card of containers, as llama-bench's look says it."""
     crashes: bool = False
@@ -285,13 +290,24 @@ class World:
     def _benching(self, asked: dict[str, Any]) -> Execution:
         """How an engine is served, or what llama-bench measures of it."""
         if not asked["command"]:
+            self.forgets += bool(asked.get("forget"))
             words = ["/opt/bin/llama-server", "--model", "/srv/m.gguf", "--batch-size", "2048", "--threads", "2"]
-            told = {"processor": "EPYC", "card": self.card, "driver": "", "build": "b" * 64, "model": "e" * 64}
+            told = {
+                "processor": "EPYC",
+                "card": self.card,
+                "driver": "",
+                "build": "b" * 64,
+                "model": "e" * 64,
+                "free": self.free,
+            }
             return Execution(0, json.dumps({"words": words, "threads": 2, **told}).encode(), b"")
         self.questions.append(asked)
         answer: dict[str, Any] = {"outcome": "answered", "words": "", "lines": [], "took_s": 1.5, "waited": self.waited}
         if self.crashes:
             answer |= {"outcome": "no room", "words": "signal: out of memory"}
+        elif asked["command"][0].endswith("llama-perplexity"):
+            said = "judged" if "--kl-divergence" in asked["command"] else "base"
+            answer["lines"] = (BENCHMARKS / f"llama_perplexity_{said}.txt").read_text().splitlines()
         else:
             per_s = self.per_s * (1 + len(self.questions) % 5 / 1000)
             read = {"n_prompt": 512, "n_gen": 0, "n_depth": 0, "samples_ts": [10 * per_s]}

@@ -188,6 +188,18 @@ def test_a_burst_is_no_stream(world: World, cloud: StandIn, tmp_path: Path, monk
     assert [(series.name, series.unit) for series in result.series] == [("whole answer", "s")]
 
 
+def test_what_was_measured_of_an_address_is_shown(cloud_of: World, cloud: StandIn, tmp_path: Path) -> None:
+    words = url_words(cloud)
+    for _ in range(2):
+        assert cloud_of.command(*words).code == 0
+    shown = cloud_of.command("bench", "--kind", "llm", "--url", cloud.url, "--history")
+    assert (shown.code, shown.out.count("llm")) == (0, 2), shown.err
+    compared = cloud_of.command("bench", "--kind", "llm", "--url", cloud.url, "--compare", "1", "2")
+    assert compared.code == 0
+    assert "first token" in compared.out
+    assert len(kept(tmp_path, "_url.127.0.0.1*")) == 2
+
+
 def test_nobody_listens_there(world: World, cloud: StandIn) -> None:
     words = [
         word.replace(cloud.url, "http://127.0.0.1:1/v1")

@@ -13,7 +13,7 @@ import pytest
 
 from provisioner.measuring.gate import compared, held, others, troubled
 from provisioner.measuring.history import Result, Setting
-from provisioner.measuring.series import Series, Trial
+from provisioner.measuring.series import SECONDS, Series, Trial
 
 RECORDED = Path(__file__).parents[2] / "data/benchmarks/llama_bench_series.jsonl"
 """Written by ``benchmarks.engine_series`` before there was a gate; each series has the default number of trials."""
@@ -87,9 +87,22 @@ def result(*series: Series, setting: Setting = SETTING) -> Result:
 
 
 def test_figures_are_held_against_those_of_the_same_name() -> None:
-    before = result(of([1.0], "pp512"), of([2.0], "tg64"))
-    now = result(of([2.0], "tg64"), of([5.0], "tg128"))
+    before = result(of([1.0] * 2, "pp512"), of([2.0] * 2, "tg64"))
+    now = result(of([2.0] * 2, "tg64"), of([5.0] * 2, "tg128"))
     assert [(one.name, one.times) for one in held(before, now)] == [("tg64", 1.0)]
+    assert list(held(result(of([2.0], "tg64")), now)) == [], "measured once: nobody knows how sure that is"
+
+
+@pytest.mark.parametrize(
+    ("times", "is_worse", "is_slower"),
+    [(1.5, True, True), (1.03, False, True), (1.0, False, False), (0.6, False, False)],
+)
+def test_less_of_a_time_is_better(times: float, is_worse: bool, is_slower: bool) -> None:
+    before = Series("first token", SECONDS, tuple(Trial(1.0 + number / 1000) for number in range(10)))
+    now = Series("first token", SECONDS, tuple(Trial(one.value * times) for one in before.trials))
+    found = compared(before, now)
+    assert (found.is_worse(), found.is_slower) == (is_worse, is_slower)
+    assert 0 <= found.unseen < 0.01
 
 
 def changed(name: str) -> Setting:

@@ -199,6 +199,11 @@ class Knowledge(base.Knowledge):
         """With the words that it is served with; of one model."""
         return None if service.written.get("models") else EngineBench("llama-server", NO_ROOM)
 
+    def quality_bench(self, service: ResolvedService) -> EngineBench | None:
+        """By llama-perplexity, where it was asked for; of several models."""
+        has_parent = len(service.model_names) > 1 and bool(service.written.get("models"))
+        return EngineBench("llama-server", NO_ROOM) if has_parent and service.option("perplexity") else None
+
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""
         context = request_context(service, model, service.headers.get(model))

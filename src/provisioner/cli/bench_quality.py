@@ -1,0 +1,60 @@
+"""``bench --kind quality``: what quants have lost against their parent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from provisioner.cli.bench_options import Asked
+from provisioner.cli.options import Words
+from provisioner.cli.session import Session
+from provisioner.measuring.llama_perplexity import CONTEXT
+from provisioner.measuring.quality import CHUNKS, Reading
+from provisioner.report import quality_bench as report
+from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.regular_files import text_of
+
+MOST_CHARACTERS = 16
+"""Of a token, on average: what is behind as many of them for each is read by nobody."""
+LONGEST_TEXT = 2**24
+"""Bytes; a chunk of 512 tokens has about 2 KiB."""
+
+
+def bench_quality(session: Session, words: Words, asked: Asked) -> int:
+    """Hold the models of an engine against their parent, after a question."""
+    from provisioner.cli.confirm import require_yes
+    from provisioner.workflow import quality_benching
+
+    if not asked.parent or not asked.text:
+        raise InputError(
+            f"Unable to judge models without --{'text' if asked.parent else 'parent'}",
+            resolution="Say --parent MODEL and --text FILE, a text like those that they are for.",
+        )
+    chunks = asked.chunks or CHUNKS
+    reading = Reading(_text(asked.text)[: chunks * CONTEXT * MOST_CHARACTERS], chunks)
+    lab = session.open_lab(words.existing(), with_secrets=True)
+    effects = session.effects(lab)
+    subject = quality_benching.subject_of(lab, effects, words.names[0], asked.parent)
+    quality_benching.check_wait(subject, may_refuse=asked.refuse)
+    quality_benching.check_room(subject, chunks)
+    if not asked.yes:
+        require_yes(session.console, report.foretold_text(subject, chunks), "Not measured")
+    judged = quality_benching.judge_quants(lab, effects, subject, reading, may_refuse=asked.refuse)
+    found = [(quant, quality) for quant, quality, _ in judged]
+    session.console.stop_progress()
+    session.console.result(
+        report.quality_text(subject, found, session.console.style),
+        kind="quality",
+        **report.quality_content(subject, found),
+    )
+    return ExitCode.DONE
+
+
+def _text(file: Path) -> str:
+    """What the models read; raises ``InputError`` where that is no text."""
+    try:
+        text = text_of(file, LONGEST_TEXT)
+    except (OSError, ValueError) as error:
+        raise InputError(f"Unable to read {file}: {error}", resolution="Name a file of plain text in UTF-8.") from error
+    if not text.strip() or "\0" in text:
+        raise InputError(f"Unable to read {file}: it holds no text", resolution="Name a file of plain text in UTF-8.")
+    return text

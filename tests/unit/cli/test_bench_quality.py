@@ -1,0 +1,194 @@
+"""``bench --kind quality``: the models of one engine are held against their parent, and nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.measuring.history import result_in
+from provisioner.measuring.llama_perplexity import Quality
+from provisioner.measuring.quality import Judged, warnings
+from provisioner.models.header import Header
+from provisioner.values.state import Execution
+from provisioner.workflow import engine_pauses
+from tests.unit.cli.conftest import World
+
+FILE = """\
+name: homelab
+hosts:
+  box: { incus: local }
+models:
+  parent: { source: "builtin:tiny" }
+  quant: { source: "builtin:tiny" }
+  other: { source: "builtin:tiny-thinking" }
+containers:
+  judge:
+    memory: 2GiB
+    services:
+      llama_cpp: { models: [quant, parent], context: 512, perplexity: true, queue: 10m }
+"""
+UNIT = "llama-server.service"
+
+
+@pytest.fixture
+def up(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The lab, brought up; between two models nobody waits."""
+    monkeypatch.setattr(engine_pauses, "POLL_S", 0.01)
+    (tmp_path / "homelab.yml").write_text(FILE)
+    (tmp_path / "text.txt").write_text("The kettle has boiled.\n" * 1000)
+    assert world.command("up", "--yes").code == 0
+    world.questions.clear()
+    world.told.clear()
+    return world
+
+
+def bench(tmp_path: Path, *more: str, parent: str = "parent") -> tuple[str, ...]:
+    text = str(tmp_path / "text.txt")
+    return ("bench", "judge", "--kind", "quality", "--parent", parent, "--text", text, "--yes", *more)
+
+
+def test_a_quant_is_held_against_its_parent(up: World, tmp_path: Path) -> None:
+    answer = up.command(*bench(tmp_path, "--chunks", "4"))
+    assert answer.code == 0, answer.err
+    base, judged = up.questions
+    assert base["command"][0] == judged["command"][0] == "/opt/bin/llama-perplexity"
+    assert base["command"][base["command"].index("--model") + 1].endswith("/parent/tiny.gguf")
+    assert judged["command"][judged["command"].index("--model") + 1].endswith("/quant/tiny.gguf")
+    assert base["command"][-6:] == [
+        "--file",
+        "/run/provision-trial.text",
+        "--chunks",
+        "4",
+        "--kl-divergence-base",
+        "/var/lib/provision-trial/logits",
+    ]
+    assert base["text"].startswith("The kettle")
+    assert base["most_bytes"] > 775_252
+    assert judged["text"] == ""
+    assert "85.5 %" in answer.out
+    assert up.forgets == 2, "what a killed run has left, and what this one has"
+    (file,) = (tmp_path / "state").rglob("benchmarks/judge.llama_cpp.jsonl")
+    (result,) = [result_in(line) for line in file.read_text().splitlines()]
+    assert result.kind == "quality"
+    assert result.setting.options["model"] == "quant"
+    assert {series.name: series.middle for series in result.series}["same_top"] == 85.49
+    assert "quality" in up.command("bench", "judge", "--history").out
+    verbs = [verb for verb, unit in up.told if unit == UNIT]
+    assert (verbs[0], verbs[-1]) == ("stop", "start")
+
+
+def test_where_it_fails_nothing_is_kept_and_the_engine_serves(up: World, tmp_path: Path) -> None:
+    up.crashes = True
+    answer = up.command(*bench(tmp_path))
+    assert answer.code == 3
+    assert "Unable to judge parent: no room" in answer.err
+    assert not list((tmp_path / "state").rglob("benchmarks/*"))
+    assert up.told[-1] == ("start", UNIT)
+    assert up.forgets == 2
+
+
+def test_one_that_ends_well_without_figures_is_a_failure(
+    up: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = up._benching
+
+    def silent(question: dict[str, Any]) -> Execution:
+        answer = json.loads(asked(question).stdout)
+        lines = [line for line in answer.get("lines", ()) if "KLD" not in line]
+        return Execution(0, json.dumps({**answer, **({"lines": lines} if "lines" in answer else {})}).encode(), b"")
+
+    monkeypatch.setattr(up, "_benching", silent)
+    answer = up.command(*bench(tmp_path))
+    assert answer.code == 3
+    assert "Unable to judge quant: llama-perplexity does not say mean" in answer.err
+
+
+def test_too_little_disk_is_refused_before_anything_is_stopped(up: World, tmp_path: Path) -> None:
+    up.free = 2**28
+    answer = up.command(*bench(tmp_path))
+    assert (answer.code, up.told) == (4, [])
+    assert "of disk, and judge has 256MiB" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words", "code"),
+    [
+        ("perplexity: true, ", "", "Write perplexity: true", 64),
+        ("models: [quant, parent]", "models: [parent]", "Write perplexity: true", 64),
+        ("models: [quant, parent]", "model: parent", "Write perplexity: true", 64),
+        ("models: [quant, parent]", "models: [other, parent]", "Unable to judge other by parent: it has", 64),
+        ("queue: 10m", "queue: 0s", "none waits for it", 4),
+    ],
+)
+def test_an_engine_that_cannot_be_judged_is_refused(  # noqa: PLR0917
+    up: World, tmp_path: Path, old: str, new: str, words: str, code: int
+) -> None:
+    assert old in FILE
+    (tmp_path / "homelab.yml").write_text(FILE.replace(old, new))
+    assert up.command("up", "--yes").code == 0
+    up.told.clear()
+    answer = up.command(*bench(tmp_path))
+    assert (answer.code, words in answer.err, up.told) == (code, True, []), answer.err
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n", b"a\0b", b"\xff\xfe"])
+def test_what_is_no_text_is_refused(up: World, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "text.txt").write_bytes(content)
+    answer = up.command(*bench(tmp_path))
+    assert (answer.code, up.told) == (64, [])
+    assert "Unable to read" in answer.err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--gate",),
+        ("--accept",),
+        ("--tokens", "5", "5"),
+        ("--trials", "10"),
+        ("--depth", "5"),
+        ("--sweep", "batch=1"),
+        ("--chunks", "0"),
+        ("--runs", "2"),
+    ],
+)
+def test_options_of_others_are_refused(up: World, tmp_path: Path, more: tuple[str, ...]) -> None:
+    assert up.command(*bench(tmp_path, *more)).code == 64
+    assert up.told == []
+
+
+def test_a_parent_and_a_text_are_wanted(up: World, tmp_path: Path) -> None:
+    assert up.command("bench", "judge", "--kind", "quality", "--yes").code == 64
+    assert up.command("bench", "judge", "--kind", "quality", "--yes", "--parent", "parent").code == 64
+    assert up.command(*bench(tmp_path, parent="nobody")).code == 64
+    assert up.command("bench", "judge", "--kind", "engine", "--parent", "parent").code == 64
+
+
+def test_nothing_is_done_unasked(up: World, tmp_path: Path) -> None:
+    words = [word for word in bench(tmp_path) if word != "--yes"]
+    answer = up.command(*words)
+    assert (answer.code, up.told) == (4, [])
+    assert "is stopped while parent and then quant read 32 chunks of 512 tokens" in answer.out + answer.err
+
+
+def judged(bits: float) -> Judged:
+    return Judged("q", "/q", Header("llama", parameters=1000, tensors={"a": round(bits * 125)}), "d")
+
+
+@pytest.mark.parametrize(
+    ("bits", "median", "words"),
+    [
+        (4.9, 0.05, ""),
+        (4.9, 0.25, "no longer says what its parent says: median 0.250, the same token in 65.0 % of all cases"),
+        (3.4, 0.05, "has 3.40 bits a weight, fewer than Q4_K_M: median 0.050"),
+        (2.6, 0.387, "no longer says what its parent says: median 0.387"),
+    ],
+)
+def test_whoever_serves_less_than_q4_k_m_is_told_what_it_has_lost(bits: float, median: float, words: str) -> None:
+    """As the seeds have it: past 0.2 the distributions have parted, and Q4_K_M is where one stops."""
+    told = list(warnings(judged(bits), Quality(median, median, 1.0, 65.0, 37.8, 33.0)))
+    assert len(told) == bool(words)
+    assert all(words in one for one in told)
