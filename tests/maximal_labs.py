@@ -236,6 +236,7 @@ LABS: dict[str, dict[str, Any]] = {
                         "source": "pypi:llama-cpp-python==0.3.36",
                         "source_sha256": _HEX,
                         "build_options": ["GGML_NATIVE=OFF"],
+                        "perplexity": False,
                         "cuda_version": "13.2",
                         "cuda_architectures": ["86"],
                         "expose": "lan",

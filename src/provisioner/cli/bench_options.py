@@ -118,7 +118,7 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option(
             "--text",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=click.Path(dir_okay=False, path_type=Path),
             default=None,
             metavar="FILE",
             help="Quality: what they read, in UTF-8.",

@@ -66,7 +66,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, parent: str) -> Subject:
     if bench is None:
         raise InputError(
             f"Unable to judge the models of {service.address}: it has none beside their parent, or no llama-perplexity",
-            resolution="Write perplexity: true and models: [QUANT, PARENT] for a llama_cpp, and bring it up.",
+            resolution="Write perplexity: true and models: [QUANT, PARENT] for it, and bring it up.",
         )
     if parent not in service.model_names:
         known = ", ".join(service.model_names)
