@@ -46,8 +46,13 @@ class StandIn:
 
     def tokens_of(self, question: dict[str, Any]) -> int:
         """How many tokens its prompt has, as this one counts."""
-        words = sum(len(one["content"].split()) for one in question["messages"])
+        words = sum(len(text_of(one["content"]).split()) for one in question["messages"])
         return min(round(words * self.per_word) + AROUND * len(question["messages"]), self.keeps)
+
+
+def text_of(content: str | list[dict[str, Any]]) -> str:
+    """What a message says, as one text or in parts."""
+    return content if isinstance(content, str) else " ".join(part["text"] for part in content)
 
 
 @contextmanager
@@ -58,7 +63,7 @@ def serving(stand_in: StandIn) -> Iterator[StandIn]:
         pass
 
     Handler.of = stand_in
-    with ThreadingHTTPServer(("127.0.0.1", stand_in.port), Handler) as server:
+    with _Server(("127.0.0.1", stand_in.port), Handler) as server:
         server.daemon_threads = True
         stand_in.port = server.server_port
         serving = threading.Thread(target=server.serve_forever, daemon=True)
@@ -68,6 +73,11 @@ def serving(stand_in: StandIn) -> Iterator[StandIn]:
         finally:
             server.shutdown()
             serving.join()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """Nothing: who asks may leave."""
 
 
 class _Handler(BaseHTTPRequestHandler):

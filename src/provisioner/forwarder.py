@@ -14,7 +14,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -75,6 +75,12 @@ class Forwarder:
 
     url: str
     prompts: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self) -> None:
+        """One more prompt was passed on."""
+        with self._counting:
+            self.prompts += 1
 
 
 @contextmanager
@@ -151,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _asked(self, path: str, body: bytes) -> http.client.HTTPResponse:
         """What the target answers, over the connection of the request before where that still stands."""
-        self.forwarder.prompts += self.command == "POST"
+        if self.command == "POST":
+            self.forwarder.count()
         if self.there is not None:
             try:
                 return self._sent(self.there, path, body)

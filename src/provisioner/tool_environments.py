@@ -24,8 +24,15 @@ LISTS = "tools"
 """The folder of pinned lists in our data, and of environments in the cache."""
 WHOLE = "whole"
 """A file of this name says that an environment was made to its end."""
+MORE_INDEXES = {"guidellm": "https://download.pytorch.org/whl/cpu"}
+"""Where pip looks besides: PyTorch's own builds for the processor, which PyPI does not have."""
 LONGEST_S = 1800
 DETAILS = 500
+
+
+def is_made(tool: str) -> bool:
+    """Whether the environment of a tool is there."""
+    return (_folder_of(tool) / WHOLE).exists()
 
 
 def python_of(tool: str, emit: Callable[[Event], None]) -> Path:
@@ -33,8 +40,7 @@ def python_of(tool: str, emit: Callable[[Event], None]) -> Path:
 
     Raises ``PreflightError`` with what pip said where it cannot be made.
     """
-    listed = paths.data() / LISTS / f"{tool}.txt"
-    folder = paths.cache() / LISTS / f"{tool}-{_sum_of(listed)}"
+    listed, folder = _list_of(tool), _folder_of(tool)
     python = folder / "bin/python"
     with _alone(folder):
         if not (folder / WHOLE).exists():
@@ -42,9 +48,18 @@ def python_of(tool: str, emit: Callable[[Event], None]) -> Path:
             emit(ApplyProgress(tool, "installing it for the first time"))
             _run([sys.executable, "-m", "venv", str(folder)], tool)
             pip = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
+            pip += ["--extra-index-url", MORE_INDEXES[tool]] if tool in MORE_INDEXES else []
             _run([*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(listed)], tool)
             (folder / WHOLE).touch()
     return python
+
+
+def _list_of(tool: str) -> Path:
+    return paths.data() / LISTS / f"{tool}.txt"
+
+
+def _folder_of(tool: str) -> Path:
+    return paths.cache() / LISTS / f"{tool}-{_sum_of(_list_of(tool))}"
 
 
 def _sum_of(listed: Path) -> str:

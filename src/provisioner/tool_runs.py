@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 LONGEST_LINE = 2**20
@@ -38,11 +40,12 @@ def lines_of(python: Path, start: str, words: Sequence[str], home: Path, within_
             stderr=said,
             env=environment,
             cwd=home,
+            start_new_session=True,  # it may start more processes, which are ended with it
         )
 
         def end() -> None:
             late.set()
-            process.kill()
+            _kill(process.pid)
 
         watch = threading.Timer(within_s, end)
         watch.start()
@@ -50,12 +53,18 @@ def lines_of(python: Path, start: str, words: Sequence[str], home: Path, within_
             yield from _written(process, words)
         finally:
             watch.cancel()
-            process.kill()
+            _kill(process.pid)
             process.wait()
         if late.is_set():
             raise ToolError(f"it has not ended in {within_s:.0f} s")
         if process.returncode:
             raise ToolError(_last_of(said.name) or f"it ended with {process.returncode}")
+
+
+def _kill(group: int) -> None:
+    """End all processes of a group that are left of it."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _written(process: subprocess.Popen[bytes], words: Sequence[str]) -> Iterator[str]:

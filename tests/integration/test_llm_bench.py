@@ -14,7 +14,8 @@ from provisioner.values.errors import VerificationError
 from provisioner.values.events import Event
 from provisioner.values.state import Secret
 from provisioner.workflow import llm_benching
-from provisioner.workflow.llm_benching import Endpoint, measure_llm
+from provisioner.workflow.endpoints import Endpoint
+from provisioner.workflow.llm_benching import measure_llm
 from tests.openai_stand_in import StandIn, serving
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]

@@ -36,7 +36,7 @@ VERBS = {
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
     "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
     "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),
-    "bench": ("provisioner.cli.bench", "Take the time that services need to speak."),
+    "bench": ("provisioner.cli.bench", "Measure services: speech, engines, what clients see, what quants have lost."),
     "down": ("provisioner.cli.ending", "Stop the containers; their data is kept, up starts them again."),
     "destroy": ("provisioner.cli.ending", "Delete the containers and what is in them."),
     "snapshot": ("provisioner.cli.keeping", "Keep the state of the containers as it is now."),

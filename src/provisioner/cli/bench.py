@@ -17,16 +17,23 @@ from provisioner.cli.session import Session
 from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.values.errors import ExitCode, InputError
 
-SPEECH, ENGINE, LLM, QUALITY = "tts", "engine", "llm", "quality"
-JUDGED = ("tokens", "trials", "gate", "threshold", "accept", "plot")
+SPEECH, ENGINE, LLM, LOAD, QUALITY = "tts", "engine", "llm", "load", "quality"
+JUDGED = ("tokens", "gate", "threshold", "accept", "plot")
 OF = {
     SPEECH: {"runs", "long", "plot"},
-    ENGINE: {"sweep", "refuse", *JUDGED},
-    LLM: {"depth", "model", "url", "key", *JUDGED},
+    ENGINE: {"sweep", "refuse", "trials", *JUDGED},
+    LLM: {"depth", "model", "url", "key", "trials", *JUDGED},
+    LOAD: {"clients", "within", "model", "url", "key", *JUDGED},
     QUALITY: {"parent", "text", "chunks", "refuse"},
 }
 """Options that say something of each kind, beside those that say something of all but speech."""
-CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see", QUALITY: "what a quant has lost"}
+CALLED = {
+    SPEECH: "speech",
+    ENGINE: "an engine",
+    LLM: "what clients see",
+    LOAD: "load",
+    QUALITY: "what a quant has lost",
+}
 
 
 @click.command()
@@ -34,10 +41,10 @@ CALLED = {SPEECH: "speech", ENGINE: "an engine", LLM: "what clients see", QUALIT
 @lab_words(names=True)
 @option(
     "--kind",
-    type=click.Choice((SPEECH, ENGINE, LLM, QUALITY)),
+    type=click.Choice((SPEECH, ENGINE, LLM, LOAD, QUALITY)),
     default=SPEECH,
     show_default=True,
-    help="What is measured: speech, what an engine computes, what clients see, or what a quant has lost.",
+    help="What is measured: speech, what an engine computes, what a client sees, or many, or what a quant has lost.",
 )
 @option("--runs", type=click.IntRange(1, 99), default=3, show_default=True, help="How often each text is spoken.")
 @option(
@@ -66,6 +73,8 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
 
     LLM: llama-benchy asks an engine, a gateway, an upstream of the file or any address: how long until the first token,
     how fast it reads and writes, behind contexts of any length (--depth).
+
+    Load: guidellm has many --clients ask at once: what each of them sees, what all get, and how much of it is good.
 
     Quality: llama-perplexity holds the models of one llama.cpp against their --parent, by a --text of yours.
 
@@ -96,6 +105,10 @@ def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Pat
         from provisioner.cli.bench_llm import bench_llm
 
         return bench_llm(session, words, asked, plot)
+    if kind == LOAD:
+        from provisioner.cli.bench_load import bench_load
+
+        return bench_load(session, words, asked, plot)
     if kind == QUALITY:
         from provisioner.cli.bench_quality import bench_quality
 

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from provisioner.cli.bench_options import Asked
 from provisioner.cli.bench_results import check_accepted, judge
+from provisioner.cli.bench_subject import subject_of
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
-from provisioner.lab.opening import Lab
 from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.measuring.history import accepted_file_of, file_of, keep
 from provisioner.measuring.llm_bench import KIND, Depth
 from provisioner.report.llm_bench import foretold_text
-from provisioner.values.address import Address
-from provisioner.values.errors import InputError
-from provisioner.values.state import Secret
 from provisioner.workflow import llm_endpoints
-from provisioner.workflow.llm_benching import Endpoint, measure_llm
-
-
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """What is measured: where, under which address it is kept, whether that may cost something, and how it is said.
-
-    ``alone``: nobody changes it meanwhile.
-    """
-
-    endpoint: Endpoint
-    address: Address
-    costs: bool
-    words: str
-    alone: AbstractContextManager[object]
+from provisioner.workflow.llm_benching import measure_llm
 
 
 def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
@@ -42,7 +23,7 @@ def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -
     from provisioner.cli.confirm import require_yes
 
     lab = session.open_lab(words.existing(), with_secrets=True)
-    subject = _subject(session, lab, words, asked)
+    subject = subject_of(session, lab, words, asked)
     endpoint = subject.endpoint
     depths = [Depth(depth, *asked.tokens) for depth in asked.depth]
     llm_endpoints.check_context(endpoint, depths)
@@ -59,54 +40,3 @@ def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -
         for result in results:
             keep(file_of(lab.name, subject.address), result)
     return judge(session, accepted, results, asked, plot)
-
-
-def _subject(session: Session, lab: Lab, words: Words, asked: Asked) -> _Subject:
-    if asked.url is not None:
-        return _of_url(session, lab, asked, asked.url)
-    _refuse(("key", asked.key))
-    (name,) = words.names
-    if name in lab.resolved.upstreams and name not in lab.resolved.containers:
-        _refuse(("model", asked.model))
-        endpoint = llm_endpoints.endpoint_of_upstream(name, lab.resolved.upstreams[name])
-        return _Subject(endpoint, Address.of(llm_endpoints.UPSTREAM, name), True, name, nullcontext())
-    return _of_lab(session, lab, name, asked)
-
-
-def _of_url(session: Session, lab: Lab, asked: Asked, url: str) -> _Subject:
-    """Any address; its key is a secret as the file would name it."""
-    if not asked.model:
-        raise InputError(f"Unable to measure {url}: nobody says which model is asked", resolution="Say --model.")
-    endpoint = llm_endpoints.elsewhere(url, url, asked.model, _key(session, lab, asked.key) if asked.key else None)
-    words = f"--url {url} --model {asked.model}"
-    return _Subject(endpoint, llm_endpoints.address_of_url(url), True, words, nullcontext())
-
-
-def _key(session: Session, lab: Lab, name: str) -> Secret:
-    from provisioner.labfile.loader import named_secret
-
-    secret = named_secret(lab.loaded, name)
-    session.console.hide([secret])
-    return secret
-
-
-def _of_lab(session: Session, lab: Lab, name: str, asked: Asked) -> _Subject:
-    from provisioner.cli.addresses import address_of
-
-    service = llm_endpoints.chat_service(lab.with_headers, name)
-    effects = session.effects(lab)
-
-    def found(container: str, is_on_lan: bool) -> str:
-        return address_of(session, lab, container, is_on_lan=is_on_lan)
-
-    endpoint = llm_endpoints.endpoint_of_service(lab, effects, service, asked.model, found)
-    may_cost = llm_endpoints.costs(lab.resolved, service, endpoint.model)
-    alone = effects.locked(lab.name, llm_endpoints.VERB)
-    return _Subject(endpoint, service.address, may_cost, service.address, alone)
-
-
-def _refuse(*options: tuple[str, object]) -> None:
-    """Raise ``InputError`` where an option was given that says nothing of what is measured."""
-    given: Sequence[str] = [name for name, value in options if value is not None]
-    if given:
-        raise InputError(f"Unable to measure that with --{given[0]}", resolution="Leave it out, or say --url.")

@@ -14,6 +14,8 @@ from provisioner.cli.options import option
 
 MOST_TOKENS = 131_072
 MOST_CHUNKS = 10_000
+MOST_CLIENTS, MOST_NUMBERS = 512, 20
+LEAST_S, MOST_S = 0.001, 3600
 PERCENT = 100
 LONGEST_NAME = 40
 
@@ -28,6 +30,8 @@ class Asked:
     model: str | None
     url: str | None
     key: str | None
+    clients: tuple[int, ...]
+    within: tuple[float, float]
     parent: str | None
     text: Path | None
     chunks: int | None
@@ -64,6 +68,14 @@ def _depths(_context: click.Context, _parameter: click.Parameter, text: str) -> 
     return tuple(sorted({int(word) for word in words}))
 
 
+def _clients(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[int, ...]:
+    """Numbers of clients, each once, the smallest first: ``--clients 1,4,16``."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and 0 < int(word) <= MOST_CLIENTS for word in words) or len(words) > MOST_NUMBERS:
+        raise click.BadParameter(f"{text[:LONGEST_NAME]!r} are no numbers of clients from 1 to {MOST_CLIENTS}")
+    return tuple(sorted({int(word) for word in words}))
+
+
 def _address(_context: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
     """OpenAI's base URL of a service, without credentials in it."""
     if url is None:
@@ -88,7 +100,7 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default=(512, 128),
             show_default=True,
             metavar="READ WRITTEN",
-            help="Engine, LLM: how many tokens are read, and written.",
+            help="Engine, LLM, load: how many tokens are read, and written.",
         ),
         option(
             "--sweep",
@@ -105,14 +117,30 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="TOKENS,…",
             help="LLM: how many tokens stand before those that are read.",
         ),
-        option("--model", default=None, help="LLM: which model or alias is asked, where there are several."),
+        option("--model", default=None, help="LLM, load: which model or alias is asked, where there are several."),
         option(
             "--url",
             default=None,
             callback=_address,
-            help="LLM: a service that the file does not know, such as https://box.example/v1.",
+            help="LLM, load: a service that the file does not know, such as https://box.example/v1.",
         ),
-        option("--key", default=None, metavar="SECRET", help="LLM: the secret that is the key of --url."),
+        option("--key", default=None, metavar="SECRET", help="LLM, load: the secret that is the key of --url."),
+        option(
+            "--clients",
+            default="1,2,4,8",
+            show_default=True,
+            callback=_clients,
+            metavar="NUMBER,…",
+            help="Load: how many ask at once, one number after the other.",
+        ),
+        option(
+            "--within",
+            type=(click.FloatRange(LEAST_S, MOST_S), click.FloatRange(LEAST_S, MOST_S)),
+            default=(2, 0.1),
+            show_default=True,
+            metavar="FIRST EACH",
+            help="Load: seconds to the first token, and for each further one, of a good answer.",
+        ),
         option(
             "--parent", default=None, metavar="MODEL", help="Quality: the model of the engine that all others are of."
         ),
@@ -128,7 +156,9 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--trials", type=click.IntRange(2, 999), default=None, help="Engine, LLM: how often; else up to 60 times."
         ),
         option(
-            "--gate", is_flag=True, help="Engine, LLM: end with 3 where it has become slower than what was accepted."
+            "--gate",
+            is_flag=True,
+            help="Engine, LLM, load: end with 3 where it has become slower than what was accepted.",
         ),
         option(
             "--threshold",
@@ -136,16 +166,16 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default=5,
             show_default=True,
             metavar="PERCENT",
-            help="Engine, LLM: how much slower it may be.",
+            help="Engine, LLM, load: how much slower it may be.",
         ),
-        option("--accept", is_flag=True, help="Engine, LLM: have later results held against this one."),
-        option("--history", is_flag=True, help="Engine, LLM: show what was kept, and measure nothing."),
+        option("--accept", is_flag=True, help="Engine, LLM, load: have later results held against this one."),
+        option("--history", is_flag=True, help="Engine, LLM, load: show what was kept, and measure nothing."),
         option(
             "--compare",
             type=(str, str),
             default=None,
             metavar="A B",
-            help="Engine, LLM: hold two results against each other: numbers of --history, 'accepted', or files.",
+            help="Engine, LLM, load: hold two results against each other: numbers of --history, 'accepted', or files.",
         ),
         option("--refuse", is_flag=True, help="Engine, quality: go on where requests wait for longer than they may."),
         option("--yes", is_flag=True, help="All but speech: do not ask."),

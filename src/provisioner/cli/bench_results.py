@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import draw
@@ -36,14 +38,31 @@ def check_trials(asked: Asked, least: int) -> None:
         )
 
 
-def judge(session: Session, accepted: Path, results: Sequence[Result], asked: Asked, plot: Path | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of results in the place of their figures, as text and as values."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+def judge(
+    session: Session,
+    accepted: Path,
+    results: Sequence[Result],
+    asked: Asked,
+    plot: Path | None,
+    *,
+    told: Told | None = None,
+) -> int:
     """Tell what was measured, draw it, and hold it against what was accepted; 3 where ``--gate`` finds it worse.
 
     Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
     """
     session.console.stop_progress()
     _draw(plot, results)
-    found = _judged(session, results, kept_in(accepted), asked)
+    figures = told or Told(report.results_text(results, session.console.style), {})
+    found = _judged(session, results, kept_in(accepted), asked, figures)
     if asked.accept:
         accept(accepted, results)
         session.console.say("Later results are held against this one.")
@@ -58,7 +77,9 @@ def _draw(plot: Path | None, results: Sequence[Result]) -> None:
         draw(plot, engine_bench_svg(results))
 
 
-def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked) -> list[Compared]:
+def _judged(
+    session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked, told: Told
+) -> list[Compared]:
     """Tell what was measured, held against what was accepted; the figures that have become worse.
 
     Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
@@ -69,7 +90,7 @@ def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Resu
         before = accepted_for(now.kind, now.setting.options, baseline)
         if before is not None:
             known.append((before, now, list(held(before, now))))
-    texts = [report.results_text(results, session.console.style)]
+    texts = [told.text]
     texts += [report.compared_text(*one, threshold, session.console.style) for one in known]
     worse = [one for *_, found in known for one in found if one.is_worse(threshold)]
     session.console.result(
@@ -77,6 +98,7 @@ def _judged(session: Session, results: Sequence[Result], baseline: Sequence[Resu
         kind=results[0].kind,
         results=report.results_content(results),
         compared=[one for *_, found in known for one in report.compared_content(found, threshold)],
+        **told.values,
     )
     if asked.gate:
         _check_judged(known)

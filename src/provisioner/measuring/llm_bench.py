@@ -101,13 +101,16 @@ class Depth:
             whole = tuple(Trial(one.whole_s, waited) for one, waited in self.trials)
             yield Series(f"whole answer{behind}", SECONDS, whole)
             return
-        first = tuple(Trial(one.first_s, waited) for one, waited in self.trials)
-        reading = tuple(Trial(reading_per_s(one), waited) for one, waited in self.trials)
-        writing = tuple(Trial(writing_per_s(one), waited) for one, waited in self.trials if one.tokens > 1)
-        yield Series(f"first token{behind}", SECONDS, first)
-        yield Series(f"pp{self.read}{behind}", PER_S, reading)
+        first, reading, writing = list[Trial](), list[Trial](), list[Trial]()
+        for one, waited in self.trials:
+            first.append(Trial(one.first_s, waited))
+            reading.append(Trial(reading_per_s(one), waited))
+            if one.tokens > 1:
+                writing.append(Trial(writing_per_s(one), waited))
+        yield Series(f"first token{behind}", SECONDS, tuple(first))
+        yield Series(f"pp{self.read}{behind}", PER_S, tuple(reading))
         if writing:
-            yield Series(f"tg{self.written}{behind}", PER_S, writing)
+            yield Series(f"tg{self.written}{behind}", PER_S, tuple(writing))
 
     def result(self, at: str, service: str, where: Where) -> Result:
         """What was measured, and the first time apart."""
@@ -130,14 +133,14 @@ def fit(depths: Sequence[Depth], length: Length) -> None:
 
 def fit_by_answers(depths: Sequence[Depth]) -> None:
     """Have each prompt so many words more or less as the service has counted tokens too few or too many."""
-    told = [(one, one.cold) for one in depths if one.cold is not None]
-    wanted = {
-        one.depth: round((cold.setting.context + cold.setting.prompt) * one.prompt / max(cold.prompt, 1))
-        for one, cold in told
-    }
+    wanted: dict[int, int] = {}
+    for one in depths:
+        if one.cold is not None:
+            words = one.cold.setting.context + one.cold.setting.prompt
+            wanted[one.depth] = round(words * one.prompt / max(one.cold.prompt, 1))
     prompt = max(wanted.get(0, depths[0].setting.prompt), 1 + SUFFIX)
-    for one, _ in told:
-        context = max(wanted[one.depth] - prompt, 1) if one.depth else 0
+    for one in depths:
+        context = max(wanted.get(one.depth, 0) - prompt, 1) if one.depth else 0
         one.setting = Setting(context, prompt, one.written)
     _check_apart(depths)
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
-from typing import Protocol
-from urllib.parse import urlsplit
 
-from provisioner.forwarder import Forwarder, Target, forwarding
+from provisioner.forwarder import Forwarder, forwarding
 from provisioner.measuring.budget import SPREAD_S, trials_within
 from provisioner.measuring.filler import filler
 from provisioner.measuring.history import Result
-from provisioner.measuring.history import Setting as Where
 from provisioner.measuring.llama_benchy import (
     START,
     TOOL,
@@ -31,70 +26,25 @@ from provisioner.measuring.llama_benchy import (
     tokenizer_text,
 )
 from provisioner.measuring.llm_bench import (
-    LONGEST_LOOK,
     MOST_WORDS,
     Depth,
-    Length,
     UncountedError,
     depth_of,
     fit,
     fit_by_answers,
-    length_of,
     rounds_of,
-    tokens_in,
 )
 from provisioner.tool_environments import python_of
 from provisioner.tool_runs import ToolError, lines_of
-from provisioner.values.errors import PreflightError, ProviderError, VerificationError
+from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress, Diagnostic, Event
-from provisioner.values.plain_data import json_value
+from provisioner.workflow.endpoints import LONGEST_ANSWER_S, Endpoint, Load, failed, length_of_words
 
-LONGEST_ANSWER_S = 3600.0
-LONGEST_BODY = 2**20
-SHORT_WORDS, LONGER_WORDS = 20, 60
 BOOKS = 4
 """The book is so many times as long as the longest prompt: each begins somewhere else."""
 LEAST_BOOK = 20_000
-LONGEST_WORDS = 500
 SPARE = 2
 """So many more starts are made in the place of those in which others asked the service, too."""
-
-
-class Load(Protocol):
-    """What is in the way on the service's host, from the moment at which it is made."""
-
-    def share_until_now(self, own: int) -> tuple[float, int]:
-        """The part of the time in which something waited for a processor, and how many requests of others came.
-
-        ``own``: how many came from here. Both are -1 where nobody tells.
-        """
-
-
-class NobodyTells:
-    """The load of a host that is not ours."""
-
-    def share_until_now(self, own: int) -> tuple[float, int]:  # noqa: ARG002
-        """Nobody tells."""
-        return -1.0, -1
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """A service that answers chats: how people call it, where it is reached, which model of it is asked.
-
-    ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
-    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``look``: begins
-    to look at what is in the way there.
-    """
-
-    name: str
-    target: Target
-    model: str
-    context: int | None
-    is_ours: bool
-    where: Where
-    hint: str
-    look: Callable[[], Load] = NobodyTells
 
 
 class _Bench:
@@ -108,11 +58,11 @@ class _Bench:
 
     def prepare(self) -> None:
         """Take as many words as there are tokens, and write the book and the tokenizer."""
-        length = self._length()
+        length = length_of_words(self.endpoint, self.forwarder, min(one.prompt for one in self.depths))
         try:
             fit(self.depths, length)
         except UncountedError as error:
-            raise self._failed(str(error)) from error
+            raise failed(self.endpoint, str(error)) from error
         most = max(one.setting.context + one.setting.prompt for one in self.depths)
         if most > MOST_WORDS:
             raise PreflightError(f"Unable to measure {self.endpoint.name}: that are {most} words, too many to be sent")
@@ -120,41 +70,6 @@ class _Bench:
         book.parent.mkdir(parents=True)
         book.write_text(filler(max(BOOKS * most, LEAST_BOOK), secrets.randbits(32)), encoding="ascii")
         (self.folder / "tokenizer.json").write_text(tokenizer_text(), encoding="ascii")
-
-    def _length(self) -> Length:
-        """How long words are to the service, first by two short texts, then by one that is nearly as long as asked."""
-        shorter, longer = (self._counted(words) for words in (SHORT_WORDS, LONGER_WORDS))
-        try:
-            length = length_of((SHORT_WORDS, shorter), (LONGER_WORDS, longer))
-            shortest = min(one.prompt for one in self.depths)
-            words = min(length.words(shortest), LONGEST_LOOK)
-            if words > 2 * LONGER_WORDS:
-                length = length_of((SHORT_WORDS, shorter), (words, self._counted(words)))
-        except UncountedError as error:
-            raise self._failed(str(error)) from error
-        return length
-
-    def _counted(self, words: int) -> int:
-        """How many tokens so many words have there."""
-        parts = urlsplit(self.forwarder.url)
-        messages = [{"role": "user", "content": filler(words, words)}]
-        body = json.dumps({"model": self.endpoint.model, "messages": messages, "max_tokens": 1})
-        there = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LONGEST_ANSWER_S)
-        try:
-            there.request("POST", f"{parts.path}/v1/chat/completions", body, {"Content-Type": "application/json"})
-            answer = there.getresponse()
-            said = answer.read(LONGEST_BODY)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._failed(f"no answer: {error}") from error
-        finally:
-            there.close()
-        if answer.status != http.HTTPStatus.OK:
-            words_of_it = said.decode(errors="replace")[:LONGEST_WORDS]
-            raise self._failed(f"it answered {answer.status}: {words_of_it or 'nothing more'}")
-        try:
-            return tokens_in(json_value(said))
-        except (ValueError, UncountedError) as error:
-            raise self._failed(str(error)) from error
 
     def answers(self, runs: int, first: Callable[[], None] | None = None) -> Iterator[Answered]:
         """What each depth was answered, so often; ``first`` is called when the first answer begins."""
@@ -185,14 +100,8 @@ class _Bench:
         """The depth of which that is a trial; raises ``VerificationError`` where it is none of its prompt."""
         depth = depth_of(self.depths, answered)
         for doubt in depth.doubts(answered):
-            raise self._failed(doubt[:LONGEST_WORDS])
+            raise failed(self.endpoint, doubt)
         return depth
-
-    def _failed(self, why: str) -> VerificationError:
-        return VerificationError(
-            f"Unable to measure {self.endpoint.name}: {why}",
-            resolution="Nothing is kept of it. Ask it for less, or look at what it logs.",
-        )
 
 
 def measure_llm(
@@ -276,4 +185,8 @@ def _round(bench: _Bench, runs: int) -> tuple[list[tuple[Depth, tuple[Answered, 
         )
     load, before = loads[0]
     waited, others = load.share_until_now(bench.forwarder.prompts - before)
-    return [(depth, (one, waited)) for depth, one in answers if one.number], others
+    found = []
+    for depth, one in answers:
+        if one.number:
+            found.append((depth, (one, waited)))
+    return found, others

@@ -27,9 +27,9 @@ from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Secret
 from provisioner.workflow.effects import Effects
+from provisioner.workflow.endpoints import Endpoint
 from provisioner.workflow.engine_benching import served_there
 from provisioner.workflow.engine_pauses import SPARE_S, asked_there, look_at
-from provisioner.workflow.llm_benching import Endpoint
 
 VERB, LOAD = "bench", "load"
 UPSTREAM, URL = "_upstream", "_url"
@@ -106,7 +106,7 @@ def endpoint_of_service(
     name = chosen_model(service.address, tuple(models), model)
     engine, _ = look_at(lab, effects, service, VERB)
     served = served_there(engine, EngineBench("-"), effects)
-    is_engine = service.page.stage == ENGINE_STAGE
+    may_cost = costs(lab.resolved, service, name)
     written = service.models.get(service.served_models[0]) if len(service.served_models) == 1 else None
     where = Setting(
         host=engine.instance.host,
@@ -118,13 +118,14 @@ def endpoint_of_service(
         options={},
     )
     address = address_of(service.container, service.is_on_lan)
-    target = Target(f"http://{address}:{service.port}/v1", service.key)
+    without = ONLY_OURS if may_cost else frozenset()
+    target = Target(f"http://{address}:{service.port}/v1", service.key, without=without)
     return Endpoint(
         str(service.address),
         target,
         name,
         models[name].context,
-        is_engine,
+        not may_cost,
         where,
         "Write expose: lan for it, or run this on its host.",
         lambda: _HostLoad(engine, effects, _looked(engine, effects)),

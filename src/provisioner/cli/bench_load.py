@@ -1,0 +1,56 @@
+"""``bench --kind load``: what many clients of a service see at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from provisioner.cli.bench_options import Asked
+from provisioner.cli.bench_results import Told, check_accepted, judge
+from provisioner.cli.bench_subject import subject_of
+from provisioner.cli.options import Words
+from provisioner.cli.session import Session
+from provisioner.measuring.budget import BUDGET_S
+from provisioner.measuring.guidellm import TOOL, Objective
+from provisioner.measuring.history import accepted_file_of, file_of, keep
+from provisioner.measuring.llm_bench import Depth
+from provisioner.measuring.load_bench import KIND, options_of, seconds_each
+from provisioner.report.load_bench import foretold_text, load_content, load_text
+from provisioner.tool_environments import is_made
+from provisioner.workflow import llm_endpoints
+from provisioner.workflow.load_benching import Asked as Load
+from provisioner.workflow.load_benching import measure_load
+
+
+def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) -> int:
+    """Measure what is named, after a question; 3 where ``--gate`` finds it slower."""
+    from provisioner.cli.confirm import require_yes
+
+    lab = session.open_lab(words.existing(), with_secrets=True)
+    subject = subject_of(session, lab, words, asked)
+    endpoint = subject.endpoint
+    read, written = asked.tokens
+    load = Load(asked.clients, seconds_each(BUDGET_S, len(asked.clients)), read, written, Objective(*asked.within))
+    llm_endpoints.check_context(endpoint, [Depth(0, read, written)])
+    accepted = accepted_file_of(lab.name, subject.address)
+    if asked.gate:
+        wanted = []
+        for clients in asked.clients:
+            options = options_of(endpoint.model, asked.tokens, clients)
+            wanted.append(replace(endpoint.where, options=options))
+        check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
+    llm_endpoints.check_reached(endpoint)
+    if not asked.yes:
+        question = foretold_text(endpoint.name, load.clients, load.seconds, costs=subject.costs, is_made=is_made(TOOL))
+        require_yes(session.console, question, "Not measured")
+    with subject.alone:
+        found = measure_load(endpoint, load, session.console.emit)
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        results = []
+        for one in found:
+            where = replace(endpoint.where, options=options_of(endpoint.model, asked.tokens, one.level.clients))
+            results.append(one.result(at, endpoint.name, where))
+            keep(file_of(lab.name, subject.address), results[-1])
+    told = Told(load_text(found, session.console.style), {"levels": load_content(found)})
+    return judge(session, accepted, results, asked, plot, told=told)

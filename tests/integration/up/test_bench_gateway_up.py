@@ -1,0 +1,79 @@
+"""``provision bench --kind llm`` of a real gateway before a real engine: what clients see is a little more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.engine_series import model_in
+from tests.integration.up.quickstart_lab import Lab
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.slow]
+
+NAME = "fronted"
+ENGINE, GATEWAY = f"{NAME}-engine", f"{NAME}-gateway"
+FILE = f"""
+name: {NAME}
+models:
+  some: {{ source: "file:bench.gguf" }}
+containers:
+  {ENGINE}:
+    image: debian/12
+    cpu: 2
+    memory: 1GiB
+    services:
+      llama_cpp: {{ model: some, context: 2048, api_key: !secret engine_key }}
+  {GATEWAY}:
+    image: debian/12
+    services:
+      litellm: {{ master_key: !secret master_key, aliases: {{ fast: [some] }} }}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up."""
+    folder = tmp_path_factory.mktemp(NAME)
+    with pytest.MonkeyPatch.context() as patched:
+        model_in(folder, patched.setattr)
+    lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    first = lab.provision("up", "--yes")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def measured(lab: Lab, name: str) -> dict[str, Any]:
+    """The figures of a service by their names, without those of one depth."""
+    found = lab.provision("bench", name, "--kind", "llm", "--yes", "--json", "--trials", "10", "--tokens", "256", "32")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    (one,) = result["results"]
+    return {figure["name"]: figure for figure in one["figures"]} | {"options": one["options"]}
+
+
+def test_a_gateway_is_measured_by_its_alias(lab: Lab) -> None:
+    engine, gateway = measured(lab, ENGINE), measured(lab, GATEWAY)
+    assert gateway["options"]["model"] == "fast"
+    assert {"first token", "pp256", "tg32"} <= gateway.keys()
+    assert gateway["first token"]["median"] > engine["first token"]["median"], "it asks the engine itself"
+    for figure in (engine["tg32"], gateway["tg32"]):
+        assert len(figure["trials"]) == 10
+
+
+def test_nobody_tells_which_model_a_gateway_answers_with(lab: Lab) -> None:
+    asked = ("bench", GATEWAY, "--kind", "llm", "--yes", "--trials", "10", "--tokens", "64", "16")
+    assert lab.provision(*asked, "--accept").code == 0
+    judged = lab.provision(*asked, "--gate")
+    assert judged.code == 4
+    assert "nobody tells which one it is" in judged.err
+
+
+def test_no_secret_was_seen(lab: Lab) -> None:
+    assert not lab.arguments_seen
