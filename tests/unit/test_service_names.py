@@ -30,6 +30,7 @@ ALLOWED = {
     ): "a provider among those that LiteLLM knows by these names, and its words for models",
     ("wheels/known.py", "tabbyapi"): "a word of the stacks' pages",
     ("labfile/starter.py", "llama_cpp"): "the file that `init` writes is an example",
+    ("report/suggest.py", "llama_cpp"): "what is suggested is written for the one engine that is looked at",
     ("labfile/starter.py", "litellm"): "ditto",
 }
 """Where a name may stand in code, and why."""

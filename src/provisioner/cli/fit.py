@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from provisioner.lab.opening import Lab
 
 
-def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+def size_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    """A size such as ``8GiB``, in bytes."""
     try:
         return None if value is None else parse_size(value)
     except SizeError as error:
@@ -26,7 +27,7 @@ def _size(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.command()
 @verb
 @lab_words(names=True)
-@option("--memory", callback=_size, metavar="SIZE", help="What is usable of each card, such as 7360MiB.")
+@option("--memory", callback=size_option, metavar="SIZE", help="What is usable of each card, such as 7360MiB.")
 def fit(session: Session, words: Words, *, memory: int | None) -> int:
     """Add up what the engines need on their cards: weights, cache, recurrent state, buffers, encoders.
 

@@ -17,6 +17,7 @@ WITHOUT_A_LIVE_LAB = frozenset(
         "graph",
         "lock",
         "fit",
+        "suggest",
         "host",
         "cuda",
         "stacks",

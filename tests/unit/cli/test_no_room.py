@@ -14,6 +14,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "eject": (("eject", "{place}/out"),),
     "lock": (("lock",),),
     "fit": (("fit",),),
+    "suggest": (("suggest", "tiny", "--gpu", "8GiB"),),
     "plan": (("plan",),),
     "up": (("up", "--yes"), ("up", "--yes", "--full")),
     "status": (("status",),),

@@ -1,0 +1,59 @@
+"""The verb ``suggest``: which file of a model a card is best given, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from provisioner.cli.fit import size_option
+from provisioner.cli.options import Words, lab_words, option, verb
+from provisioner.cli.session import Session
+from provisioner.loads.suggestions import USES
+from provisioner.values.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from provisioner.gpus.cards import Card
+    from provisioner.lab.opening import Lab
+
+
+@click.command()
+@verb
+@lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO...")
+@option(
+    "--gpu", callback=size_option, metavar="SIZE", help="The memory of the card, such as 8GiB; else the file's own."
+)
+@option("--use", type=click.Choice(tuple(USES)), default="chat", show_default=True, help="What it is for.")
+def suggest(session: Session, words: Words, *, gpu: int | None, use: str) -> int:
+    """Say which file of a model a card is best given, with which cache and context, and print what to write for it.
+
+    Looked at are the heads of all GGUF files of a repository, of a folder, or models of the file. All of it lies on the
+    card, or of a mixture all but some experts; a dense model is never split, and below Q4_K_M nothing is suggested
+    while anything better fits. Exit code 4 when nothing does.
+    """
+    from provisioner.loads.suggestions import suggested
+    from provisioner.report.suggest import suggest_content, suggest_text
+    from provisioner.workflow.suggesting import candidates_of, card_of, usable_bytes
+
+    if not words.names:
+        raise InputError("Unable to suggest anything: nothing is named", resolution="Name ORG/REPO of a hub.")
+    lab = session.open_lab(words.existing(), needs="none") if words.file.is_file() else None
+    candidates = [one for target in words.names for one in candidates_of(target, lab)]
+    usable = usable_bytes(card_of(gpu) if gpu is not None else _largest(session, lab))
+    ways, left = suggested(candidates, usable, USES[use])
+    text = suggest_text(ways, left, use, USES[use].context, session.console.style)
+    session.console.result(text, usable=usable, use=use, **suggest_content(ways, left))
+    return ExitCode.DONE if ways else ExitCode.REFUSED
+
+
+def _largest(session: Session, lab: Lab | None) -> Card:
+    """The largest card of the file's containers; raises ``InputError`` where there is none."""
+    from provisioner.workflow.selecting import cards_of
+
+    wants = lab is not None and any(container.gpu is not None for container in lab.spec.containers.values())
+    cards = cards_of(lab, session.effects(lab).providers) if lab is not None and wants else {}
+    if not cards:
+        raise InputError(
+            "Unable to suggest anything: no container of the file has a card", resolution="Say its memory: --gpu 8GiB"
+        )
+    return max(cards.values(), key=lambda card: card.memory)

@@ -1,0 +1,196 @@
+"""Which file of a model a card is best given, and how: its cache, its context, where its experts lie. Pure.
+
+All of it on the card, or of a mixture all but the experts of some layers; a dense model is never split between card and
+CPU, where it is slower than on either. Below Q4_K_M nothing is suggested while anything else fits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from provisioner.loads.advice import CEILING, LEAST_CONTEXT, SMALLER
+from provisioner.loads.engines import SMALL_CARD
+from provisioner.loads.placing import Placing, expert_bytes
+from provisioner.loads.terms import Load, largest_context, needed_bytes
+from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
+from provisioner.models.header import Header
+
+WHOLE = ("f16", "f16")
+"""The types of a cache that loses nothing."""
+CACHES = (WHOLE, *SMALLER)
+FLOOR_BITS = 4.6
+"""Bits of a weight: Q4_K_M has 4.8 and more of them, Q4_K_S 4.6, IQ4_XS 4.3 to 4.5."""
+LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
+"""How types below the floor are called in names of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a model is for: the context that it should have, and whether it has to see."""
+
+    context: int
+    sees: bool = False
+
+
+USES: Mapping[str, Use] = {
+    "chat": Use(24_576),
+    "code": Use(32_768),
+    "long": Use(131_072),
+    "vision": Use(8_192, sees=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that could be served: what it is called, what it needs on a card, and what its head says.
+
+    ``load``: with its whole context, all of it on the card; ``written``: what the file of a lab says of it; ``label``:
+    what its name says of its weights; ``eye``: what is written of its projector, where it has one.
+    """
+
+    name: str
+    load: Load
+    header: Header
+    written: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    eye: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes images."""
+        return bool(self.eye)
+
+    @property
+    def quant(self) -> str:
+        """How its weights are stored, as its head says it, else its name; empty where neither does."""
+        number = self.header.values.get("general.file_type")
+        return FILE_TYPES.get(number, self.label) if isinstance(number, int) else self.label
+
+    @property
+    def bits(self) -> float:
+        """Bits of a weight, on average; 0 where nobody tells how many it has."""
+        return 8 * sum(self.header.tensors.values()) / self.header.parameters if self.header.parameters else 0.0
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether its weights have lost what is noticed, by what is known of its type, else by their bits."""
+        known = BYTES_PER_WEIGHT.get(self.quant)
+        if known is not None:
+            return known < BYTES_PER_WEIGHT[FLOOR]
+        return 0 < self.bits < FLOOR_BITS or LOW.match(self.quant) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a file would be served: the types of its cache, of how many layers the experts stay in the host's memory.
+
+    ``context``: the largest one that it then has; ``total``: bytes of the card with it.
+    """
+
+    candidate: Candidate
+    keys: str
+    values: str
+    experts: int
+    context: int
+    total: int
+    usable: int
+
+    @property
+    def free(self) -> int:
+        """Bytes of the card that are left."""
+        return self.usable - self.total
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A file that is not suggested, and why."""
+
+    candidate: Candidate
+    why: str
+
+
+def ways_of(candidate: Candidate, usable: int) -> tuple[Way, ...]:
+    """Every way to serve a file on a card with so many usable bytes: one for each type of cache with which it fits."""
+    return tuple(_ways(candidate, usable))
+
+
+def _ways(candidate: Candidate, usable: int) -> Iterator[Way]:
+    load = candidate.load
+    for keys, values in CACHES:
+        packed = replace(load, keys=keys, values=values)
+        for experts in _places_of_experts(packed):
+            placed = replace(packed, placing=Placing(None, experts))
+            context = _practical(largest_context(placed, usable), usable)
+            if context >= LEAST_CONTEXT:
+                total = needed_bytes(replace(placed, context=context))
+                yield Way(candidate, keys, values, experts, context, total, usable)
+                break  # each further layer in the host's memory makes it slower
+
+
+def _places_of_experts(load: Load) -> Iterator[int]:
+    """Of how many layers the experts may stay in the host's memory, the fewest first."""
+    yield 0
+    if load.shape.experts and expert_bytes(load.tensors):
+        yield from range(1, load.count + 1)
+
+
+def _practical(context: int, usable: int) -> int:
+    """Of a small card no more than was seen to answer: beyond, memory ran out while it computed."""
+    return min(context, CEILING) if usable <= SMALL_CARD else context
+
+
+def best_way(ways: Iterable[Way], use: Use) -> Way | None:
+    """The one that loses least and has the context of that use; where none has it, the one with the longest."""
+    known = list(ways)
+    enough = [one for one in known if one.context >= use.context]
+    if enough:
+        return min(enough, key=lambda one: (one.experts, CACHES.index((one.keys, one.values))))
+    return max(known, key=lambda one: one.context, default=None)
+
+
+def suggested(candidates: Iterable[Candidate], usable: int, use: Use) -> tuple[list[Way], list[Left]]:
+    """The best way of each file that can be served for that use, the best file first; and those that cannot, and why.
+
+    First those that have its context, then those not below the floor, then those with all experts on the card, then
+    those whose cache loses nothing; of equals the one with more bits of a weight.
+    """
+    ways: list[Way] = []
+    left: list[Left] = []
+    for candidate in candidates:
+        found = best_way(ways_of(candidate, usable), use)
+        if use.sees and not candidate.sees:
+            left.append(Left(candidate, "it has no projector, and sees nothing"))
+        elif not candidate.load.weights:
+            left.append(Left(candidate, "nobody tells how large it is"))
+        elif candidate.load.is_guessed:
+            left.append(Left(candidate, "; ".join(candidate.load.shape.unread)))
+        elif found is None:
+            left.append(Left(candidate, _why_not(candidate, usable)))
+        else:
+            ways.append(found)
+    good = [one for one in ways if not one.candidate.is_below_floor]
+    for one in ways:
+        if good and one not in good:
+            why = f"below {FLOOR}, and a better one fits"
+            left.append(Left(one.candidate, why))
+    ways = good or ways
+    return sorted(ways, key=lambda one: _rank(one, use)), left
+
+
+def _rank(way: Way, use: Use) -> tuple[bool, bool, int, int, float, str]:
+    candidate, cache = way.candidate, CACHES.index((way.keys, way.values))
+    is_too_short = way.context < use.context
+    return (is_too_short, candidate.is_below_floor, way.experts, cache, -candidate.load.weights, candidate.name)
+
+
+def _why_not(candidate: Candidate, usable: int) -> str:
+    """By how much it is too large, at its smallest."""
+    keys, values = CACHES[-1]
+    smallest = replace(candidate.load, keys=keys, values=values, context=LEAST_CONTEXT)
+    *_, most_away = _places_of_experts(smallest)
+    least = needed_bytes(replace(smallest, placing=Placing(None, most_away)))
+    missing = -(-(least - usable) // 2**20)
+    besides = "with all experts in the host's memory" if most_away else "and a dense model is not split"
+    return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens, {besides}"

@@ -1,0 +1,205 @@
+"""The verb ``suggest``: finds the files that a model could be served from, in a hub, a folder or the lab's file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from provisioner.gpus.cards import Card
+from provisioner.lab.opening import Lab
+from provisioner.loads.budgets import usable_of
+from provisioner.loads.layers import shape_of
+from provisioner.loads.suggestions import Candidate
+from provisioner.loads.terms import MIB, Load
+from provisioner.loads.vision import image_buffer
+from provisioner.models.gguf import read_header
+from provisioner.models.header import GgufError, Header
+from provisioner.models.hub import (
+    REVISION,
+    Hub,
+    HubError,
+    UnreachableHubError,
+    files_of,
+    hub_of_environment,
+    label_of,
+    part_of,
+)
+from provisioner.models.remote_head import NoHeadError, read_remote_head
+from provisioner.models.sources import ModelPart, is_plain_filename, part_count, part_names, whole_stem
+from provisioner.values.errors import InputError, PreflightError
+
+REPOSITORY = re.compile(r"(?:hf:)?([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)", re.ASCII)
+EYE, IMATRIX = "mmproj", "imatrix"
+MOST_FILES = 64
+"""Of a repository or folder; the heads of more are not read."""
+AT_ONCE = 4
+IMAGES_UNKNOWN = 500 * MIB
+"""What stands for the buffers of one image whose size nobody tells, as ``fit`` has it."""
+
+
+def card_of(memory: int) -> Card:
+    """A card of which nothing is known but its memory, in bytes."""
+    return Card(pci="", vendor="nvidia", name="", memory=memory)
+
+
+def usable_bytes(card: Card) -> int:
+    """What an engine can have of it; raises ``InputError`` where nobody tells how much it has."""
+    usable = usable_of(card)
+    if usable is None:
+        raise InputError(
+            f"Unable to suggest for {card.title}: nobody tells its memory", resolution="Say it: --gpu 8GiB"
+        )
+    return usable
+
+
+def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
+    """The files that a target names: a model of the file, a folder or a file of GGUF, or ORG/REPO of a hub.
+
+    Raises ``InputError`` where it names none, ``PreflightError`` where the hub gives no answer.
+    """
+    if lab is not None and target in lab.spec.models:
+        found = [_of_lab(lab, target)]
+    elif Path(target).is_dir():
+        found = list(_of_folder(Path(target)))
+    elif Path(target).is_file():
+        found = [_here(Path(target), [Path(target)], {}, 0, 0)]
+    elif place := REPOSITORY.fullmatch(target):
+        found = _of_hub(place[1])
+    else:
+        raise InputError(
+            f"Unable to find {target}: it is no model of the file, no folder and no repository",
+            resolution="Name a model of the file, a folder of GGUF files, or ORG/REPO.",
+        )
+    if not found:
+        raise InputError(f"Unable to suggest anything of {target}: it holds no GGUF", resolution="Name another one.")
+    return found
+
+
+def _of_lab(lab: Lab, name: str) -> Candidate:
+    """A model of the file, as far as its head is known."""
+    header = lab.with_headers.known.headers.get(name)
+    file = lab.models().files.get(name)
+    if header is None or file is None:
+        raise PreflightError(
+            f"Unable to suggest anything of model {name}: its head is not known",
+            resolution="Run provision lock, and look at what it says of it.",
+        )
+    size = sum(part.size or 0 for part in file.rest) + (file.size or 0)
+    return _candidate(name, header, size, {"source": lab.spec.models[name].source})
+
+
+def _of_folder(folder: Path) -> Iterator[Candidate]:
+    names = sorted(one.name for one in folder.glob("*.gguf") if one.is_file())
+    eyes = [name for name in names if name.lower().startswith(EYE)]
+    eye, size, buffer = {}, 0, 0
+    if eyes:
+        file = folder / eyes[0]
+        eye = {"source": f"file:{file.resolve()}"}
+        size, buffer = file.stat().st_size, _buffer(_head(file))
+    for parts in _models(names):
+        yield _here(folder / parts[0], [folder / part for part in parts], eye, size, buffer)
+
+
+def _here(first: Path, parts: list[Path], eye: Mapping[str, str], eye_size: int, buffer: int) -> Candidate:
+    size = sum(part.stat().st_size for part in parts)
+    found = _candidate(first.name, _head(first), size, {"source": f"file:{first.resolve()}"}, (eye_size, buffer))
+    return replace(found, eye=eye)
+
+
+def _head(file: Path) -> Header:
+    try:
+        return read_header(file)
+    except (GgufError, OSError) as error:
+        raise InputError(f"Unable to read {file}: {error}", resolution="Take it away, or name another one.") from error
+
+
+def _of_hub(repository: str) -> list[Candidate]:
+    try:
+        hub = hub_of_environment()
+        revision, entries = files_of(hub, repository, REVISION)
+        models = list(_models(sorted(name for name in entries if name.endswith(".gguf"))))[:MOST_FILES]
+        files: dict[str, ModelPart] = {}
+        for name in chain.from_iterable(models):
+            files[name] = part_of(name, entries[name], repository)
+        eye, eye_size, buffer = _eye_of(hub, repository, revision, entries)
+    except UnreachableHubError as error:
+        raise PreflightError(f"Unable to ask for {repository}: {error.message}", resolution=error.hint) from error
+    except HubError as error:
+        raise InputError(f"Unable to ask for {repository}: {error.message}", resolution=error.hint) from error
+    labels = Counter(label_of(parts[0]) for parts in models)
+
+    def found(parts: list[str]) -> Candidate:
+        first, label = files[parts[0]], label_of(parts[0])
+        header = _remote_head(hub, repository, revision, first.file)
+        written = {"source": f"hf:{repository}:{label}"}
+        if labels[label] > 1:  # then its label does not say which one is meant
+            written = {"source": hub.address(repository, revision, first.file), "sha256": first.sha256}
+        size = sum(files[part].size or 0 for part in parts)
+        return replace(_candidate(first.file, header, size, written, (eye_size, buffer)), eye=eye)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(found, models))
+
+
+def _eye_of(
+    hub: Hub, repository: str, revision: str, entries: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], int, int]:
+    """What is written of the smallest projector of a repository, its size, and what one image takes besides."""
+    eyes = [name for name in entries if name.rpartition("/")[2].lower().startswith(EYE) and name.endswith(".gguf")]
+    if not eyes:
+        return {}, 0, 0
+    parts = [part_of(name, entries[name], repository) for name in eyes]
+    part = min(parts, key=lambda one: one.size or 0)
+    eye = {"source": hub.address(repository, revision, part.file), "sha256": part.sha256}
+    return eye, part.size or 0, _buffer(_remote_head(hub, repository, revision, part.file))
+
+
+def _remote_head(hub: Hub, repository: str, revision: str, name: str) -> Header:
+    """The head of a file; raises ``PreflightError`` where it does not come, ``InputError`` where it is none."""
+    token = hub.token.reveal() if hub.token else None
+    try:
+        return read_remote_head(hub.address(repository, revision, name), token)
+    except NoHeadError as error:
+        raise PreflightError(f"Unable to read {name} of {repository}: {error}", resolution="Try again.") from error
+    except GgufError as error:
+        raise InputError(f"Unable to read {name} of {repository}: {error}") from error
+
+
+def _models(names: list[str]) -> Iterator[list[str]]:
+    """The files of each model, the first one first; parts of one that lacks some are left out."""
+    known = set(names)
+    for name in names:
+        base = name.rpartition("/")[2]
+        is_model = is_plain_filename(base) and not base.lower().startswith(EYE) and IMATRIX not in base.lower()
+        parts = list(part_names(name)) if part_count(name) > 1 else [name]
+        if is_model and parts[0] == name and known.issuperset(parts):
+            yield parts
+
+
+def _candidate(
+    name: str, header: Header, size: int, written: Mapping[str, str], eye: tuple[int, int] = (0, 0)
+) -> Candidate:
+    shape = shape_of(header.values, header.tokens)
+    encoder, buffer = eye
+    load = Load(
+        whole_stem(name.rpartition("/")[2]),
+        shape,
+        size or sum(header.tensors.values()),
+        shape.context,
+        encoder=encoder,
+        image_buffer=buffer,
+        unified=False,
+        tensors=header.tensors if header.parts == 1 else {},  # those of its first file say too little
+    )
+    return Candidate(load.name, load, header, written, label_of(name))
+
+
+def _buffer(header: Header) -> int:
+    found = image_buffer(header.values)
+    return IMAGES_UNKNOWN if found is None else found

@@ -1,0 +1,208 @@
+"""``suggest``: which file of a model a card is best given, asked of a stand-in for the hub, of folders, of the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from provisioner.loads.terms import MIB
+from tests.file_server import FileServer, Seen, serving
+from tests.gguf_bytes import gguf_bytes, projector_bytes
+from tests.unit.cli.conftest import World
+from tests.unit.test_hub import COMMIT, PAGE, REPOSITORY, page_of, sibling
+
+TOKEN = "hf_CANARY0b1c2d"
+LLAMA = {
+    "general.architecture": "llama",
+    "llama.block_count": 32,
+    "llama.context_length": 131_072,
+    "llama.embedding_length": 4096,
+    "llama.attention.head_count": 32,
+    "llama.attention.head_count_kv": 8,
+    "tokenizer.ggml.tokens": ["a", "b", "c"],
+}
+"""128 KiB of cache for a token."""
+SIZES = {"Q2_K": (10, 3000), "Q4_K_M": (15, 4900), "Q5_K_M": (17, 5700), "Q8_0": (7, 8500), "BF16": (32, 16_000)}
+"""The number of each type in a file's head, and MiB of a model of 8B."""
+
+
+def head(number: int) -> bytes:
+    """The head of a model of that type."""
+    return gguf_bytes({**LLAMA, "general.file_type": number})
+
+
+def file_of(name: str, size: int) -> dict[str, Any]:
+    lfs = {"sha256": "c" * 64, "size": size, "pointerSize": 135}
+    return sibling(name, size=size, lfs=lfs)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A repository of a model of 8B in five sizes, the largest in two files."""
+    names = {f"Eight-{quant}.gguf": (head(number), mib) for quant, (number, mib) in SIZES.items() if quant != "BF16"}
+    parts = [f"BF16/Eight-BF16-0000{number}-of-00002.gguf" for number in (1, 2)]
+    names |= {part: (head(32), 8000) for part in parts}
+    files = [file_of(name, mib * MIB) for name, (_, mib) in names.items()]
+    with serving(FileServer(b"")) as server:
+        page = json.dumps(page_of(*files, sibling("README.md"))).encode()
+        server.pages[PAGE] = lambda _seen: (200, {}, page)
+        for name, (content, _) in names.items():
+            server.pages[f"/{REPOSITORY}/resolve/{COMMIT}/{name}"] = answer_of(content)
+        monkeypatch.setenv("HF_ENDPOINT", server.address.rpartition("/models")[0])
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        monkeypatch.setenv("no_proxy", "*")
+        yield server
+
+
+def answer_of(content: bytes) -> Any:
+    def answered(_seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        return 200, {}, content
+
+    return answered
+
+
+def test_a_repository_is_looked_through_for_what_a_card_is_best_given(world: World, hub: FileServer) -> None:
+    answer = world.command("suggest", REPOSITORY, "--gpu", "12GiB")
+    assert answer.code == 0, answer.err
+    rows = [line.split() for line in answer.out.splitlines()]
+    assert [row[1] for row in rows[1:3]] == ["Q8_0", "Q5_K_M"] or rows[1][1] == "Q5_K_M"
+    assert "Eight-Q2_K: below Q4_K_M, and a better one fits" in answer.out
+    assert "Eight-BF16: " in answer.out
+    assert "a dense model is not split" in answer.out
+    assert TOKEN not in answer.out + answer.err
+    assert len([one for one in hub.seen if "/resolve/" in one.path]) == 5, "of one in two files the first head"
+
+
+def test_what_it_prints_is_a_file_that_is_valid(world: World, hub: FileServer, tmp_path: Path) -> None:
+    answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB", "--json")
+    (result,) = [one for one in answer.events if one["type"] == "result"]
+    best = result["ways"][0]
+    assert (best["quant"], best["written"]) == ("Q5_K_M", {"source": f"hf:{REPOSITORY}:Q5_K_M"})
+    assert (best["keys"], best["values"]) == ("q8_0", "q8_0"), "with f16 none has 24,576 tokens"
+    assert best["total"] <= result["usable"] == 8192 * MIB - 832 * MIB
+    text = world.command("suggest", REPOSITORY, "--gpu", "8GiB").out
+    block = text[text.index("models:") :]
+    (tmp_path / "homelab.yml").write_text(f"name: suggested\n{block}")
+    validated = world.command("validate")
+    assert validated.code == 0, validated.err
+    said = yaml.safe_load(block)
+    (service,) = [one["services"]["llama_cpp"] for one in said["containers"].values()]
+    assert service["context"] == best["context"]
+    assert len(hub.seen) > 0
+
+
+def test_a_longer_context_changes_what_is_best(world: World, hub: FileServer) -> None:
+    best = {}
+    for use in ("chat", "long"):
+        answer = world.command("suggest", REPOSITORY, "--gpu", "16GiB", "--use", use, "--json")
+        (result,) = [one for one in answer.events if one["type"] == "result"]
+        best[use] = result["ways"][0]
+    assert (best["chat"]["quant"], best["long"]["quant"]) == ("Q8_0", "Q5_K_M")
+    assert best["long"]["context"] > best["chat"]["context"]
+    assert len(hub.seen) > 0
+
+
+def test_of_two_files_with_one_label_the_address_says_which_is_meant(world: World, hub: FileServer) -> None:
+    files = [file_of(name, 4900 * MIB) for name in ("Eight-Q4_K_M.gguf", "Nine-Q4_K_M.gguf")]
+    page = json.dumps(page_of(*files)).encode()
+    hub.pages[PAGE] = lambda _seen: (200, {}, page)
+    hub.pages[f"/{REPOSITORY}/resolve/{COMMIT}/Nine-Q4_K_M.gguf"] = answer_of(head(15))
+    answer = world.command("suggest", REPOSITORY, "--gpu", "12GiB", "--json")
+    (result,) = [one for one in answer.events if one["type"] == "result"]
+    assert {one["written"]["source"].rpartition("/")[2] for one in result["ways"]} == {
+        "Eight-Q4_K_M.gguf",
+        "Nine-Q4_K_M.gguf",
+    }
+    assert {one["written"]["sha256"] for one in result["ways"]} == {"c" * 64}
+
+
+@pytest.mark.parametrize("size", ["many", -1, True, None, 1 << 60])
+def test_a_size_that_is_none_is_no_size(world: World, hub: FileServer, size: Any) -> None:
+    lfs = {"sha256": "c" * 64, "size": size, "pointerSize": 135}
+    page = json.dumps(page_of(sibling("Eight-Q4_K_M.gguf", size=size, lfs=lfs))).encode()
+    hub.pages[PAGE] = lambda _seen: (200, {}, page)
+    answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB")
+    assert answer.code == 64, answer.out
+    assert "does not say what Eight-Q4_K_M.gguf" in answer.err
+
+
+def test_a_path_may_hold_what_yaml_does_not_like(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s: "mine" #1'
+    folder.mkdir()
+    (folder / "one.gguf").write_bytes(head(15))
+    answer = world.command("suggest", str(folder), "--gpu", "8GiB")
+    assert answer.code == 0, answer.err
+    said = yaml.safe_load(answer.out[answer.out.index("models:") :])
+    assert said["models"]["one"]["source"] == f"file:{folder}/one.gguf"
+
+
+def test_a_folder_and_a_file_of_this_machine_are_read(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "one.gguf").write_bytes(head(15))
+    (folder / "mmproj-one.gguf").write_bytes(projector_bytes(4096))
+    (folder / "README.md").write_text("no model")
+    for target in (str(folder), str(folder / "one.gguf")):
+        answer = world.command("suggest", target, "--gpu", "8GiB")
+        assert answer.code == 0, answer.err
+        assert f'source: "file:{folder / "one.gguf"}"' in answer.out
+    seeing = world.command("suggest", str(folder), "--gpu", "8GiB", "--use", "vision")
+    assert "mmproj: one-eye" in seeing.out
+    blind = world.command("suggest", str(folder / "one.gguf"), "--gpu", "8GiB", "--use", "vision")
+    assert blind.code == 4
+    assert "it has no projector, and sees nothing" in blind.out
+
+
+def test_a_model_of_the_file_is_looked_at(world: World) -> None:
+    answer = world.command("suggest", "tiny", "--gpu", "8GiB")
+    assert answer.code == 0, answer.err
+    assert 'source: "builtin:tiny"' in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        ((), 64, "nothing is named"),
+        (("nobody",), 64, "it is no model of the file, no folder and no repository"),
+        (("tiny",), 64, "no container of the file has a card"),
+        (("tiny", "--gpu", "none"), 64, "--gpu"),
+        (("tiny", "--gpu", "8GiB", "--use", "fun"), 64, "--use"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(world: World, words: tuple[str, ...], code: int, told: str) -> None:
+    answer = world.command("suggest", *words)
+    assert (answer.code, told in answer.err) == (code, True), answer.err
+
+
+def test_a_repository_without_a_model_is_said(world: World, hub: FileServer) -> None:
+    page = json.dumps(page_of(sibling("README.md"), sibling("imatrix.gguf"))).encode()
+    hub.pages[PAGE] = lambda _seen: (200, {}, page)
+    answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB")
+    assert answer.code == 64
+    assert "it holds no GGUF" in answer.err
+
+
+def test_a_hub_that_does_not_answer_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB")
+    assert answer.code == 4
+    assert "gives no answer" in answer.err
+
+
+def test_a_file_that_is_no_model_is_said(world: World, tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(b"no model at all")
+    answer = world.command("suggest", str(tmp_path / "x.gguf"), "--gpu", "8GiB")
+    assert answer.code == 64
+    assert "Unable to read" in answer.err
+
+
+def test_nothing_that_fits_is_a_refusal(world: World, hub: FileServer) -> None:
+    answer = world.command("suggest", REPOSITORY, "--gpu", "2GiB")
+    assert answer.code == 4
+    assert "Nothing of it fits." in answer.out
+    assert len(hub.seen) > 0

@@ -1,0 +1,156 @@
+"""Which file of a model a card is best given: the seeds' advice, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provisioner.loads.engines import SMALL_CARD
+from provisioner.loads.layers import shape_of
+from provisioner.loads.placing import Placing
+from provisioner.loads.suggestions import (
+    USES,
+    Candidate,
+    suggested,
+    ways_of,
+)
+from provisioner.loads.terms import MIB, Load, needed_bytes
+from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES
+from provisioner.models.header import Header
+from tests.unit.loads.models import MIXTURE, NINE, USABLE, mixture_tensors
+
+TYPES = {name: number for number, name in FILE_TYPES.items()}
+Q5_MIB = 5491
+"""What the seeds' 9B takes at Q5_K_M."""
+GB = 10**9
+
+
+def nine(quant: str) -> Candidate:
+    """The seeds' hybrid of 9B as so many bits of it."""
+    weights = round(Q5_MIB * MIB * BYTES_PER_WEIGHT[quant] / BYTES_PER_WEIGHT["Q5_K_M"])
+    header = Header("qwen35", values={"general.file_type": TYPES[quant]}, parameters=9 * GB)
+    return Candidate(f"nine-{quant}.gguf", replace(NINE, weights=weights, slots=1), header)
+
+
+def mixture() -> Candidate:
+    """A mixture of 1,600 MiB, of which a token asks 8 of 128 experts."""
+    tensors = mixture_tensors()
+    values = {**MIXTURE, "qwen3moe.expert_used_count": 8}
+    load = Load("mixture", shape_of(values, vocabulary=100_000), sum(tensors.values()), 32_768, tensors=tensors)
+    return Candidate("mixture.gguf", load, Header("qwen3moe", layers=4, experts=128, values=values))
+
+
+def names(candidates: list[Candidate], usable: int, use: str) -> list[str]:
+    ways, _ = suggested(candidates, usable, USES[use])
+    return [way.candidate.quant for way in ways]
+
+
+@pytest.mark.parametrize("use", ["chat", "code"])
+def test_a_card_of_8_gb_gets_9b_at_q5(use: str) -> None:
+    files = [nine(quant) for quant in ("Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "F16")]
+    ways, left = suggested(files, USABLE, USES[use])
+    assert [way.candidate.quant for way in ways] == ["Q5_K_M", "Q4_K_M", "Q6_K"], "Q6_K needs a smaller cache"
+    best = ways[0]
+    assert (best.keys, best.values, best.experts) == ("f16", "f16", 0)
+    assert best.context >= USES[use].context
+    assert best.total <= USABLE
+    reasons = {one.candidate.quant: one.why for one in left}
+    assert reasons["Q2_K"] == reasons["Q3_K_M"] == "below Q4_K_M, and a better one fits"
+    assert "a dense model is not split" in reasons["Q8_0"]
+    assert set(reasons) == {"Q2_K", "Q3_K_M", "Q8_0", "F16"}
+
+
+@pytest.mark.parametrize(
+    ("label", "bits", "is_below"),
+    [
+        ("IQ3_XS", 0, True),
+        ("UD-Q2_K_XL", 0, True),
+        ("", 4.9, False),
+        ("IQ4_XS", 0, True),
+        ("Q4_K_M", 0, False),
+        ("MXFP4", 4.25, True),
+        ("MXFP4", 0, False),
+        ("Q6_K_L", 6.6, False),
+        ("Q5_1", 0, False),
+        ("", 3.1, True),
+        ("", 0, False),
+    ],
+)
+def test_the_floor_is_known_of_types_that_no_table_has(label: str, bits: float, is_below: bool) -> None:
+    """As the head of a file without a type, or with one that is not known here, tells it."""
+    tensors = {"blk.0.ffn_up.weight": round(bits * 1000)} if bits else {}
+    header = Header("llama", tensors=tensors, parameters=8000 if bits else 0)
+    candidate = Candidate("x", NINE, header, label=label)
+    assert candidate.is_below_floor == is_below
+
+
+def test_below_the_floor_is_better_than_nothing_and_said() -> None:
+    ways, _ = suggested([nine("Q2_K"), nine("Q4_K_M")], 4500 * MIB, USES["chat"])
+    assert [way.candidate.quant for way in ways] == ["Q2_K"]
+    assert ways[0].candidate.is_below_floor
+
+
+def test_a_longer_context_may_cost_bits_of_the_cache_and_then_of_the_weights() -> None:
+    files = [nine("Q5_K_M"), nine("Q4_K_M")]
+    usable = needed_bytes(replace(nine("Q5_K_M").load, context=20_480))
+    (best, other), _ = suggested(files, usable, USES["code"])
+    assert (best.candidate.quant, best.keys) == ("Q4_K_M", "f16")
+    assert (other.candidate.quant, other.keys) == ("Q5_K_M", "q8_0")
+    tight = needed_bytes(replace(nine("Q5_K_M").load, context=8192))
+    assert names(files, tight, "code") == ["Q4_K_M", "Q5_K_M"], "the better one is too short for code"
+
+
+def test_a_small_card_is_promised_no_context_that_was_never_seen_to_answer() -> None:
+    (way,), _ = suggested([nine("Q4_K_M")], SMALL_CARD, USES["long"])
+    assert way.context == 65_536
+    (way,), _ = suggested([nine("Q4_K_M")], 4 * SMALL_CARD, USES["long"])
+    assert way.context >= USES["long"].context
+
+
+def test_all_that_is_told_fits() -> None:
+    for usable in range(3000, 12_000, 500):
+        for candidate in (nine("Q4_K_M"), nine("Q8_0"), mixture()):
+            for way in ways_of(candidate, usable * MIB):
+                placed = replace(candidate.load, keys=way.keys, values=way.values, placing=Placing(None, way.experts))
+                assert needed_bytes(replace(placed, context=way.context)) == way.total <= usable * MIB
+                assert way.free >= 0
+
+
+def test_a_mixture_keeps_as_few_experts_off_the_card_as_it_has_to() -> None:
+    candidate = mixture()
+    whole = needed_bytes(replace(candidate.load, context=24_576))
+    (way,), _ = suggested([candidate], whole, USES["chat"])
+    assert way.experts == 0
+    (way,), _ = suggested([candidate], whole - 200 * MIB, USES["chat"])
+    assert way.experts == 1
+    assert way.context >= USES["chat"].context
+    ways, left = suggested([candidate], 300 * MIB, USES["chat"])
+    assert ways == []
+    assert "with all experts in the host's memory" in left[0].why
+
+
+def test_a_dense_model_is_never_split() -> None:
+    for usable in range(500, 8000, 500):
+        assert all(way.experts == 0 for way in ways_of(nine("Q5_K_M"), usable * MIB))
+
+
+def test_what_has_to_see_has_a_projector() -> None:
+    blind = nine("Q4_K_M")
+    ways, left = suggested(
+        [blind, replace(blind, name="sees", eye={"source": "file:eye.gguf"})], USABLE, USES["vision"]
+    )
+    assert [way.candidate.name for way in ways] == ["sees"]
+    assert [one.why for one in left] == ["it has no projector, and sees nothing"]
+
+
+def test_a_file_of_which_too_little_is_known_is_said_and_not_suggested() -> None:
+    unknown = Candidate("x", Load("x", shape_of({}), 1000 * MIB, 4096), Header(""))
+    ways, left = suggested([unknown], USABLE, USES["chat"])
+    assert ways == []
+    assert left[0].why
+
+
+def test_the_order_does_not_depend_on_that_of_the_files() -> None:
+    files = [nine(quant) for quant in ("Q4_K_M", "Q5_K_M", "Q6_K")]
+    assert names(files, USABLE, "chat") == names(files[::-1], USABLE, "chat")
