@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,16 @@ LISTS = "tools"
 """The folder of pinned lists in our data, and of environments in the cache."""
 WHOLE = "whole"
 """A file of this name says that an environment was made to its end."""
-MORE_INDEXES = {"guidellm": "https://download.pytorch.org/whl/cpu"}
-"""Where pip looks besides: PyTorch's own builds for the processor, which PyPI does not have."""
+FIRST: Mapping[str, tuple[str, str]] = {"guidellm": ("guidellm-torch", "https://download.pytorch.org/whl/cpu")}
+"""A list that is installed before a tool's own, and the index where its packages are as well.
+
+PyTorch's builds for the processor are not on PyPI; whatever else is looked for at that index would be looked for twice.
+"""
+PIP = (
+    *("-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"),
+    *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
+)
+"""Lists are whole: nothing else is looked for."""
 LONGEST_S = 1800
 DETAILS = 500
 
@@ -40,31 +48,33 @@ def python_of(tool: str, emit: Callable[[Event], None]) -> Path:
 
     Raises ``PreflightError`` with what pip said where it cannot be made.
     """
-    listed, folder = _list_of(tool), _folder_of(tool)
+    folder = _folder_of(tool)
     python = folder / "bin/python"
     with _alone(folder):
         if not (folder / WHOLE).exists():
             shutil.rmtree(folder, ignore_errors=True)
             emit(ApplyProgress(tool, "installing it for the first time"))
             _run([sys.executable, "-m", "venv", str(folder)], tool)
-            pip = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--quiet"]
-            pip += ["--extra-index-url", MORE_INDEXES[tool]] if tool in MORE_INDEXES else []
-            _run([*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(listed)], tool)
+            for listed, index in _lists_of(tool):
+                more = ["--extra-index-url", index] if index else []
+                _run([str(python), *PIP, *more, "--requirement", str(listed)], tool)
             (folder / WHOLE).touch()
     return python
 
 
-def _list_of(tool: str) -> Path:
-    return paths.data() / LISTS / f"{tool}.txt"
+def _lists_of(tool: str) -> Iterator[tuple[Path, str]]:
+    """What is installed, one list after the other, each with one more index where it needs that."""
+    if tool in FIRST:
+        name, index = FIRST[tool]
+        yield paths.data() / LISTS / f"{name}.txt", index
+    yield paths.data() / LISTS / f"{tool}.txt", ""
 
 
 def _folder_of(tool: str) -> Path:
-    return paths.cache() / LISTS / f"{tool}-{_sum_of(_list_of(tool))}"
-
-
-def _sum_of(listed: Path) -> str:
+    """Where its environment lies: another one for other lists and another Python."""
     version = f"{sys.implementation.cache_tag} {sys.platform}"
-    return hashlib.sha256(version.encode() + listed.read_bytes()).hexdigest()[:16]
+    content = b"".join(listed.read_bytes() for listed, _ in _lists_of(tool))
+    return paths.cache() / LISTS / f"{tool}-{hashlib.sha256(version.encode() + content).hexdigest()[:16]}"
 
 
 @contextmanager
