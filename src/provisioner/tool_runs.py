@@ -47,8 +47,13 @@ def lines_of(python: Path, start: str, words: Sequence[str], home: Path, within_
             late.set()
             _kill(process.pid)
 
+        def end_the_rest() -> None:
+            process.wait()
+            _kill(process.pid)  # else what it has started would keep its output open
+
         watch = threading.Timer(within_s, end)
         watch.start()
+        threading.Thread(target=end_the_rest, name="end of a tool", daemon=True).start()
         try:
             yield from _written(process, words)
         finally:

@@ -74,6 +74,14 @@ def test_one_of_which_nothing_more_is_wanted_is_ended(tmp_path: Path) -> None:
     assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and not one.finished.is_set()]
 
 
+def test_what_it_has_started_is_ended_with_it(tmp_path: Path) -> None:
+    script = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True); sys.exit('gone')"
+    began = time.monotonic()
+    with pytest.raises(ToolError, match="gone"):
+        lines(script, tmp_path, within_s=300)
+    assert time.monotonic() - began < 60, "the child has its output, and is not waited for"
+
+
 def test_one_that_does_not_read_is_told_how_it_ended(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="early"):
         list(lines_of(PYTHON, "import sys; sys.exit('early')", ["x" * 10**6], tmp_path, 60))

@@ -64,12 +64,12 @@ def length_of_words(endpoint: Endpoint, forwarder: Forwarder, tokens: int) -> Le
 
     Raises ``VerificationError`` where it does not answer, or does not count.
     """
-    shorter, longer = (_counted(endpoint, forwarder, words) for words in (SHORT_WORDS, LONGER_WORDS))
+    shorter, longer = (tokens_of_words(endpoint, forwarder, words) for words in (SHORT_WORDS, LONGER_WORDS))
     try:
         length = length_of((SHORT_WORDS, shorter), (LONGER_WORDS, longer))
         words = min(length.words(tokens), LONGEST_LOOK)
         if words > 2 * LONGER_WORDS:
-            length = length_of((SHORT_WORDS, shorter), (words, _counted(endpoint, forwarder, words)))
+            length = length_of((SHORT_WORDS, shorter), (words, tokens_of_words(endpoint, forwarder, words)))
     except UncountedError as error:
         raise failed(endpoint, str(error)) from error
     return length
@@ -83,8 +83,8 @@ def failed(endpoint: Endpoint, why: str) -> VerificationError:
     )
 
 
-def _counted(endpoint: Endpoint, forwarder: Forwarder, words: int) -> int:
-    """How many tokens so many words have there."""
+def tokens_of_words(endpoint: Endpoint, forwarder: Forwarder, words: int) -> int:
+    """How many tokens so many words have there; raises ``VerificationError`` where it does not say it."""
     parts = urlsplit(forwarder.url)
     messages = [{"role": "user", "content": filler(words, words)}]
     body = json.dumps({"model": endpoint.model, "messages": messages, "max_tokens": 1})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,10 +32,10 @@ from provisioner.values.errors import PreflightError, ProviderError
 from provisioner.values.events import ApplyProgress, Event
 from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import content_of
-from provisioner.workflow.endpoints import Endpoint, failed, length_of_words
+from provisioner.workflow.endpoints import Endpoint, failed, length_of_words, tokens_of_words
 
-SPARE_S = 600.0
-"""So long the tool may take besides, until it hangs."""
+SPARE_S = 240.0
+"""So long the tool may take besides, until it hangs: it does where all requests fail."""
 PROMPTS_MADE = 1000
 """Texts that clients are given, one after the other; the next round begins with the first one again."""
 MOST_WORDS = 20_000_000
@@ -55,20 +55,38 @@ class Asked:
 
 
 def measure_load(endpoint: Endpoint, asked: Asked, emit: Callable[[Event], None]) -> list[Judged]:
-    """What each number of clients saw, the smallest first.
+    """What each number of clients saw, the smallest first, each in a start of its own with texts of its own.
 
     Raises ``VerificationError`` where nobody is answered, ``PreflightError`` where others ask it, too.
     """
     python = python_of(TOOL, emit)
-    with TemporaryDirectory(prefix="provision-bench-") as name, forwarding(endpoint.target) as forwarder:
-        folder = Path(name)
+    found: list[Judged] = []
+    with forwarding(endpoint.target) as forwarder:
         emit(ApplyProgress(endpoint.name, "counting how many tokens a text has there"))
-        _write(folder, endpoint, forwarder, asked)
+        words = _words(endpoint, forwarder, asked)
+        for clients in asked.clients:
+            text = f"{clients} clients at once for {asked.seconds:.0f} s"
+            emit(ApplyProgress(endpoint.name, text, goes_on=bool(found)))
+            found.append(_judged(endpoint, forwarder, python, replace(asked, clients=(clients,)), words))
+    return found
+
+
+def _words(endpoint: Endpoint, forwarder: Forwarder, asked: Asked) -> int:
+    """How many words a prompt has; raises ``VerificationError`` where one of that length is not answered."""
+    length = length_of_words(endpoint, forwarder, asked.read)
+    words = length.words(max(round(asked.read - length.around), 1))
+    tokens_of_words(endpoint, forwarder, words)
+    return words
+
+
+def _judged(endpoint: Endpoint, forwarder: Forwarder, python: Path, asked: Asked, words: int) -> Judged:
+    """What one number of clients saw."""
+    with TemporaryDirectory(prefix="provision-bench-") as name:
+        folder = Path(name)
+        _write(folder, endpoint, forwarder, asked, words)
         before = forwarder.prompts
         load = endpoint.look()
-        numbers = ", ".join(map(str, asked.clients))
-        emit(ApplyProgress(endpoint.name, f"{numbers} clients at once, {asked.seconds:.0f} s each"))
-        levels = _levels(endpoint, python, folder, asked)
+        level = _level(endpoint, python, folder, asked)
         waited, others = load.share_until_now(forwarder.prompts - before)
     if others > 0:
         raise PreflightError(
@@ -77,15 +95,13 @@ def measure_load(endpoint: Endpoint, asked: Asked, emit: Callable[[Event], None]
             resolution="Measure when nobody asks it.",
         )
     try:
-        return [Judged(level, asked.objective, waited) for level in levels]
+        return Judged(level, asked.objective, waited)
     except NoAnswerError as error:
         raise failed(endpoint, str(error)) from error
 
 
-def _write(folder: Path, endpoint: Endpoint, forwarder: Forwarder, asked: Asked) -> None:
+def _write(folder: Path, endpoint: Endpoint, forwarder: Forwarder, asked: Asked, words: int) -> None:
     """What the tool is told, its prompts, and a tokenizer that needs nothing of the model."""
-    length = length_of_words(endpoint, forwarder, asked.read)
-    words = length.words(max(round(asked.read - length.around), 1))
     count = max(min(PROMPTS_MADE, MOST_WORDS // words), 2 * max(asked.clients))
     tokenizer = folder / TOKENIZER
     tokenizer.mkdir()
@@ -105,11 +121,10 @@ def _write(folder: Path, endpoint: Endpoint, forwarder: Forwarder, asked: Asked)
     (folder / ASKED).write_text(told, encoding="utf-8")
 
 
-def _levels(endpoint: Endpoint, python: Path, folder: Path, asked: Asked) -> Sequence[Level]:
-    """What its report says of each number of clients."""
-    within_s = asked.seconds * len(asked.clients) + SPARE_S
+def _level(endpoint: Endpoint, python: Path, folder: Path, asked: Asked) -> Level:
+    """What its report says of that number of clients."""
     try:
-        for _ in lines_of(python, START, command(folder), folder, within_s):
+        for _ in lines_of(python, START, command(folder), folder, asked.seconds + SPARE_S):
             pass  # it reports when it has ended
         levels = levels_in(json_value(content_of(folder / REPORT, LARGEST_REPORT)))
     except (ToolError, UnknownReportError, OSError, ValueError) as error:
@@ -119,4 +134,4 @@ def _levels(endpoint: Endpoint, python: Path, folder: Path, asked: Asked) -> Seq
         raise ProviderError(
             f"Unable to measure {endpoint.name}: {TOOL} told of {told} clients, and {list(asked.clients)} were asked"
         )
-    return levels
+    return levels[0]
