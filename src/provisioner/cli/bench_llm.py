@@ -32,9 +32,11 @@ def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -
         wanted = [replace(endpoint.where, options=one.options(endpoint.model)) for one in depths]
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
     llm_endpoints.check_reached(endpoint)
-    trials = asked.trials or (LEAST_TRIALS if subject.costs else 0)
+    trials = asked.trials or (0 if endpoint.is_ours else LEAST_TRIALS)
     if not asked.yes:
-        require_yes(session.console, foretold_text(endpoint.name, depths, trials, costs=subject.costs), "Not measured")
+        require_yes(
+            session.console, foretold_text(endpoint.name, depths, trials, costs=not endpoint.is_ours), "Not measured"
+        )
     with subject.alone:
         results = measure_llm(endpoint, depths, trials, session.console.emit)
         for result in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,9 +16,10 @@ from provisioner.measuring.budget import BUDGET_S
 from provisioner.measuring.guidellm import TOOL, Objective
 from provisioner.measuring.history import accepted_file_of, file_of, keep
 from provisioner.measuring.llm_bench import Depth
-from provisioner.measuring.load_bench import KIND, options_of, seconds_each
+from provisioner.measuring.load_bench import KIND, Judged, options_of, seconds_each
 from provisioner.report.load_bench import foretold_text, load_content, load_text
 from provisioner.tool_environments import is_made
+from provisioner.values.errors import VerificationError
 from provisioner.workflow import llm_endpoints
 from provisioner.workflow.load_benching import Asked as Load
 from provisioner.workflow.load_benching import measure_load
@@ -42,7 +44,9 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
     llm_endpoints.check_reached(endpoint)
     if not asked.yes:
-        question = foretold_text(endpoint.name, load.clients, load.seconds, costs=subject.costs, is_made=is_made(TOOL))
+        question = foretold_text(
+            endpoint.name, load.clients, load.seconds, costs=not endpoint.is_ours, is_made=is_made(TOOL)
+        )
         require_yes(session.console, question, "Not measured")
     with subject.alone:
         found = measure_load(endpoint, load, session.console.emit)
@@ -53,4 +57,18 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
             results.append(one.result(at, endpoint.name, where))
             keep(file_of(lab.name, subject.address), results[-1])
     told = Told(load_text(found, session.console.style), {"levels": load_content(found)})
+    if (asked.gate or asked.accept) and any(one.level.failed for one in found):
+        session.console.result(told.text, kind=KIND, **told.values)
+        _check_answered(found)
     return judge(session, accepted, results, asked, plot, told=told)
+
+
+def _check_answered(found: Sequence[Judged]) -> None:
+    """Raise ``VerificationError`` where requests failed: those that were answered may be faster for it."""
+    for one in found:
+        if one.level.failed:
+            raise VerificationError(
+                f"Unable to judge {one.level.clients} clients: {one.level.failed} of their requests failed",
+                details=one.level.error,
+                resolution="What was measured is kept. Look at what the service logs, or ask with fewer clients.",
+            )

@@ -11,6 +11,7 @@ from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import draw
 from provisioner.cli.options import Words
 from provisioner.cli.session import Session
+from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.measuring.gate import Compared, held, others, troubled
 from provisioner.measuring.history import (
     DamagedResultError,
@@ -63,10 +64,24 @@ def judge(
     _draw(plot, results)
     figures = told or Told(report.results_text(results, session.console.style), {})
     found = _judged(session, results, kept_in(accepted), asked, figures)
+    if asked.gate or asked.accept:
+        _check_enough(results)
     if asked.accept:
         accept(accepted, results)
         session.console.say("Later results are held against this one.")
     return ExitCode.VERIFICATION_FAILED if asked.gate and found else ExitCode.DONE
+
+
+def _check_enough(results: Sequence[Result]) -> None:
+    """Raise ``PreflightError`` where a figure was measured too seldom to judge by it."""
+    for result in results:
+        for series in result.series:
+            if len(series.trials) < LEAST_TRIALS:
+                raise PreflightError(
+                    f"Unable to judge by {len(series.trials)} trials of {series.name}: they say too little",
+                    details="What was measured is kept.",
+                    resolution=f"At least {LEAST_TRIALS} are wanted: have fewer tokens written.",
+                )
 
 
 def _draw(plot: Path | None, results: Sequence[Result]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -19,14 +18,13 @@ from provisioner.workflow.endpoints import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured: where, under which address it is kept, whether that may cost something, and how it is said.
+    """What is measured: where, under which address it is kept, and by which words it is named.
 
     ``alone``: nobody changes it meanwhile.
     """
 
     endpoint: Endpoint
     address: Address
-    costs: bool
     words: str
     alone: AbstractContextManager[object]
 
@@ -35,12 +33,12 @@ def subject_of(session: Session, lab: Lab, words: Words, asked: Asked) -> Subjec
     """What is named, or the address that is given; raises ``InputError`` where that is nothing that answers chats."""
     if asked.url is not None:
         return _of_url(session, lab, asked, asked.url)
-    _refuse(("key", asked.key))
+    _refuse("key", asked.key)
     (name,) = words.names
     if name in lab.resolved.upstreams and name not in lab.resolved.containers:
-        _refuse(("model", asked.model))
+        _refuse("model", asked.model)
         endpoint = llm_endpoints.endpoint_of_upstream(name, lab.resolved.upstreams[name])
-        return Subject(endpoint, Address.of(llm_endpoints.UPSTREAM, name), True, name, nullcontext())
+        return Subject(endpoint, Address.of(llm_endpoints.UPSTREAM, name), name, nullcontext())
     return _of_lab(session, lab, name, asked)
 
 
@@ -50,7 +48,7 @@ def _of_url(session: Session, lab: Lab, asked: Asked, url: str) -> Subject:
         raise InputError(f"Unable to measure {url}: nobody says which model is asked", resolution="Say --model.")
     endpoint = llm_endpoints.elsewhere(url, url, asked.model, _key(session, lab, asked.key) if asked.key else None)
     words = f"--url {url} --model {asked.model}"
-    return Subject(endpoint, llm_endpoints.address_of_url(url), True, words, nullcontext())
+    return Subject(endpoint, llm_endpoints.address_of_url(url), words, nullcontext())
 
 
 def _key(session: Session, lab: Lab, name: str) -> Secret:
@@ -71,13 +69,11 @@ def _of_lab(session: Session, lab: Lab, name: str, asked: Asked) -> Subject:
         return address_of(session, lab, container, is_on_lan=is_on_lan)
 
     endpoint = llm_endpoints.endpoint_of_service(lab, effects, service, asked.model, found)
-    may_cost = llm_endpoints.costs(lab.resolved, service, endpoint.model)
     alone = effects.locked(lab.name, llm_endpoints.VERB)
-    return Subject(endpoint, service.address, may_cost, service.address, alone)
+    return Subject(endpoint, service.address, service.address, alone)
 
 
-def _refuse(*options: tuple[str, object]) -> None:
+def _refuse(name: str, value: object) -> None:
     """Raise ``InputError`` where an option was given that says nothing of what is measured."""
-    given: Sequence[str] = [name for name, value in options if value is not None]
-    if given:
-        raise InputError(f"Unable to measure that with --{given[0]}", resolution="Leave it out, or say --url.")
+    if value is not None:
+        raise InputError(f"Unable to measure that with --{name}", resolution="Leave it out, or say --url.")

@@ -14,14 +14,12 @@ from provisioner.loads.advice import CEILING, LEAST_CONTEXT, SMALLER
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.placing import Placing, expert_bytes
 from provisioner.loads.terms import Load, largest_context, needed_bytes
-from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
+from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
 
 WHOLE = ("f16", "f16")
 """The types of a cache that loses nothing."""
 CACHES = (WHOLE, *SMALLER)
-FLOOR_BITS = 4.6
-"""Bits of a weight: Q4_K_M has 4.8 and more of them, Q4_K_S 4.6, IQ4_XS 4.3 to 4.5."""
 LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 """How types below the floor are called in names of files."""
 
@@ -69,17 +67,12 @@ class Candidate:
         return FILE_TYPES.get(number, self.label) if isinstance(number, int) else self.label
 
     @property
-    def bits(self) -> float:
-        """Bits of a weight, on average; 0 where nobody tells how many it has."""
-        return 8 * sum(self.header.tensors.values()) / self.header.parameters if self.header.parameters else 0.0
-
-    @property
     def is_below_floor(self) -> bool:
         """Whether its weights have lost what is noticed, by what is known of its type, else by their bits."""
         known = BYTES_PER_WEIGHT.get(self.quant)
         if known is not None:
             return known < BYTES_PER_WEIGHT[FLOOR]
-        return 0 < self.bits < FLOOR_BITS or LOW.match(self.quant) is not None
+        return 0 < self.header.bits < FLOOR_BITS or LOW.match(self.quant) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ FILE_TYPES: Mapping[int, str] = dict(
 """The numbers that ``general.file_type`` of a GGUF file may have (``llama_ftype``)."""
 FLOOR = "Q4_K_M"
 """Below it models are quietly broken: what coarse tests do not show, the divergence from the whole model does."""
+FLOOR_BITS = 4.7
+"""Bits of a weight: Q4_K_M has 4.8 and more of them, Q4_K_S 4.6, IQ4_XS 4.3 to 4.5."""
 _BILLIONS = re.compile(r"(?<![0-9A-Za-z.])(\d{1,4}(?:\.\d{1,3})?)[bB](?![0-9A-Za-z])")
 _LONGEST_HEADER = 100 << 20
 """safetensors' own limit."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from provisioner.bench_in_container import FOLDER, STATE, TEXT
+from provisioner.loads.weights import FLOOR, FLOOR_BITS
 from provisioner.measuring.engine_bench import Served, question
 from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Result, Setting
@@ -23,9 +25,7 @@ from provisioner.models.header import Header
 from provisioner.services.base import EngineBench
 
 KIND = "quality"
-TEXT, FOLDER = "/run/provision-trial.text", "/var/lib/provision-trial"
-"""As ``bench_in_container`` has them."""
-LOGITS = f"{FOLDER}/logits"
+LOGITS = str(STATE / FOLDER / "logits")
 CHUNKS = 32
 UNITS = {
     "mean": "nats",
@@ -35,8 +35,6 @@ UNITS = {
     "perplexity": "",
     "of_parent": "",
 }
-GOOD_BITS = 4.8
-"""Bits of a weight of Q4_K_M, which has 4.83 to 4.95 of them in common models; fewer lose what is noticed."""
 PARTED = 0.2
 """A median divergence from which on two models no longer say the same (nats)."""
 NAME = 16
@@ -51,11 +49,6 @@ class Judged:
     path: str
     header: Header
     digest: str
-
-    @property
-    def bits(self) -> float:
-        """Bits of a weight, on average; 0 where its file does not say how many it has."""
-        return 8 * sum(self.header.tensors.values()) / self.header.parameters if self.header.parameters else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ class Reading:
 
 def base_question(subject: Subject, reading: Reading, within_s: float) -> dict[str, Any]:
     """What the container is asked first: what its parent holds of the text, written into a file."""
-    more = base_words(TEXT, reading.chunks, LOGITS)
+    more = base_words(str(TEXT), reading.chunks, LOGITS)
     most = logits_bytes(subject.parent.header.tokens, reading.chunks)
     return {**_question(subject, subject.parent, more, within_s), "text": reading.text, "most_bytes": most}
 
@@ -120,8 +113,8 @@ def warnings(quant: Judged, quality: Quality) -> Iterator[str]:
     figures = f"median {quality.median:.3f}, the same token in {quality.same_top:.1f} % of all cases"
     if quality.median >= PARTED:
         yield f"{quant.name} no longer says what its parent says: {figures}"
-    elif 0 < quant.bits < GOOD_BITS:
-        yield f"{quant.name} has {quant.bits:.2f} bits a weight, fewer than Q4_K_M: {figures}"
+    elif 0 < quant.header.bits < FLOOR_BITS:
+        yield f"{quant.name} has {quant.header.bits:.2f} bits a weight, fewer than {FLOOR}: {figures}"
 
 
 def unlike(parent: Judged, quant: Judged) -> str:

@@ -35,6 +35,11 @@ class Header:
     """Weights of this file, counted."""
 
     @property
+    def bits(self) -> float:
+        """Bits of a weight, on average; 0 where its file does not say how many it has."""
+        return 8 * sum(self.tensors.values()) / self.parameters if self.parameters else 0.0
+
+    @property
     def is_projector(self) -> bool:
         """Whether it belongs beside a model, as its eye."""
         return self.architecture == PROJECTOR

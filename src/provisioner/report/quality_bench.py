@@ -53,7 +53,7 @@ def quality_text(subject: Subject, found: Found, style: Style = PLAIN) -> str:
 def quality_content(subject: Subject, found: Found) -> dict[str, Any]:
     """All of it as values."""
     quants = [
-        {"model": quant.name, "bits": quant.bits, **asdict(quality), "warnings": list(warnings(quant, quality))}
+        {"model": quant.name, "bits": quant.header.bits, **asdict(quality), "warnings": list(warnings(quant, quality))}
         for quant, quality in found
     ]
     return {"parent": subject.parent.name, "quants": quants}
@@ -61,4 +61,4 @@ def quality_content(subject: Subject, found: Found) -> dict[str, Any]:
 
 def bits_text(model: Judged) -> str:
     """Bits of a weight."""
-    return f"{model.bits:.2f}" if model.bits else "not told"
+    return f"{model.header.bits:.2f}" if model.header.bits else "not told"

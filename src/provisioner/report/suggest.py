@@ -38,7 +38,7 @@ def suggest_content(ways: Sequence[Way], left: Sequence[Left]) -> dict[str, Any]
                 "file": one.candidate.name,
                 "written": dict(one.candidate.written),
                 "quant": one.candidate.quant,
-                "bits": one.candidate.bits,
+                "bits": one.candidate.header.bits,
                 "context": one.context,
                 "keys": one.keys,
                 "values": one.values,
@@ -83,7 +83,7 @@ def _row(way: Way) -> tuple[str, ...]:
     return (
         safe_line(candidate.name),
         safe_line(candidate.quant) or "not told",
-        f"{candidate.bits:.2f}" if candidate.bits else "not told",
+        f"{candidate.header.bits:.2f}" if candidate.header.bits else "not told",
         f"{way.context:,}",
         way.keys if way.keys == way.values else f"{way.keys}, {way.values}",
         f"{way.experts} of {candidate.load.count} away" if way.experts else "",

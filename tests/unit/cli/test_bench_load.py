@@ -25,7 +25,7 @@ class Tool:
     def __init__(self) -> None:
         self.told: list[Any] = []
         self.times = 1.0
-        self.fails = False
+        self.fails = self.some_fail = self.few = False
         self.prompts: list[str] = []
 
     def lines_of(
@@ -42,6 +42,10 @@ class Tool:
             for request in one["requests"]["successful"]:
                 request["time_to_first_token_ms"] *= self.times
                 request["request_latency"] *= self.times
+            if self.some_fail:
+                one["requests"]["errored"] = [{"info": {"error": "HTTP 503: too many"}}] * 7
+            if self.few:
+                del one["requests"]["successful"][9:]
             if self.fails:
                 error = {"info": {"error": "HTTP 503: too many"}}
                 one["requests"] = {"successful": [], "errored": [error]}
@@ -117,6 +121,29 @@ def test_a_prompt_of_that_length_is_asked_once_before(world: World, cloud: Stand
     assert "tokens are more than 100" in answer.err
 
 
+@pytest.mark.parametrize("word", ["--gate", "--accept"])
+def test_fast_answers_beside_failed_ones_are_no_pass(
+    world: World, cloud: StandIn, tool: Tool, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
+    tool.some_fail = True
+    answer = world.command(*bench(cloud, word))
+    assert answer.code == 3
+    assert "7 of their requests failed" in answer.err
+    assert world.command(*bench(cloud)).code == 0, "it is told, and nobody is judged"
+
+
+@pytest.mark.parametrize("word", ["--gate", "--accept"])
+def test_few_answers_judge_nothing(
+    world: World, cloud: StandIn, tool: Tool, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.setattr(bench_load, "check_accepted", lambda *_: None)
+    tool.few = True
+    answer = world.command(*bench(cloud, word))
+    assert answer.code == 4
+    assert "Unable to judge by 9 trials of first token @ c1" in answer.err
+
+
 def test_a_report_of_other_clients_is_none(world: World, cloud: StandIn, tool: Tool) -> None:
     answer = world.command(*bench(cloud, "--clients", "1,3"))
     assert answer.code != 0
@@ -143,10 +170,13 @@ def test_nothing_is_fetched_or_asked_without_a_yes(
 
 
 def test_an_upstream_cannot_be_gated_as_nobody_tells_its_model(world: World, cloud: StandIn, tool: Tool) -> None:
-    assert world.command(*bench(cloud, "--gate")).code == 4
-    assert world.command(*bench(cloud, "--accept")).code in {0, 64}
-    assert world.command(*bench(cloud, "--gate")).code == 4
-    assert len(tool.told) <= 2, "it is known before anything is asked"
+    four = bench(cloud, "--clients", "4")
+    assert world.command(*four, "--gate").code == 4
+    assert world.command(*four, "--accept").code == 0
+    judged = world.command(*four, "--gate")
+    assert judged.code == 4
+    assert "nobody tells which one it is" in judged.err
+    assert len(tool.told) == 1, "it is known before anything is asked"
 
 
 @pytest.mark.parametrize(
