@@ -48,17 +48,21 @@ def lines_of(python: Path, start: str, words: Sequence[str], home: Path, within_
             _kill(process.pid)
 
         def end_the_rest() -> None:
-            process.wait()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # until it is waited for its number is its own
             _kill(process.pid)  # else what it has started would keep its output open
 
         watch = threading.Timer(within_s, end)
         watch.start()
-        threading.Thread(target=end_the_rest, name="end of a tool", daemon=True).start()
+        rest = threading.Thread(target=end_the_rest, name="end of a tool", daemon=True)
+        rest.start()
         try:
             yield from _written(process, words)
+            rest.join()
         finally:
+            if rest.is_alive():
+                _kill(process.pid)
+                rest.join()
             watch.cancel()
-            _kill(process.pid)
             process.wait()
         if late.is_set():
             raise ToolError(f"it has not ended in {within_s:.0f} s")
@@ -73,7 +77,7 @@ def _kill(group: int) -> None:
 
 
 def _written(process: subprocess.Popen[bytes], words: Sequence[str]) -> Iterator[str]:
-    """Tell it its words, and wait for its lines and its end."""
+    """Tell it its words, and wait for its lines."""
     stdin, stdout = process.stdin, process.stdout
     if stdin is None or stdout is None:
         raise ToolError("it has no standard input and output")
@@ -85,7 +89,6 @@ def _written(process: subprocess.Popen[bytes], words: Sequence[str]) -> Iterator
             pass  # it ended before it read them, and says why
         while line := stdout.readline(LONGEST_LINE):
             yield line.decode(errors="replace")
-    process.wait()
 
 
 def _last_of(file: str) -> str:

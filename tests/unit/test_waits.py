@@ -35,6 +35,7 @@ ALLOWED = {
     "providers/proxmox/relay.py: join": "the killing has limits of its own",
     "providers/proxmox/shell.py: subprocess.Popen": "read by _Outputs: a deadline and limits",
     "tool_runs.py: subprocess.Popen": "a timer ends it, and its lines have a limit",
+    "tool_runs.py: join": "a thread of ours that waits for the same, which the timer ends",
     "tool_runs.py: wait": "it was killed, or its output has ended: the timer goes on until it has",
     "artifacts/watching.py: join": "a thread of ours whose every look has a time limit",
     "providers/proxmox/client.py: wait": "a pause of our own (backoff), which has patience of its own",

@@ -45,8 +45,8 @@ class Endpoint:
     """A service that answers chats: how people call it, where it is reached, which model of it is asked.
 
     ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
-    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``look``: begins
-    to look at what is in the way there.
+    to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``hint``: what to
+    do where this machine does not reach it; ``look``: begins to look at what is in the way there.
     """
 
     name: str
