@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from provisioner.loads.advice import CEILING, LEAST_CONTEXT, SMALLER
 from provisioner.loads.engines import SMALL_CARD
-from provisioner.loads.placing import Placing, expert_bytes
-from provisioner.loads.terms import Load, largest_context, needed_bytes
+from provisioner.loads.placing import ALL_ON_CARD, INPUT, Placing, expert_bytes, held_back
+from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
 
 WHOLE = ("f16", "f16")
 """The types of a cache that loses nothing."""
 CACHES = (WHOLE, *SMALLER)
+SLOW_PER_S = 5.0
+"""Tokens in a second that people read, about 4 words: an answer that is written slower than that keeps them waiting."""
 LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 """How types below the floor are called in names of files."""
 
@@ -96,6 +98,23 @@ class Way:
         return self.usable - self.total
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Rank:
+    """What decides of two ways, the first that differs; the smaller one is better."""
+
+    is_too_short: bool
+    is_below_floor: bool
+    is_slow: bool
+    experts: int
+    cache: int
+    """Its place in ``CACHES``."""
+    lacking_weights: int
+    """Bytes of its weights, negative: the more the better."""
+    seconds: float
+    """That it reads for each token at least; 0 where nobody knows."""
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Left:
     """A file that is not suggested, and why."""
@@ -143,11 +162,14 @@ def best_way(ways: Iterable[Way], use: Use) -> Way | None:
     return max(known, key=lambda one: one.context, default=None)
 
 
-def suggested(candidates: Iterable[Candidate], usable: int, use: Use) -> tuple[list[Way], list[Left]]:
+def suggested(
+    candidates: Iterable[Candidate], usable: int, use: Use, card_speed: float | None = None
+) -> tuple[list[Way], list[Left]]:
     """The best way of each file that can be served for that use, the best file first; and those that cannot, and why.
 
-    First those that have its context, then those not below the floor, then those with all experts on the card, then
-    those whose cache loses nothing; of equals the one with more bits of a weight.
+    First those that have its context, then those not below the floor, then those that can write faster than anybody
+    reads, then those with all experts on the card, then those whose cache loses nothing; of equals the one with more
+    bits of a weight. ``card_speed``: bytes in a second that the card's memory is read with, None where nobody knows.
     """
     ways: list[Way] = []
     left: list[Left] = []
@@ -169,13 +191,21 @@ def suggested(candidates: Iterable[Candidate], usable: int, use: Use) -> tuple[l
             why = f"below {FLOOR}, and a better one fits"
             left.append(Left(one.candidate, why))
     ways = good or ways
-    return sorted(ways, key=lambda one: _rank(one, use)), left
+    return sorted(ways, key=lambda one: _rank(one, use, card_speed)), left
 
 
-def _rank(way: Way, use: Use) -> tuple[bool, bool, int, int, float, str]:
-    candidate, cache = way.candidate, CACHES.index((way.keys, way.values))
-    is_too_short = way.context < use.context
-    return (is_too_short, candidate.is_below_floor, way.experts, cache, -candidate.load.weights, candidate.name)
+def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
+    bound = bound_per_s(way, card_speed)
+    return Rank(
+        is_too_short=way.context < use.context,
+        is_below_floor=way.candidate.is_below_floor,
+        is_slow=bound is not None and bound < SLOW_PER_S,
+        experts=way.experts,
+        cache=CACHES.index((way.keys, way.values)),
+        lacking_weights=-way.candidate.load.weights,
+        seconds=1 / bound if bound else 0.0,
+        name=way.candidate.name,
+    )
 
 
 def _why_not(candidate: Candidate, usable: int) -> str:
@@ -187,3 +217,61 @@ def _why_not(candidate: Candidate, usable: int) -> str:
     missing = -(-(least - usable) // 2**20)
     besides = "with all experts in the host's memory" if most_away else "and a dense model is not split"
     return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens, {besides}"
+
+
+def bound_per_s(way: Way, card_speed: float | None, host_speed: float | None = None) -> float | None:
+    """How many tokens in a second it cannot exceed with half of its context filled; None where nobody knows.
+
+    ``card_speed``, ``host_speed``: bytes in a second that their memories are read with. All that a token needs is read
+    for it, one memory after the other. Where nobody knows the host's speed, the card's part alone is a bound as well.
+    """
+    read = read_bytes(way)
+    if read is None or not card_speed:
+        return None
+    of_card, of_host = read
+    seconds = of_card / card_speed
+    if host_speed:
+        seconds += of_host / host_speed
+    return 1 / seconds if seconds else None
+
+
+def read_bytes(way: Way) -> tuple[int, int] | None:
+    """What is read for each token that it writes: bytes of the card, and bytes of the host's memory.
+
+    Of a mixture only the experts that a token asks for; of the cache what half of the context takes; embeddings that
+    are looked up are not read but for a row of a few KB. None for a mixture of which too little is known.
+    """
+    half = way.context // 2 // CELLS * CELLS  # not rounded up: a bound stays one
+    load = replace(way.candidate.load, keys=way.keys, values=way.values, context=half)
+    share = _asked_share(way.candidate)
+    if share is None:
+        return None
+    kept = held_back(load.tensors, ALL_ON_CARD).total
+    experts_away = held_back(load.tensors, Placing(None, way.experts)).total - kept
+    experts_on_card = expert_bytes(load.tensors) - experts_away
+    always = _computed_with(way.candidate) - experts_away - experts_on_card
+    of_card = always + round(experts_on_card * share) + cache_bytes(load) + state_bytes(load) // load.slots
+    return of_card, round(experts_away * share)
+
+
+def _computed_with(candidate: Candidate) -> int:
+    """Bytes of the tensors that some token is computed with: all but those that are looked up."""
+    load = candidate.load
+    if load.tensors:
+        return sum(load.tensors.values()) - held_back(load.tensors, ALL_ON_CARD).total
+    looked_up = 0  # of a model in several files those of the first one are known: too little read is a bound as well
+    for name, size in candidate.header.tensors.items():
+        if name.startswith(INPUT):
+            looked_up += size
+    return load.weights - looked_up
+
+
+def _asked_share(candidate: Candidate) -> float | None:
+    """The share of its experts that a token asks for, 1 for a dense model; None where its file does not tell it."""
+    header = candidate.header
+    if not header.experts and not candidate.load.shape.experts:
+        return 1.0
+    used = header.values.get(f"{header.architecture}.expert_used_count")
+    if not isinstance(used, int) or not header.experts or not expert_bytes(candidate.load.tensors):
+        return None
+    return used / header.experts

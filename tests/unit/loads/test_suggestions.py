@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,15 +11,19 @@ from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.layers import shape_of
 from provisioner.loads.placing import Placing
 from provisioner.loads.suggestions import (
+    SLOW_PER_S,
     USES,
     Candidate,
+    Use,
+    bound_per_s,
+    read_bytes,
     suggested,
     ways_of,
 )
-from provisioner.loads.terms import MIB, Load, needed_bytes
+from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES
 from provisioner.models.header import Header
-from tests.unit.loads.models import MIXTURE, NINE, USABLE, mixture_tensors
+from tests.unit.loads.models import GEMMA, LLAMA, MIXTURE, NINE, USABLE, mixture_tensors
 
 TYPES = {name: number for number, name in FILE_TYPES.items()}
 Q5_MIB = 5491
@@ -154,3 +159,102 @@ def test_a_file_of_which_too_little_is_known_is_said_and_not_suggested() -> None
 def test_the_order_does_not_depend_on_that_of_the_files() -> None:
     files = [nine(quant) for quant in ("Q4_K_M", "Q5_K_M", "Q6_K")]
     assert names(files, USABLE, "chat") == names(files[::-1], USABLE, "chat")
+
+
+def eight(**head: Any) -> Candidate:
+    """A dense model of 8B at Q4_K_M: 4.9 GB are computed with, 0.3 GB of embeddings are looked up."""
+    tensors = {"token_embd.weight": 3 * GB // 10, "output.weight": 4 * GB // 10, "blk.0.ffn_up.weight": 45 * GB // 10}
+    load = Load("eight", shape_of(LLAMA, vocabulary=32_000), 52 * GB // 10, 8192, tensors=tensors)
+    header = Header("llama", tensors=tensors, values={"general.file_type": TYPES["Q4_K_M"]}, parameters=8 * GB, **head)
+    return Candidate("eight.gguf", load, header)
+
+
+def test_a_dense_model_writes_no_faster_than_its_weights_are_read() -> None:
+    (way, *_) = ways_of(eight(), USABLE)
+    short = replace(way, context=0)
+    assert read_bytes(short) == (4.9 * GB, 0), "embeddings of their own are looked up"
+    assert bound_per_s(short, 272 * GB) == pytest.approx(55.5, rel=0.01)
+    assert way.context == 8192
+    half = 4096 * 131_072
+    assert read_bytes(way) == (4.9 * GB + half, 0)
+    assert bound_per_s(way, 272 * GB) == pytest.approx(272 * GB / (4.9 * GB + half))
+    for unknown in (None, 0):
+        assert bound_per_s(way, unknown) is None
+
+
+def test_tied_embeddings_are_computed_with() -> None:
+    candidate = eight()
+    tensors = {name: size for name, size in candidate.load.tensors.items() if name != "output.weight"}
+    tied = replace(candidate, load=replace(candidate.load, tensors=tensors, weights=48 * GB // 10))
+    (way, *_) = ways_of(tied, USABLE)
+    assert read_bytes(replace(way, context=0)) == (4.8 * GB, 0)
+
+
+def test_of_a_model_in_several_files_what_the_first_one_looks_up_is_not_read() -> None:
+    candidate = eight(parts=2)
+    (way, *_) = ways_of(replace(candidate, load=replace(candidate.load, tensors={})), USABLE)
+    assert read_bytes(replace(way, context=0)) == (4.9 * GB, 0)
+
+
+def test_of_a_window_no_more_than_it_holds_is_read() -> None:
+    load = Load("gemma", shape_of(GEMMA, vocabulary=32_000), 1000 * MIB, 32_768)
+    (way, *_) = ways_of(Candidate("gemma.gguf", load, Header("gemma3")), USABLE)
+    on_card, _ = read_bytes(way) or (0, 0)
+    whole = cache_bytes(replace(load, keys=way.keys, values=way.values, context=way.context))
+    assert on_card - 1000 * MIB > whole / 2, "a window is full when half of the context is"
+
+
+def test_a_mixture_reads_only_the_experts_that_a_token_asks_for() -> None:
+    candidate = mixture()
+    whole = needed_bytes(replace(candidate.load, context=24_576))
+    (way,), _ = suggested([candidate], whole, USES["chat"])
+    cache = cache_bytes(replace(candidate.load, keys=way.keys, values=way.values, context=way.context // 512 * 256))
+    always = 4 * 21 * MIB + 200 * MIB + 8192
+    assert read_bytes(way) == (always + 4 * 300 * MIB // 16 + cache, 0)
+
+
+def test_experts_in_the_hosts_memory_are_read_there() -> None:
+    candidate = mixture()
+    whole = needed_bytes(replace(candidate.load, context=24_576))
+    (way,), _ = suggested([candidate], whole - 200 * MIB, USES["chat"])
+    of_card, of_host = read_bytes(way) or (0, 0)
+    assert way.experts == 1
+    assert of_host == 300 * MIB // 16
+    alone = bound_per_s(way, 272 * GB)
+    both = bound_per_s(way, 272 * GB, 50 * GB)
+    assert alone == pytest.approx(272 * GB / of_card), "the card's part is a bound as well"
+    assert both == pytest.approx(1 / (of_card / (272 * GB) + of_host / (50 * GB)))
+
+
+@pytest.mark.parametrize("lacks", ["share", "tensors"])
+def test_of_a_mixture_of_which_too_little_is_known_there_is_no_bound(lacks: str) -> None:
+    candidate = mixture()
+    if lacks == "share":
+        header = replace(candidate.header, values=MIXTURE)
+        candidate = replace(candidate, header=header)
+    else:
+        candidate = replace(candidate, load=replace(candidate.load, tensors={}))
+    (way, *_) = ways_of(candidate, USABLE)
+    assert read_bytes(way) is None
+    assert bound_per_s(way, 272 * GB) is None
+
+
+def test_what_is_slower_than_people_read_comes_after_what_is_not() -> None:
+    files = [nine("Q4_K_M"), nine("Q5_K_M")]
+    (five, four), _ = suggested(files, USABLE, USES["chat"])
+    assert (five.candidate.quant, four.candidate.quant) == ("Q5_K_M", "Q4_K_M")
+    read, _ = read_bytes(five) or (0, 0)
+    for tokens_per_s, best in ((5.1, "Q5_K_M"), (4.9, "Q4_K_M"), (1.0, "Q5_K_M")):
+        ways, _ = suggested(files, USABLE, USES["chat"], read * tokens_per_s)
+        assert ways[0].candidate.quant == best, tokens_per_s
+        assert len(ways) == 2
+    assert (bound_per_s(five, read * 4.9) or 0) < SLOW_PER_S
+
+
+def test_of_equals_the_one_that_is_read_faster_comes_first() -> None:
+    whole, looked_up = eight(), eight()
+    tensors = {**looked_up.load.tensors, "token_embd.weight": 6 * GB // 10, "output.weight": GB // 10}
+    looked_up = replace(looked_up, name="z.gguf", load=replace(looked_up.load, tensors=tensors))
+    for speed, best in ((272 * GB, "z.gguf"), (None, "eight.gguf")):
+        ways, _ = suggested([whole, looked_up], USABLE, Use(4096), speed)
+        assert ways[0].candidate.name == best
