@@ -1,7 +1,7 @@
 """What follows from the roles' own pages, written by ``make generate``.
 
 Defaults, README tables (options, and what is open), the two playbooks, and the options that a role passes on to the
-services that it stands before.
+services that it stands before. Besides, the table of known cards in ``docs/suggest.md``.
 
 ``python -m provisioner.generate`` writes; with ``--check`` it writes nothing, shows what differs and exits 1. The same
 pages always give the same bytes.
@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 
 from provisioner.catalog import STAGES, ServiceType, Socket, internal_passed_on, load_catalog, passed_on
+from provisioner.gpus.bandwidth import GB, GIB, known_cards
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 from provisioner.values.state import port_behind
@@ -28,6 +29,8 @@ BEGIN = "<!-- options: generated from meta/argument_specs.yml by `make generate`
 END = "<!-- /options -->"
 OPENS_BEGIN = "<!-- opens: generated from meta/opens.yml by `make generate` -->"
 OPENS_END = "<!-- /opens -->"
+CARDS_BEGIN = "<!-- cards: generated from src/provisioner/data/cards.yml by `make generate` -->"
+CARDS_END = "<!-- /cards -->"
 PASSED_ON_END = "# End of what role {role} passes on."
 PASSED_ON_BEGIN = "# Passed on by role {role}, written by `make generate`."
 OPTIONS_INDENT = " " * 6
@@ -64,6 +67,11 @@ def generated_files(root: Path, services: Iterable[ServiceType]) -> dict[Path, s
         readme = root / "roles" / one.role / "README.md"
         if one.opens.is_told:
             files[readme] = _with_block(readme, files[readme], (OPENS_BEGIN, OPENS_END), opens_table(one))
+    suggest = root / "docs/suggest.md"
+    if suggest.is_file():  # a wheel has no docs
+        files[suggest] = _with_block(
+            suggest, suggest.read_text(encoding="utf-8"), (CARDS_BEGIN, CARDS_END), cards_table()
+        )
     files[root / "playbooks/site.yml"] = site_text(ordered)
     files[root / "playbooks/verify.yml"] = verify_text(ordered)
     return files
@@ -125,6 +133,17 @@ def opens_table(service: ServiceType) -> str:
     if service.opens.routes:
         lines += ["", "| Answers without a key | |", "|---|---|"]
         lines += [f"| `{route}` | {tells} |" for route, tells in service.opens.routes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def cards_table() -> str:
+    """Markdown: the cards whose memory's speed is known, and the pages that tell it."""
+    lines = ["| Card | Memory | GB/s | Source |", "|---|---|---|---|"]
+    for card in known_cards():
+        host = card.source.split("/")[2].removeprefix("www.")
+        speed = f"{card.speed / GB:,.1f}".removesuffix(".0")
+        note = f" ({card.note})" if card.note else ""
+        lines.append(f"| {card.name}{note} | {card.memory // GIB} GB | {speed} | [{host}]({card.source}) |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ import yaml
 from provisioner import generate
 from provisioner.catalog import Opens, load_catalog
 from provisioner.generate import BEGIN, END, defaults_text, options_table, readme_text, stale_files
+from provisioner.gpus.bandwidth import known_cards
 from provisioner.values import paths
 from provisioner.values.errors import InputError
 
@@ -263,3 +264,13 @@ def test_a_role_that_says_nothing_of_what_it_opens_needs_no_place_for_it(tmp_pat
     assert generate.generated_files(tmp_path, [without])
     with pytest.raises(InputError, match="generate a table"):
         generate.generated_files(tmp_path, [kokoro])
+
+
+def test_the_page_on_suggestions_has_the_table_of_all_cards() -> None:
+    page = paths.share() / "docs/suggest.md"
+    wanted = generate.generated_files(paths.share(), [])[page]
+    assert page.read_text(encoding="utf-8") == wanted, "run make generate"
+    rows = generate.cards_table().splitlines()
+    assert len(rows) == 2 + len(known_cards())
+    (row,) = [row for row in rows if row.startswith("| GeForce RTX 4090 |")]
+    assert row.startswith("| GeForce RTX 4090 | 24 GB | 1,008.4 | [techpowerup.com](https://")

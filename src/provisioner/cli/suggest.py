@@ -6,43 +6,65 @@ from typing import TYPE_CHECKING
 
 import click
 
-from provisioner.cli.fit import size_option
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.loads.suggestions import USES
-from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.errors import ExitCode, InputError, with_hint
+from provisioner.values.quantities import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.lab.opening import Lab
 
 
+def card_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Card | None:
+    """A card by its memory, such as ``8GiB``, or by its name, such as ``RTX 3060 12GB``."""
+    from provisioner.workflow.suggesting import card_called, card_of
+
+    if value is None:
+        return None
+    try:
+        return card_of(parse_size(value))
+    except SizeError:
+        pass  # then it is a name
+    try:
+        return card_called(value)
+    except InputError as error:
+        raise click.BadParameter(with_hint(error.message, error.resolution)) from error
+
+
 @click.command()
 @verb
 @lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO...")
 @option(
-    "--gpu", callback=size_option, metavar="SIZE", help="The memory of the card, such as 8GiB; else the file's own."
+    "--gpu",
+    callback=card_option,
+    metavar="SIZE|NAME",
+    help='The card: its memory, such as 8GiB, or its name, such as "RTX 3060 12GB"; else the file\'s own.',
 )
 @option("--use", type=click.Choice(tuple(USES)), default="chat", show_default=True, help="What it is for.")
-def suggest(session: Session, words: Words, *, gpu: int | None, use: str) -> int:
+def suggest(session: Session, words: Words, *, gpu: Card | None, use: str) -> int:
     """Say which file of a model a card is best given, with which cache and context, and print what to write for it.
 
     Looked at are the heads of all GGUF files of a repository, of a folder, or models of the file. All of it lies on the
     card, or of a mixture all but some experts; a dense model is never split, and below Q4_K_M nothing is suggested
-    while anything better fits. Exit code 4 when nothing does.
+    while anything better fits. How fast it writes at most is shown where it is known how fast the card's memory is.
+    Exit code 4 when nothing fits.
     """
+    from provisioner.gpus.bandwidth import memory_speed
     from provisioner.loads.suggestions import suggested
-    from provisioner.report.suggest import suggest_content, suggest_text
-    from provisioner.workflow.suggesting import candidates_of, card_of, usable_bytes
+    from provisioner.report.suggest import Asked, suggest_content, suggest_text
+    from provisioner.workflow.suggesting import candidates_of, usable_bytes
 
     if not words.names:
         raise InputError("Unable to suggest anything: nothing is named", resolution="Name ORG/REPO of a hub.")
     lab = session.open_lab(words.existing(), needs="none") if words.file.is_file() else None
     candidates = [one for target in words.names for one in candidates_of(target, lab)]
-    usable = usable_bytes(card_of(gpu) if gpu is not None else _largest(session, lab))
-    ways, left = suggested(candidates, usable, USES[use])
-    text = suggest_text(ways, left, use, USES[use].context, session.console.style)
-    session.console.result(text, usable=usable, use=use, **suggest_content(ways, left))
+    card = gpu if gpu is not None else _largest(session, lab)
+    usable, speed = usable_bytes(card), memory_speed(card)
+    ways, left = suggested(candidates, usable, USES[use], speed.bytes_per_s if speed is not None else None)
+    text = suggest_text(ways, left, Asked(use, USES[use].context, speed), session.console.style)
+    session.console.result(text, usable=usable, use=use, **suggest_content(ways, left, speed))
     return ExitCode.DONE if ways else ExitCode.REFUSED
 
 

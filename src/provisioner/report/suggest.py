@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from provisioner.loads.suggestions import Left, Way
+from provisioner.gpus.bandwidth import GB, MemorySpeed
+from provisioner.loads.suggestions import Left, Way, bound_per_s
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
-HEAD = ("FILE", "QUANT", "BITS", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT")
+HEAD = ("FILE", "QUANT", "BITS", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")
 MIB = 2**20
 LONGEST_NAME = 40
+FEW_PER_S = 10
+"""Bounds below that have a decimal."""
 
 
-def suggest_text(ways: Sequence[Way], left: Sequence[Left], use: str, context: int, style: Style = PLAIN) -> str:
-    """The ways, the best first; what is not suggested, and why; what is written for the best."""
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked for: the use and its context, and how fast the card's memory is, None where nobody knows."""
+
+    use: str
+    context: int
+    speed: MemorySpeed | None = None
+
+
+def suggest_text(ways: Sequence[Way], left: Sequence[Left], asked: Asked, style: Style = PLAIN) -> str:
+    """The ways, the best first; how fast they are at most; what is not suggested, and why; what to write."""
     lines = []
     if ways:
-        lines += [table(HEAD, [_row(one) for one in ways], style), ""]
-        if ways[0].context < context:
-            lines.append(f"None of them has the {context:,} tokens that {use} should have.")
+        lines += [table(HEAD, [_row(one, asked.speed) for one in ways], style), ""]
+        lines += _about_speed(ways, asked.speed)
+        if ways[0].context < asked.context:
+            lines.append(f"None of them has the {asked.context:,} tokens that {asked.use} should have.")
     else:
         lines.append("Nothing of it fits.")
     lines += [f"{safe_line(one.candidate.name)}: {safe_line(one.why)}" for one in left]
@@ -30,9 +45,11 @@ def suggest_text(ways: Sequence[Way], left: Sequence[Left], use: str, context: i
     return "\n".join(lines)
 
 
-def suggest_content(ways: Sequence[Way], left: Sequence[Left]) -> dict[str, Any]:
-    """All of it as values; sizes in bytes."""
+def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpeed | None) -> dict[str, Any]:
+    """All of it as values; sizes in bytes; what nobody knows is None."""
     return {
+        "memory_bytes_per_s": speed.bytes_per_s if speed is not None else None,
+        "source": speed.source if speed is not None else None,
         "ways": [
             {
                 "file": one.candidate.name,
@@ -45,11 +62,41 @@ def suggest_content(ways: Sequence[Way], left: Sequence[Left]) -> dict[str, Any]
                 "experts_away": one.experts,
                 "total": one.total,
                 "free": one.free,
+                "bound_per_s": _bound(one, speed),
             }
             for one in ways
         ],
         "left": [{"file": one.candidate.name, "why": one.why} for one in left],
     }
+
+
+def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
+    """What the bounds are, and what they rest on."""
+    if speed is None:
+        return ["TOKENS/S is not known, as no source tells how fast the card's memory is; --gpu takes a name as well."]
+    rate = f"{speed.bytes_per_s / GB:,.0f} GB/s"
+    lines = [
+        f"TOKENS/S is a bound and was not measured: how often the memory of a {speed.name}, {rate} ({speed.source}),",
+        "can be read for all that a token needs, with half of the context filled.",
+    ]
+    if speed.note:
+        lines.append(f"That is one {speed.note}.")
+    if any(way.experts for way in ways):
+        lines.append("Experts in the host's memory are not in that bound, and make it slower.")
+    return lines
+
+
+def _bound(way: Way, speed: MemorySpeed | None) -> float | None:
+    return bound_per_s(way, speed.bytes_per_s) if speed is not None else None
+
+
+def _bound_text(bound: float | None) -> str:
+    """A bound, rounded up, so that it stays one."""
+    if bound is None:
+        return "not known"
+    if bound < FEW_PER_S:
+        return f"≤ {math.ceil(bound * 10) / 10:.1f}"
+    return f"≤ {math.ceil(bound)}"
 
 
 def block_text(way: Way) -> str:
@@ -78,7 +125,7 @@ def name_of(file: str) -> str:
     return plain if plain[:1].isalpha() else f"m-{plain}"
 
 
-def _row(way: Way) -> tuple[str, ...]:
+def _row(way: Way, speed: MemorySpeed | None) -> tuple[str, ...]:
     candidate = way.candidate
     return (
         safe_line(candidate.name),
@@ -89,4 +136,5 @@ def _row(way: Way) -> tuple[str, ...]:
         f"{way.experts} of {candidate.load.count} away" if way.experts else "",
         f"{-(-way.total // MIB):,} MiB",
         f"{way.free // MIB:,} MiB",
+        _bound_text(_bound(way, speed)),
     )

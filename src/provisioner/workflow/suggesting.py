@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.loads.budgets import usable_of
@@ -46,6 +47,24 @@ IMAGES_UNKNOWN = 500 * MIB
 def card_of(memory: int) -> Card:
     """A card of which nothing is known but its memory, in bytes."""
     return Card(pci="", vendor="nvidia", name="", memory=memory)
+
+
+def card_called(text: str) -> Card:
+    """A card that is known by its name, such as "RTX 3060 12GB".
+
+    Raises ``InputError`` where none is called so, or several of different memory are.
+    """
+    found = cards_called(text)
+    if len(found) == 1:
+        return found[0].card
+    if found:
+        labels = " or ".join(f'"{one.label}"' for one in found)
+        raise InputError(f"{text} may be several cards", resolution=f"Say {labels}.")
+    near = " or ".join(f'"{name}"' for name in near_names(text))
+    raise InputError(
+        f"{text} is neither a size nor the name of a known card",
+        resolution=f"Say {near}." if near else "Say its memory, such as 8GiB.",
+    )
 
 
 def usable_bytes(card: Card) -> int:

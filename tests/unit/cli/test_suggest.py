@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,42 @@ def test_what_it_prints_is_a_file_that_is_valid(world: World, hub: FileServer, t
     assert len(hub.seen) > 0
 
 
+def test_a_card_that_is_named_has_a_bound_of_its_speed(world: World, hub: FileServer) -> None:
+    answer = world.command("suggest", REPOSITORY, "--gpu", "RTX 3060 12GB", "--json")
+    (result,) = [one for one in answer.events if one["type"] == "result"]
+    assert result["usable"] == 12_288 * MIB - 832 * MIB
+    assert result["memory_bytes_per_s"] == 360 * 10**9
+    assert result["source"].startswith("https://")
+    best = result["ways"][0]
+    size = SIZES[best["quant"]][1] * MIB
+    cache = best["context"] // 2 * 131_072
+    assert 360e9 / (size + cache) <= best["bound_per_s"] <= 360e9 / size
+    text = world.command("suggest", REPOSITORY, "--gpu", "RTX 3060 12GB").out
+    head, row, *_ = text.splitlines()
+    assert head.split()[-1] == "TOKENS/S"
+    assert row.endswith(f"≤ {math.ceil(best['bound_per_s'])}")
+    assert "TOKENS/S is a bound and was not measured" in text
+    assert f"GeForce RTX 3060, 360 GB/s ({result['source']})" in text
+    assert len(hub.seen) > 0
+
+
+def test_what_nobody_knows_of_a_card_is_said(world: World, hub: FileServer) -> None:
+    answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB", "--json")
+    (result,) = [one for one in answer.events if one["type"] == "result"]
+    assert (result["memory_bytes_per_s"], result["source"], result["ways"][0]["bound_per_s"]) == (None, None, None)
+    text = world.command("suggest", REPOSITORY, "--gpu", "8GiB").out
+    assert text.splitlines()[1].endswith("not known")
+    assert "TOKENS/S is not known" in text
+    assert len(hub.seen) > 0
+
+
+def test_a_bound_says_of_which_of_several_cards_of_one_name_it_is(world: World, hub: FileServer) -> None:
+    text = world.command("suggest", REPOSITORY, "--gpu", "RTX 3060 Ti").out
+    assert "That is one with GDDR6X; with GDDR6 it has 448 GB/s." in text
+    assert "That is one" not in world.command("suggest", REPOSITORY, "--gpu", "RTX 4060").out
+    assert len(hub.seen) > 0
+
+
 def test_a_longer_context_changes_what_is_best(world: World, hub: FileServer) -> None:
     best = {}
     for use in ("chat", "long"):
@@ -171,6 +208,13 @@ def test_a_model_of_the_file_is_looked_at(world: World) -> None:
         (("nobody",), 64, "it is no model of the file, no folder and no repository"),
         (("tiny",), 64, "no container of the file has a card"),
         (("tiny", "--gpu", "none"), 64, "--gpu"),
+        (
+            ("tiny", "--gpu", "8GB"),
+            64,
+            "neither a size nor the name of a known card. Say its memory, such as 8GiB.",
+        ),
+        (("tiny", "--gpu", "RTX 3060"), 64, 'Say "GeForce RTX 3060 12GB" or "GeForce RTX 3060 8GB".'),
+        (("tiny", "--gpu", "RTX 4000"), 64, 'Say "Quadro RTX 4000 8GB" or "RTX 4000 Ada Generation 20GB"'),
         (("tiny", "--gpu", "8GiB", "--use", "fun"), 64, "--use"),
     ],
 )
