@@ -27,6 +27,9 @@ GIB = 2**30
 SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
 """Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
 
+SMALLER_PAGES = ((8, 8), (8, 4))
+"""Bits of keys and values in exllamav3's pages, the better first, for the same reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -57,6 +60,9 @@ def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What to do about one model of an engine."""
     if load.share:
         yield from _in_share(load, budget)
+        return
+    if load.is_paged:
+        yield from _in_pages(load, budget)
         return
     yield from _whole(load, budget)
     yield from _split(load, budget)
@@ -211,6 +217,33 @@ def _with(changed: Load, load: Load, budget: Budget) -> tuple[int, bool]:
 def _is_enough(budget: Budget, total: int) -> bool:
     """Whether so many bytes are usable on the card."""
     return total <= (budget.usable or 0)
+
+
+def _in_pages(load: Load, budget: Budget) -> Iterator[Advice]:
+    """What to write where an engine whose requests share pages does not fit: the better types of the cache first."""
+    if total_of(load) <= budget.free_for(load):
+        return
+    if not load.is_guessed:
+        for keys, values in SMALLER_PAGES:
+            smaller = replace(load, keys=f"exl{keys}", values=f"exl{values}")
+            if not _is_smaller(smaller.keys, smaller.values, load):
+                continue
+            write = f'cache_mode: "{keys},{values}"'
+            yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
+            yield from _fewer_pages(smaller, load, budget, f", {write}")
+        yield from _fewer_pages(load, load, budget, "")
+        one = replace(load, slots=1)
+        yield from _if_it_helps(one, load, budget, "max_batch_size: 1", "the state of one request at a time")
+    yield Advice("a smaller model, or the same one of fewer bits")
+
+
+def _fewer_pages(changed: Load, load: Load, budget: Budget, beside: str) -> Iterator[Advice]:
+    """The largest cache that fits, where that is smaller than what is asked for."""
+    largest = largest_context(changed, budget.free_for(load))
+    if LEAST_CONTEXT <= largest < load.context:
+        total, fits = _with(replace(changed, context=largest), load, budget)
+        write = f"max_seq_len: {largest}, cache_size: {largest}{beside}"
+        yield Advice("the largest cache that fits", write, total, fits)
 
 
 def _in_share(load: Load, budget: Budget) -> Iterator[Advice]:

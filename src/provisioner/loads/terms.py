@@ -24,8 +24,8 @@ BITS: dict[str, float] = {
 }
 """Bits of one cached number: ggml packs 32 of them with their scale into 34, 24, 22, 20 or 18 bytes."""
 BITS |= {"fp8": 8}
-BITS |= {f"exl{bits}": bits for bits in range(2, 9)}
-"""ExLlama's types; its scales are not counted, as its own figures do not count them either."""
+BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
+"""exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2)."""
 STATE_BYTES, BUFFER_BYTES = 4, 4
 MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
 """What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
@@ -43,7 +43,8 @@ class Load:
     how many layers the card computes. ``buffers`` stand for the compute buffers where ``shape`` does not tell them.
     ``share``: what the engine takes of the card at its start whatever its model needs, and no more; 0 where it takes
     what it needs. ``card`` is the memory of which it is a part, 0 where it is none. ``offloaded``: how much of the
-    weights stays in the host's memory.
+    weights stays in the host's memory. ``is_paged``: all requests share a cache of pages, of ``context`` tokens, as
+    exllamav3's do, and the engine takes what it needs.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Load:
     share: int = 0
     card: int = 0
     offloaded: int = 0
+    is_paged: bool = False
 
     @property
     def is_guessed(self) -> bool:

@@ -25,11 +25,15 @@ _ALL_IN_ONE = "consolidated"
 """How the name of weights begins that some makers put beside the same weights under the usual names."""
 _NUMBERS = (
     *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size", "vocab_size"),
-    *("max_position_embeddings", "sliding_window"),
+    *("max_position_embeddings", "sliding_window", "intermediate_size"),
+    *("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    *("full_attention_interval", "linear_conv_kernel_dim", "linear_num_key_heads", "linear_num_value_heads"),
+    *("linear_key_head_dim", "linear_value_head_dim"),
 )
 _STRETCHING = ("linear", "dynamic", "yarn")
 """The ``rope_type`` with which a model takes ``factor`` times the tokens that it was trained with."""
 _LARGEST_NUMBER = 2**40
+_WIDEST = 64
 _NEEDED = (
     *(CONFIG, "generation_config.json", "preprocessor_config.json", "processor_config.json"),
     *("video_preprocessor_config.json", "quantization_config.json", "quantize_config.json", "quant_config.json"),
@@ -126,6 +130,7 @@ def header_of(config: bytes) -> Header:
     values: dict[str, Any] = {name: _number(settings.get(name)) for name in _NUMBERS}
     values["dtype"] = str(settings.get("dtype") or settings.get("torch_dtype") or "")
     values["is_quantised"] = method_of(config) != NO_METHOD
+    values["bits"] = _bits(content)
     values["has_encoder"] = isinstance(content.get("vision_config"), dict)
     values["uses_window"] = settings.get("use_sliding_window") is not False
     kinds = settings.get("layer_types")
@@ -149,6 +154,15 @@ def _number(value: Any) -> int:
     """A count; 0 for anything else."""
     is_count = type(value) is int and 0 < value < _LARGEST_NUMBER
     return value if is_count else 0
+
+
+def _bits(content: Mapping[str, Any]) -> float:
+    """The bits of a weight that a config.json names, on average; 0 where it names none."""
+    quantised = content.get("quantization_config")
+    bits = quantised.get("bits") if isinstance(quantised, dict) else None
+    if isinstance(bits, int | float) and 0 < bits <= _WIDEST:
+        return float(bits)
+    return 0.0
 
 
 def _context(settings: Mapping[str, Any]) -> int:

@@ -34,7 +34,7 @@ def test_a_hybrid_of_9b_misses_8_gib_by_81_mib() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "values", "bytes_each"), [("exl8", "exl8", 16_384), ("exl8", "exl4", 12_288), ("exl4", "exl4", 8_192)]
+    ("keys", "values", "bytes_each"), [("exl8", "exl8", 17_408), ("exl8", "exl4", 13_312), ("exl4", "exl4", 9_216)]
 )
 def test_smaller_types_take_less_for_each_token(keys: str, values: str, bytes_each: int) -> None:
     assert token_bytes(replace(NINE, keys=keys, values=values)) == bytes_each

@@ -47,15 +47,15 @@ class Knowledge(base.Knowledge):
     def loads(
         self,
         service: ResolvedService,
-        sizes: Mapping[str, int],  # noqa: ARG002
+        sizes: Mapping[str, int],
         memory: int,  # noqa: ARG002
     ) -> EngineLoads | None:
-        """Unknown: how EXL2 and EXL3 models lie on a card is not added up here."""
+        """What its models take of the card, whatever that has; None where nothing of it lies on a card."""
         if not service.wants_card:
             return None
-        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
+        from provisioner.services.tabbyapi.loads import loads_of  # what no run needs that only looks
 
-        return EngineLoads(service.address, unknown="what models of EXL2, EXL3 and GPTQ take of a card is not added up")
+        return loads_of(service, sizes)
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
         """By a variable of its chat template."""

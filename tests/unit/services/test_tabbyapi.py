@@ -1,0 +1,220 @@
+"""tabbyAPI's models on a card: what is added up of them, and what is said where nobody knows it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from provisioner.catalog import load_catalog
+from provisioner.gpus.cards import Card
+from provisioner.lab import Known, resolve
+from provisioner.labfile.parsing import parse_spec
+from provisioner.loads.advice import advice_on
+from provisioner.loads.budgets import Budget, budgets
+from provisioner.loads.refusals import refusals
+from provisioner.loads.terms import MIB, largest_context
+from provisioner.models.folders import header_of
+from provisioner.report.fit import fit_text
+from provisioner.report.style import PLAIN
+from provisioner.services import knowledge_of
+from provisioner.services.tabbyapi import loads as own
+from provisioner.values import paths
+from provisioner.values.address import Address
+from provisioner.values.state import Secret
+from tests.unit.lab.test_cards import NVIDIA
+from tests.unit.loads.exllama_sums import DELTA
+from tests.unit.loads.models import QWEN_FOLDER
+
+CATALOG = load_catalog()
+ADDRESS = Address.of("hub", "tabbyapi")
+SIZE = 5000 * MIB
+"""Bytes of the model's files."""
+EMBEDDINGS = 151_936 * 4096 * 2
+FOUR_BITS = {"quantization_config": {"quant_method": "exl3", "bits": 4.0}}
+MIXTURE = {
+    **QWEN_FOLDER,
+    "model_type": "qwen3_moe",
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 768,
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+}
+
+
+def known_model(name: str = "qwen", **keys: Any) -> Known:
+    """What is known of a model with these keys in its config.json."""
+    return Known(headers={name: header_of(json.dumps({**QWEN_FOLDER, **FOUR_BITS, **keys}).encode())})
+
+
+def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options: Any) -> Budget:
+    """What lies on a card of which so many MiB are usable, with models whose files have ``size`` bytes."""
+    keys = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
+    service = {"model": "qwen", **keys, **options}
+    models = {"qwen": {"source": "dir:/models/qwen", "format": "exl3"}}
+    models["small"] = {"source": "dir:/models/small", "format": "exl3"}
+    content = {
+        "name": "lab",
+        "models": models,
+        "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": service}}},
+    }
+    spec = parse_spec(content, CATALOG)
+    assert spec.spec is not None, spec.problems
+    resolved = resolve(spec.spec, CATALOG, known).services[ADDRESS]
+    loads = knowledge_of(resolved.role).loads(resolved, {"qwen": size, "small": 600 * MIB}, 0)
+    assert loads is not None
+    (budget,) = budgets([loads], {"hub": Card("0000:01:00.0", "nvidia", NVIDIA.title)}, memory * MIB)
+    return budget
+
+
+def terms(budget: Budget) -> dict[str, int]:
+    """The terms in MiB, rounded up."""
+    return {term.name: -(-term.bytes // MIB) for term in budget.added.terms}
+
+
+def test_the_model_its_cache_and_what_is_computed_with_are_added_up() -> None:
+    budget = budget_of(known_model())
+    found = terms(budget)
+    # The embeddings of tokens stay in the host's memory.
+    assert found["weights"] == -(-(SIZE - EMBEDDINGS) // MIB)
+    assert found["cache"] == 5760
+    assert budget.unknown == ()
+    (guess,) = budget.engines[0].unread
+    assert f"{found['compute buffers']:,} MiB stand for" in guess
+    assert "reckoned, measured on no card" in guess
+    assert "all that was added up" not in fit_text(budget, {}, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("options", "cache"),
+    [
+        ({}, 5760),
+        ({"max_seq_len": 4096}, 576),
+        ({"max_seq_len": 4000}, 576),
+        ({"max_seq_len": 4096, "cache_size": 8192}, 1152),
+        ({"cache_size": 81_920}, 11_520),
+        ({"cache_mode": "Q8"}, 3060),
+        ({"cache_mode": "Q4"}, 1620),
+        ({"cache_mode": "8,4"}, 2340),
+        ({"cache_mode": "2,3", "max_seq_len": 4096}, 108),
+    ],
+)
+def test_the_cache_is_as_long_and_as_wide_as_is_written(options: dict[str, Any], cache: int) -> None:
+    assert terms(budget_of(known_model(), **options))["cache"] == cache
+
+
+def test_the_tokens_that_the_model_was_trained_with_count_and_no_stretched_ones() -> None:
+    stretched = known_model(rope_scaling={"rope_type": "yarn", "factor": 4.0})
+    assert terms(budget_of(stretched))["cache"] == 5760
+    assert terms(budget_of(known_model(max_position_embeddings=None)))["cache"] == 576
+
+
+@pytest.mark.parametrize(("options", "slots"), [({}, 4), ({"max_batch_size": 1}, 1), ({"max_batch_size": 16}, 16)])
+def test_the_state_of_a_hybrid_counts_for_each_request(options: dict[str, Any], slots: int) -> None:
+    hybrid = known_model(model_type="qwen3_5_text", **DELTA)
+    budget = budget_of(hybrid, **options)
+    # 27 of 36 layers: 32 heads of 128 by 128 numbers of four bytes, and 8,192 by 4 of two.
+    state = 27 * slots * (32 * 128 * 128 * 4 + 8192 * 4 * 2)
+    assert {term.name: term.bytes for term in budget.added.terms}["recurrent state"] == state
+    assert terms(budget)["cache"] == 5760 // 4
+
+
+@pytest.mark.parametrize("mode", ["ngram", "mtp"])
+def test_what_drafts_has_a_hybrid_keep_its_states(mode: str) -> None:
+    hybrid = known_model(model_type="qwen3_5_text", **DELTA)
+    budget = budget_of(hybrid, draft_mode=mode)
+    state = 27 * 4 * (5 * 32 * 128 * 128 * 4 + 8192 * 8 * 2)
+    assert {term.name: term.bytes for term in budget.added.terms}["recurrent state"] == state
+    assert any("component for drafts" in guess for guess in budget.engines[0].unread) is (mode == "mtp")
+
+
+def test_a_model_that_drafts_lies_beside_with_a_cache_of_its_own() -> None:
+    small = header_of(json.dumps({**QWEN_FOLDER, "num_hidden_layers": 9, "hidden_size": 1024}).encode())
+    known = Known(headers={**known_model().headers, "small": small})
+    found = terms(budget_of(known, draft_mode="model", draft_model="small", cache_mode="Q4"))
+    assert found["qwen: cache"] == 1620
+    assert found["small: cache"] == 5760 // 4  # never packed, and as long
+    assert found["small: weights"] == -(-(600 * MIB - EMBEDDINGS // 4) // MIB)
+    assert "small: cache" not in terms(budget_of(known, draft_model="small"))
+
+
+def test_experts_in_the_hosts_memory_are_not_on_the_card() -> None:
+    mixture = known_model(**MIXTURE)
+    whole = terms(budget_of(mixture, 16_000 * MIB))["weights"]
+    of_layer = 3 * 128 * 768 * 2048 * 4 / 8 / MIB
+    budget = budget_of(mixture, 16_000 * MIB, cpu_moe_offload_layers=10)
+    assert terms(budget)["weights"] == pytest.approx(whole - 10 * of_layer, abs=1)
+    assert any("codebook mul1" in guess for guess in budget.engines[0].unread)
+    assert terms(budget_of(mixture, 16_000 * MIB, cpu_moe_offload_layers=999))["weights"] == pytest.approx(
+        whole - 48 * of_layer, abs=1
+    )
+    assert terms(budget_of(known_model(), cpu_moe_offload_layers=10)) == terms(budget_of(known_model()))
+
+
+@pytest.mark.parametrize(
+    ("known", "size", "reason"),
+    [
+        (Known(), SIZE, "its config.json is not known"),
+        (known_model(), 0, "nobody tells how large its files are"),
+        (known_model(model_type="deepseek_v3"), SIZE, 'of model_type "deepseek_v3" is not known here'),
+    ],
+)
+def test_what_is_not_known_is_said_and_never_part_of_the_sum(known: Known, size: int, reason: str) -> None:
+    budget = budget_of(known, size)
+    (engine,) = budget.unknown
+    assert engine.unknown.startswith("what qwen takes of a card is not known: ")
+    assert engine.unknown.count(reason) == 1
+    assert budget.is_undecided
+    assert "cache" not in terms(budget)
+    assert "margin" not in terms(budget)
+    assert "whether it fits is not known" in fit_text(budget, {}, PLAIN)
+
+
+def test_weights_that_are_too_large_alone_are_refused_all_the_same() -> None:
+    budget = budget_of(Known(), 30 * 2**30)
+    assert budget.missing > 0
+    assert "largest context" not in refusals([budget])[0].details
+    assert [advice.write for advice in advice_on(budget)] == [""]
+
+
+def test_what_the_older_backend_takes_is_unknown() -> None:
+    budget = budget_of(known_model(), backend="exllamav2")
+    (engine,) = budget.unknown
+    assert engine.unknown == own.NO_EXLLAMA2
+    assert engine.loads == ()
+
+
+def test_what_is_advised_is_written_in_its_own_words_and_fits() -> None:
+    budget = budget_of(known_model(), memory=8000)
+    assert budget.missing > 0
+    written: dict[str, dict[str, Any]] = {
+        'cache_mode: "8,8"': {"cache_mode": "8,8"},
+        'cache_mode: "8,4"': {"cache_mode": "8,4"},
+    }
+    ways = {advice.write: advice.fits for advice in advice_on(budget)}
+    assert not [write for write in ways if "gpu_layers" in write or "kv_cache" in write]
+    for write, options in written.items():
+        assert ways[write] == (budget_of(known_model(), memory=8000, **options).missing == 0)
+    largest = largest_context(budget.loads[0], budget.usable or 0)
+    assert f"max_seq_len: {largest}, cache_size: {largest}" in ways
+    assert budget_of(known_model(), memory=8000, max_seq_len=largest, cache_size=largest).missing == 0
+    more = largest + 256
+    assert budget_of(known_model(), memory=8000, max_seq_len=more, cache_size=more).missing > 0
+    assert advice_on(budget_of(known_model())) == ()
+
+
+def test_a_hybrid_that_misses_a_little_is_told_to_answer_one_at_a_time() -> None:
+    hybrid = known_model(model_type="qwen3_5_text", **DELTA)
+    needed = budget_of(hybrid).added.total // MIB
+    budget = budget_of(hybrid, memory=needed - 100)
+    (one,) = [advice for advice in advice_on(budget) if advice.write == "max_batch_size: 1"]
+    assert one.fits
+    assert budget_of(hybrid, memory=needed - 100, max_batch_size=1).missing == 0
+
+
+def test_its_modes_are_those_that_the_role_takes() -> None:
+    written = (paths.roles() / "tabbyapi/vars/main.yml").read_text(encoding="utf-8")
+    assert "^(FP16|Q[468]|[2-8],[2-8])" in written
+    assert [*own.MODES] == ["FP16", "Q8", "Q6", "Q4"]
