@@ -70,7 +70,10 @@ def corrected(engine: EngineLoads, record: Measured | None, card: Card | None) -
 
 def _takes_all_at_once(engine: EngineLoads) -> bool:
     """Whether what was measured right after its start is the most that it takes."""
-    return not engine.grows and not any(load.adapts for load in engine.loads)
+    if engine.grows or len(engine.loads) != 1:  # others of its models may not have been loaded yet
+        return False
+    (load,) = engine.loads
+    return not load.adapts and not load.image_buffer  # a larger image than that of the proof takes more
 
 
 def _with_correction(engine: EngineLoads, correction: int) -> EngineLoads:

@@ -182,7 +182,15 @@ def test_what_an_older_version_wrote_corrects_nothing(folder: Path) -> None:
     assert corrected(one, record, CARD) is one
 
 
-@pytest.mark.parametrize("one", [engine(replace(NINE, adapts=True)), engine(NINE, grows=True)])
+@pytest.mark.parametrize(
+    "one",
+    [
+        engine(replace(NINE, adapts=True)),
+        engine(replace(NINE, image_buffer=500 * MIB)),
+        engine(NINE, mixture()),
+        engine(NINE, grows=True),
+    ],
+)
 def test_what_may_take_more_later_is_corrected_upwards_alone(one: EngineLoads) -> None:
     less = Measured(digest_of(one.loads), one.total, one.total - MIB, f"box {CARD.pci} {CARD.name} {CARD.memory}")
     assert corrected(one, less, CARD) is one
