@@ -375,7 +375,7 @@ containers:
 
 @pytest.fixture
 def own(lab: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lab of two of our own services that nobody has measured on cards."""
+    """A lab of two of our own services whose proofs do not note what computed."""
     monkeypatch.setenv("PROVISION_SECRET_ADMIN_KEY", "an-admin-key-of-its-own")
     write_folder(lab.parent / "small", folder_files("exl3"))
     lab.write_text(OWN, encoding="utf-8")
@@ -394,11 +394,12 @@ def test_status_names_the_device_of_kokoro_and_tabbyapi_and_says_that_nothing_pr
     assert len(rows) == 2
 
 
-def test_fit_does_not_know_what_kokoro_and_tabbyapi_take(world: World, own: Path) -> None:
+def test_fit_adds_up_what_kokoro_takes_and_does_not_know_that_of_tabbyapi(world: World, own: Path) -> None:
     assert own.exists()
     answer = world.command("fit")
     assert answer.code == ExitCode.VERIFICATION_FAILED, answer.err
-    assert "unknown: voice/kokoro: what Kokoro takes of a card was not measured" in answer.out
+    assert "unknown: voice/kokoro" not in answer.out
+    assert ["weights", "313", "MiB"] in [line.split() for line in answer.out.splitlines()]
     why = 'what exllamav3 keeps of a token of model_type "" is not known here'
     assert f"unknown: tabby/tabbyapi: what small takes of a card is not known: {why}" in answer.out
     assert "it fits" not in answer.out.replace("whether it fits is not known", "")

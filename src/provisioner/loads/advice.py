@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import SMALL_CARD, EngineLoads
 from provisioner.loads.placing import Placing, expert_bytes
-from provisioner.loads.terms import BITS, MIB, Load, cache_bytes, lacking_bytes, largest_context, needed_bytes, total_of
+from provisioner.loads.terms import (
+    BITS,
+    MIB,
+    Load,
+    beside_bytes,
+    cache_bytes,
+    lacking_bytes,
+    largest_context,
+    needed_bytes,
+    total_of,
+)
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR
 
 CEILING = 65_536
@@ -53,11 +63,28 @@ def advice_on(budget: Budget) -> tuple[Advice, ...]:
     for engine, (name, load) in zip(engines, budget.named, strict=True):
         prefix = f"{name}: " if has_several else ""
         advices += [replace(advice, text=prefix + advice.text) for advice in _on(engine, load, budget)]
+    for engine in budget.engines:
+        advices += _by_own_ways(engine, budget)
     return tuple(advices)
+
+
+def _by_own_ways(engine: EngineLoads, budget: Budget) -> Iterator[Advice]:
+    """What an engine's own module says, where it does not fit beside the others."""
+    others = budget.total_beside(engine)
+    if engine.ways is None or _is_enough(budget, others + engine.total):
+        return
+    for way in engine.ways:
+        if not way.write:
+            yield Advice(f"{engine.address}: {way.text}")
+            continue
+        total = others + sum(map(total_of, way.loads))
+        yield Advice(f"{engine.address}: {way.text}", way.write, total, _is_enough(budget, total))
 
 
 def _on(engine: EngineLoads, load: Load, budget: Budget) -> Iterator[Advice]:
     """What to do about one model of an engine."""
+    if engine.ways is not None:
+        return
     if load.share:
         yield from _in_share(load, budget)
         return
@@ -248,7 +275,7 @@ def _fewer_pages(changed: Load, load: Load, budget: Budget, beside: str) -> Iter
 
 def _in_share(load: Load, budget: Budget) -> Iterator[Advice]:
     """What to write where an engine that takes a share of the card does not fit, or its model not into its share."""
-    lacking = needed_bytes(load) - min(load.share, budget.free_for(load))
+    lacking = needed_bytes(load) - min(load.share, budget.free_for(load) - beside_bytes(load))
     if total_of(load) <= budget.free_for(load) and lacking <= 0:
         return
     yield from _other_share(load, budget)
@@ -287,7 +314,7 @@ def _other_share(load: Load, budget: Budget) -> Iterator[Advice]:
         yield from _other_cache(load, budget)
         return
     least = max(-(-100 * needed_bytes(load) // load.card), LEAST_SHARE)
-    most = min(100 * budget.free_for(load) // load.card, LARGEST_SHARE)
+    most = min(100 * (budget.free_for(load) - beside_bytes(load)) // load.card, LARGEST_SHARE)
     if least > most:
         return
     hundredths = least if lacking_bytes(load) else most

@@ -94,6 +94,14 @@ class Budget:
                 others += owner.total - total_of(load)
         return (self.usable or 0) - others
 
+    def total_beside(self, engine: EngineLoads) -> int:
+        """What the others take at most while that engine lies there."""
+        total = 0
+        for group in _by_turns(self.engines):
+            if engine not in group:
+                total += _largest(group).total
+        return total
+
     def total_with(self, load: Load, size: int) -> int:
         """What lies there at most if that load took ``size`` bytes."""
         total = 0

@@ -14,6 +14,18 @@ SMALL_CARD = 8 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """Other options of an engine: ``write`` is what to write, ``text`` says it; ``loads`` then lie on the card.
+
+    Without anything to write its ``loads`` say nothing.
+    """
+
+    text: str
+    write: str
+    loads: tuple[Load, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EngineLoads:
     """One service that computes on a card: its ``loads`` lie there at the same time.
 
@@ -21,6 +33,8 @@ class EngineLoads:
     ``unknown``: why nobody knows whether it fits; its loads are then what it takes for certain, if anything. Engines
     of the same ``host`` and ``wish``, which says what they ask of a card, get the same card; without a wish an engine
     is alone on its card. Of those that take turns (``turns``: all of their group) one at a time lies there.
+    ``ways``: what to do where it does not fit, the better first; None: llama.cpp's and vLLM's, which advice knows.
+    ``grows``: it may take more later than right after its start, so that a measurement is no upper bound.
     """
 
     address: Address
@@ -31,6 +45,8 @@ class EngineLoads:
     host: str = ""
     wish: str = ""
     turns: tuple[Address, ...] = ()
+    ways: tuple[Way, ...] | None = None
+    grows: bool = False
 
     @property
     def container(self) -> str:

@@ -41,8 +41,13 @@ def share_lines(budget: Budget) -> Iterator[str]:
 
 
 def contexts(budget: Budget) -> Iterator[tuple[str, int | None, int]]:
-    """Each model with the largest context that fits, None where its layers are not known, and what is asked for."""
+    """Each model with the largest context that fits, None where its layers are not known, and what is asked for.
+
+    What keeps nothing of tokens, such as a model that speaks, is left out.
+    """
     for name, load in budget.named:
+        if not load.is_guessed and not load.has_context:
+            continue
         largest = None if load.is_guessed else largest_context(load, budget.free_for(load))
         yield name, largest, load.context
 

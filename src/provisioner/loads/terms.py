@@ -26,6 +26,7 @@ BITS: dict[str, float] = {
 BITS |= {"fp8": 8}
 BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
 """exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2)."""
+CORRECTION = "correction by what was measured"
 STATE_BYTES, BUFFER_BYTES = 4, 4
 MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
 """What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
@@ -44,7 +45,9 @@ class Load:
     ``share``: what the engine takes of the card at its start whatever its model needs, and no more; 0 where it takes
     what it needs. ``card`` is the memory of which it is a part, 0 where it is none. ``offloaded``: how much of the
     weights stays in the host's memory. ``is_paged``: all requests share a cache of pages, of ``context`` tokens, as
-    exllamav3's do, and the engine takes what it needs.
+    exllamav3's do, and the engine takes what it needs. ``workspaces`` stand for what libraries take while they compute.
+    ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
+    negative, less) the engine took when it was measured than its sum says.
     """
 
     name: str
@@ -67,6 +70,14 @@ class Load:
     card: int = 0
     offloaded: int = 0
     is_paged: bool = False
+    workspaces: int = 0
+    kept_free: int = 0
+    correction: int = 0
+
+    @property
+    def has_context(self) -> bool:
+        """Whether it keeps something of each token, so that there is a context to choose."""
+        return bool(self.shape.layers)
 
     @property
     def is_guessed(self) -> bool:
@@ -119,9 +130,12 @@ class Sum:
 
 def terms_of(load: Load) -> tuple[Term, ...]:
     """What the engine takes of the card: what it needs, and what is left of its share."""
-    needed = _needed_terms(load)
-    left = Term("rest of its share", load.share - needed_bytes(load))
-    return (*needed, left) if left.bytes > 0 else needed
+    terms = list(_needed_terms(load))
+    left = load.share - needed_bytes(load)
+    if left > 0:
+        terms.append(Term("rest of its share", left))
+    terms += [Term("left free", load.kept_free), Term(CORRECTION, load.correction)]
+    return tuple(term for term in terms if term.bytes)
 
 
 def _needed_terms(load: Load) -> tuple[Term, ...]:
@@ -134,13 +148,19 @@ def _needed_terms(load: Load) -> tuple[Term, ...]:
         terms.append(Term("margin", margin_bytes(load)))
     else:
         terms.append(Term("compute buffers", buffer_bytes(load)))
+    terms.append(Term("workspaces", load.workspaces))
     terms += [Term("image encoder", load.encoder), Term("image buffers", load.image_buffer)]
     return tuple(term for term in terms if term.bytes)
 
 
 def total_of(load: Load) -> int:
     """What the engine takes of the card."""
-    return max(load.share, needed_bytes(load))
+    return max(load.share, needed_bytes(load)) + beside_bytes(load)
+
+
+def beside_bytes(load: Load) -> int:
+    """What counts beside the model's needs and the share: what is left free, and what was measured otherwise."""
+    return load.kept_free + load.correction
 
 
 def needed_bytes(load: Load) -> int:
@@ -207,13 +227,15 @@ def buffer_bytes(load: Load) -> int:
 def largest_context(load: Load, free: int) -> int:
     """The largest context with which the engine fits into ``free`` bytes and into its share; 0 without one.
 
-    It is 0 also where nobody could know it.
+    It is 0 also where nobody could know it, and where nothing is kept of tokens.
 
     A multiple of 256 for each cache, and no larger than what the model was trained for, where its file says that.
     """
-    if load.is_guessed:
+    if load.is_guessed or not load.has_context:
         return 0
-    room = min(free, load.share) if load.share else free
+    room = free - beside_bytes(load)
+    if load.share:
+        room = min(room, load.share)
     step = CELLS if load.unified else CELLS * load.slots
     lowest, highest = 0, (load.shape.context or 2**24) // CELLS
     while lowest < highest:

@@ -66,6 +66,7 @@ def _service_content(engine: EngineLoads, known: Mapping[str, Measured]) -> dict
         "turns": engine.turns,
         "measured": measured.measured if measured else None,
         "error": measured.error if measured else None,
+        "correction": sum(load.correction for load in engine.loads),
     }
 
 

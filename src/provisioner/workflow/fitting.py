@@ -12,7 +12,7 @@ from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer
 from provisioner.loads.budgets import Budget, budgets
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.measured import remember
+from provisioner.loads.measured import corrected, measured, remember
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import largest_context
 from provisioner.models.folders import weight_names
@@ -26,8 +26,16 @@ from provisioner.values.facts import ContainerFact, DeviceMemory, by_address
 
 
 def budgets_of(lab: Lab, cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
-    """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs."""
-    return budgets(_engines(lab, cards, memory), cards, memory)
+    """The sums of all engines of the file, by their cards; ``cards`` by container; ``memory`` overrules theirs.
+
+    Sums of engines that were measured on the same card are corrected by that.
+    """
+    known = measured(lab.name) if cards else {}
+
+    def as_measured(engine: EngineLoads) -> EngineLoads:
+        return corrected(engine, known.get(engine.address), cards.get(engine.container))
+
+    return budgets(map(as_measured, _engines(lab, cards, memory)), cards, memory)
 
 
 def _engines(lab: Lab, cards: Mapping[str, Card], memory: int | None) -> Iterator[EngineLoads]:
@@ -106,10 +114,10 @@ def remember_use(
     taken = {address: fact.bytes for address, fact in by_address(facts, DeviceMemory).items() if fact.bytes}
     if not taken:
         return
-    engines = [engine for budget in budgets_of(lab, cards) for engine in budget.engines if engine.address in taken]
+    engines = [engine for engine in _engines(lab, cards, None) if engine.address in taken]
     try:
         for engine in engines:
-            remember(lab.name, engine.address, engine.loads, engine.total, taken[engine.address])
+            remember(lab.name, engine, taken[engine.address], cards.get(engine.container))
     except OSError as error:
         message = f"What {engine.address} takes of its card is not kept: {error}"
         emit(Diagnostic("warning", message, resolution=f"Make {paths.state(lab.name)} writable."))

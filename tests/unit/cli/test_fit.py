@@ -148,7 +148,7 @@ def test_what_was_measured_stands_beside_the_sum_until_an_option_changes(world: 
 
     (budget,) = budgets_of(Session().open_lab(nine), {})
     engine = budget.engines[0]
-    remember("homelab", engine.address, engine.loads, engine.total, 2000 * MIB)
+    remember("homelab", engine, 2000 * MIB, None)
     answer = world.command("fit", str(nine))
     assert "measured of llama/llama_cpp: 2,000 MiB, 26 MiB more than the sum of then, 1,975 MiB (1.3%)" in answer.out
     (service,) = card(world, str(nine))["services"]

@@ -115,15 +115,6 @@ def test_the_context_of_a_model_counts_before_that_of_the_server() -> None:
     assert KNOWLEDGE.limits(service, "other") == Limits(8192)
 
 
-def test_nobody_claims_to_know_what_it_takes_of_a_card() -> None:
-    content = lab()
-    content["containers"]["amd"]["gpu"] = "any"
-    service = resolve(parsed(content), CATALOG).services[ADDRESS]
-    loads = KNOWLEDGE.loads(service, {"tiny": 1}, 0)
-    assert loads is not None
-    assert loads.unknown.startswith("nobody knows what Ollama server takes")
-
-
 def test_the_role_holds_names_against_the_same_forms() -> None:
     variables = yaml.safe_load((paths.roles() / "ollama/vars/main.yml").read_text(encoding="utf-8"))
     names = ["qwen", "a.b-c_d", "a" * 80, "a" * 81, "a:b", "", ".a", "ä", "a b", "a\n"]

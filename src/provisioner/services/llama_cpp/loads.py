@@ -7,21 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.loads.engines import SMALL_CARD, EngineLoads
-from provisioner.loads.layers import Shape, shape_of
 from provisioner.loads.placing import Placing
-from provisioner.loads.terms import LEAST_MARGIN, MARGIN, MIB, Load, total_of
+from provisioner.loads.terms import MIB, Load, total_of
 from provisioner.loads.vision import image_buffer
-from provisioner.loads.weights import estimated_by_name
+from provisioner.loads.weighing import unread_of, weighed
 from provisioner.models.header import Header
 from provisioner.services.base import CHAT, ResolvedService
 from provisioner.services.llama_cpp.options import asked_context, cache_type, kind_of, longest_text
 
 UBATCH, SMALL_UBATCH, BATCH, SMALL_BATCH = 512, 64, 2048, 128
 """What the role writes where the file leaves it open (``vars/main.yml``; a test holds both equal)."""
-LONGEST_HEAD = 24 * MIB
-"""What of a file is no tensor; where more is missing, not all of its tensors are known."""
 IMAGES_UNKNOWN = 500 * MIB
-MARGIN_WORDS = f"{MARGIN:.0%} of its weights, at least {LEAST_MARGIN // MIB} MiB, stand for cache, state and buffers"
 
 
 def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads:
@@ -58,10 +54,7 @@ class _Server:
             yield f"{self._projector}: how large images may be is not known; {stand_in}"
 
     def _unread_of(self, load: Load) -> Iterator[str]:
-        if load.shape.unread:
-            yield f"{load.name}: {'; '.join(load.shape.unread)}; {MARGIN_WORDS}"
-        if not load.weights:
-            yield f"{load.name}: nobody tells how large its file is, so its weights are missing in the sum"
+        yield from unread_of(load)
         is_split = self.options.get("cpu_moe") or load.placing != Placing()
         if not is_split:
             return
@@ -83,7 +76,7 @@ class _Server:
 
     def _load(self, name: str, header: Header | None) -> Load:
         options = self.options
-        shape, weights = self._weighed(name, header)
+        shape, weights = weighed(header, self.sizes.get(name, 0), self.service.models[name].source)
         layers = self._written_layers()
         buffer = self._image_buffer()
         return Load(
@@ -114,18 +107,6 @@ class _Server:
         if header and self.options.get("cpu_moe"):
             return header.layers
         return self.options.get("n_cpu_moe") or 0
-
-    def _weighed(self, name: str, header: Header | None) -> tuple[Shape, int]:
-        size = self.sizes.get(name, 0)
-        if header is not None:
-            tensors = sum(header.tensors.values())
-            is_whole = tensors and size - tensors < LONGEST_HEAD
-            return shape_of(header.values, header.tokens), tensors if is_whole else size
-        guess = estimated_by_name(self.service.models[name].source)
-        if size or guess is None:
-            return Shape("", unread=("nothing is known of it",)), size
-        guessed, reason = guess
-        return Shape("", unread=(f"nothing is known of it but its name: {reason}",)), guessed
 
     def _context(self, name: str) -> int:
         asked = asked_context(self.service, name)

@@ -61,12 +61,14 @@ class Knowledge(base.Knowledge):
         sizes: Mapping[str, int],  # noqa: ARG002
         memory: int,  # noqa: ARG002
     ) -> EngineLoads | None:
-        """Unknown on a card: nobody has measured what it takes there."""
+        """Its weights, and what the longest text takes that is computed at once; None where the CPU computes."""
         if not service.wants_card or service.option("device") == "cpu":
             return None
-        from provisioner.loads.engines import EngineLoads  # what no run needs that only looks
+        if service.card is not None and service.card.vendor != NVIDIA:
+            return None
+        from provisioner.services.kokoro.loads import loads_of  # what no run needs that only looks
 
-        return EngineLoads(service.address, unknown="what Kokoro takes of a card was not measured")
+        return loads_of(service.address)
 
     def changes_beside(self, service: ResolvedService, sizes: Mapping[str, int | None]) -> bool | None:  # noqa: ARG002
         """Never on a card or in turns; where memory holds two only its role knows whether another commit comes."""

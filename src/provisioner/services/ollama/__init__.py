@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
 from provisioner.services.base import Limits, Processor, ResolvedService
 from provisioner.values.state import Problem
+
+if TYPE_CHECKING:
+    from provisioner.loads.engines import EngineLoads
 
 NVIDIA = "nvidia"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", re.ASCII)
@@ -44,6 +47,14 @@ class Knowledge(base.Knowledge):
     def needs_vulkan(self, service: ResolvedService) -> bool:
         """Whether it computes by Vulkan."""
         return bool(service.option("vulkan"))
+
+    def loads(self, service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads | None:
+        """What its models need on its card, as far as their files are known; None without a card."""
+        if not service.wants_card:
+            return None
+        from provisioner.services.ollama.loads import loads_of  # a lab without a card needs none of it
+
+        return loads_of(service, sizes, memory)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context of the model where the file says one, else the server's; nobody knows Ollama's own choice."""
