@@ -15,18 +15,27 @@ RESERVED = 832 * MIB
 
 Of an 8 GiB card that shows a desktop, too, llama.cpp saw 7,360 MiB free (8,192 - 832); without one 7,807 MiB are left.
 """
+BARE = 480 * MIB
+"""What a card keeps for itself and its driver before any engine begins: 480 MiB of an H100, 385 of an 8 GiB card.
+
+The rest of what is reserved is for an engine's own context; what was measured of an engine has that in it.
+"""
 SHARING = 4 * 2**30
 """An AMD GPU with less memory of its own is a part of a processor, and computes in the host's memory as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The engines of one card, or of what is taken for one; ``usable`` is None where nobody tells it."""
+    """The engines of one card, or of what is taken for one; ``usable`` is None where nobody tells it.
+
+    ``reserved``: what of the card is not usable.
+    """
 
     title: str
     engines: tuple[EngineLoads, ...]
     usable: int | None
     card: Card | None = None
+    reserved: int = RESERVED
 
     @property
     def loads(self) -> tuple[Load, ...]:
@@ -128,11 +137,11 @@ def _has(engine: EngineLoads, load: Load) -> bool:
     return any(own is load for own in engine.loads)
 
 
-def usable_of(card: Card) -> int | None:
-    """What engines can have of a card; None where nobody tells its memory."""
+def usable_of(card: Card, reserved: int = RESERVED) -> int | None:
+    """What engines can have of a card of which so much is reserved; None where nobody tells its memory."""
     is_shared = card.vendor == "amd" and card.memory < SHARING
     memory = card.memory + (card.shared_memory if is_shared else 0)
-    return max(memory - RESERVED, 0) if memory else None
+    return max(memory - reserved, 0) if memory else None
 
 
 def budgets(engines: Iterable[EngineLoads], cards: Mapping[str, Card], memory: int | None = None) -> tuple[Budget, ...]:
@@ -148,14 +157,20 @@ def budgets(engines: Iterable[EngineLoads], cards: Mapping[str, Card], memory: i
         card = cards.get(members[0].container)
         names = ", ".join(engine.container for engine in members)
         title = f"{names} on {card.title}" if card else names
-        found.append(Budget(title, tuple(members), _usable(card, memory), card))
+        reserved = _reserved(members)
+        found.append(Budget(title, tuple(members), _usable(card, memory, reserved), card, reserved))
     return tuple(found)
 
 
-def _usable(card: Card | None, memory: int | None) -> int | None:
+def _reserved(engines: Iterable[EngineLoads]) -> int:
+    """What is kept free: room for a context, too, unless all that lies there was measured with its own."""
+    return BARE if all(engine.is_measured for engine in engines) else RESERVED
+
+
+def _usable(card: Card | None, memory: int | None, reserved: int) -> int | None:
     if memory is not None:
         return memory
-    return usable_of(card) if card else None
+    return usable_of(card, reserved) if card else None
 
 
 def _place(engine: EngineLoads, cards: Mapping[str, Card]) -> tuple[str, ...]:

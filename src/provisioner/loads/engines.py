@@ -35,6 +35,7 @@ class EngineLoads:
     is alone on its card. Of those that take turns (``turns``: all of their group) one at a time lies there.
     ``ways``: what to do where it does not fit, the better first; None: llama.cpp's and vLLM's, which advice knows.
     ``grows``: it may take more later than right after its start, so that a measurement is no upper bound.
+    ``is_measured``: its sum is what it took when it was measured, its own context included.
     """
 
     address: Address
@@ -47,6 +48,7 @@ class EngineLoads:
     turns: tuple[Address, ...] = ()
     ways: tuple[Way, ...] | None = None
     grows: bool = False
+    is_measured: bool = False
 
     @property
     def container(self) -> str:

@@ -52,10 +52,10 @@ def identity_of(card: Card, host: str) -> str:
 def corrected(engine: EngineLoads, record: Measured | None, card: Card | None) -> EngineLoads:
     """The engine with the difference between its sum and what it took, where that very card was measured with it.
 
-    The measurement holds the engine's own context, which the sum leaves to what is reserved of each card. A
-    correction upwards counts in full all the same, so that the context is counted twice rather than never. One
-    downwards counts only where the engine can take no more later: it takes all of it at its start, and has not moved
-    layers to the CPU for want of room.
+    The measurement holds the engine's own context, which the sum leaves to what is reserved of each card: where all
+    engines of a card were measured, less of it is reserved (``budgets``). A correction downwards counts only where the
+    engine can take no more later: it takes all of it at its start, and has not moved layers to the CPU for want of
+    room.
     """
     if record is None or card is None or not engine.loads or not record.is_of(engine.loads):
         return engine
@@ -83,7 +83,8 @@ def _with_correction(engine: EngineLoads, correction: int) -> EngineLoads:
         return replace(way, loads=_first_corrected(way.loads, correction))
 
     ways = None if engine.ways is None else tuple(map(changed, engine.ways))
-    return replace(engine, loads=_first_corrected(engine.loads, correction), ways=ways)
+    loads = _first_corrected(engine.loads, correction)
+    return replace(engine, loads=loads, ways=ways, is_measured=True)
 
 
 def _first_corrected(loads: tuple[Load, ...], correction: int) -> tuple[Load, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.loads.advice import Advice, advice_on
-from provisioner.loads.budgets import RESERVED, Budget
+from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured
 from provisioner.loads.refusals import IN_TURNS, contexts, mib, share_lines
@@ -85,7 +85,7 @@ def _sum_lines(budget: Budget, width: int, style: Style) -> list[str]:
 def _verdict(budget: Budget, style: Style) -> str:
     if budget.usable is None:
         return ""
-    from_card = f" ({mib(RESERVED)} of the card are not)" if budget.card else ""
+    from_card = f" ({mib(budget.reserved)} of the card are not)" if budget.card else ""
     turns = f"; {IN_TURNS}" if budget.uncounted else ""
     if budget.added.missing:
         missing = mib(budget.added.missing)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from provisioner.gpus.cards import Card
-from provisioner.loads.budgets import Budget, budgets, usable_of
+from provisioner.loads.budgets import BARE, RESERVED, Budget, budgets, usable_of
 from provisioner.loads.engines import EngineLoads, Way
 from provisioner.loads.measured import Measured, corrected, digest_of, measured, remember
 from provisioner.loads.placing import Placing
@@ -108,14 +108,46 @@ def corrected_on(card: Card, one: EngineLoads, took: int) -> Budget:
     return budget
 
 
+CONTEXT = RESERVED - BARE
+"""What is reserved for an engine's own context, which a measurement holds."""
+
+
 def test_an_engine_that_took_more_than_its_sum_is_refused_where_the_sum_alone_would_fit() -> None:
     one = engine(NINE)
     card = card_of(one.total + 299 * MIB)
     (alone,) = budgets([one], {"llama": card})
-    budget = corrected_on(card, one, 300 * MIB)
+    budget = corrected_on(card, one, CONTEXT + 300 * MIB)
     assert (alone.missing, budget.missing) == (0, MIB)
-    assert [term.bytes for term in budget.added.terms if term.name == CORRECTION] == [300 * MIB]
-    assert budget.added.total == one.total + 300 * MIB
+    assert [term.bytes for term in budget.added.terms if term.name == CORRECTION] == [CONTEXT + 300 * MIB]
+    assert budget.added.total == one.total + CONTEXT + 300 * MIB
+
+
+def test_what_ran_is_not_refused_by_the_context_that_was_measured_with_it() -> None:
+    one = engine(NINE)
+    card = card_of(one.total)
+    assert corrected_on(card, one, CONTEXT).missing == 0
+    assert corrected_on(card, one, CONTEXT + MIB).missing == MIB
+
+
+def test_the_h100_that_ran_is_given_what_it_took() -> None:
+    """An engine took 697 MiB beside its sum, and the card kept 480 for itself (docs/gpu.md)."""
+    one = engine(NINE)
+    card = replace(CARD, uuid="GPU-1", memory=one.total + (697 + 480) * MIB)
+    assert corrected_on(card, one, 697 * MIB).missing == 0
+    less = replace(card, memory=card.memory - MIB)
+    assert corrected_on(less, one, 697 * MIB).missing == MIB
+    (alone,) = budgets([one], {"llama": less})
+    assert alone.missing == 0  # by its sum alone too much was promised
+
+
+def test_one_that_was_not_measured_keeps_room_for_its_context() -> None:
+    one = engine(NINE)
+    other = engine(NINE, address=Address("llama/second"))
+    remember("homelab", one, one.total, CARD)
+    measured_one = corrected(one, measured("homelab")[ADDRESS], CARD)
+    assert [found.reserved for found in budgets([measured_one], {"llama": CARD})] == [BARE]
+    assert [found.reserved for found in budgets([measured_one, other], {"llama": CARD})] == [RESERVED]
+    assert [found.reserved for found in budgets([other], {"llama": CARD})] == [RESERVED]
 
 
 def test_an_engine_that_took_less_is_let_in() -> None:
@@ -123,9 +155,9 @@ def test_an_engine_that_took_less_is_let_in() -> None:
     card = card_of(one.total - 100 * MIB)
     (alone,) = budgets([one], {"llama": card})
     assert alone.missing == 100 * MIB
-    assert corrected_on(card, one, -100 * MIB).missing == 0
-    assert corrected_on(card, one, -99 * MIB).missing == MIB
-    assert corrected_on(card, one, -100 * MIB).usable == usable_of(card) == one.total - 100 * MIB
+    assert corrected_on(card, one, CONTEXT - 100 * MIB).missing == 0
+    assert corrected_on(card, one, CONTEXT - 99 * MIB).missing == MIB
+    assert corrected_on(card, one, -100 * MIB).usable == usable_of(card, BARE) == card.memory - BARE
 
 
 def test_the_largest_context_is_that_of_the_corrected_sum() -> None:
@@ -133,7 +165,7 @@ def test_the_largest_context_is_that_of_the_corrected_sum() -> None:
     card = card_of(one.total)
     sizes: list[int] = []
     for took in (-300 * MIB, 0, 300 * MIB):
-        budget = corrected_on(card, one, took)
+        budget = corrected_on(card, one, CONTEXT + took)
         sizes.append(largest_context(budget.loads[0], budget.free_for(budget.loads[0])))
     assert sizes[0] > sizes[1] >= NINE.context > sizes[2]
     free = one.total - 300 * MIB
