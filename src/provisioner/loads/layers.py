@@ -33,10 +33,26 @@ MOST_LAYERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
+class Widths:
+    """How many numbers of one token a layer computes at once.
+
+    ``inner``: inside of its feed-forward part, of all experts that a token asks; ``spread``: what those give out before
+    it is added up, 0 without experts; ``queries``: those of all ``heads``; ``beside``: what a token of an image brings
+    for layers further on.
+    """
+
+    inner: int
+    queries: int
+    heads: int
+    spread: int = 0
+    beside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """A model's layers and the sizes that its buffers follow; ``unread`` says what its file did not tell, in words.
 
-    With anything unread the layers are no base for a sum.
+    With anything unread the layers are no base for a sum. ``widths``: None where the file does not tell them.
     """
 
     architecture: str
@@ -46,6 +62,7 @@ class Shape:
     context: int = 0
     experts: int = 0
     unread: tuple[str, ...] = field(default=())
+    widths: Widths | None = None
 
 
 RECURRENT_BUT_EVERY = {"qwen35": 4, "qwen35moe": 4, "qwen3next": 4}
@@ -88,6 +105,12 @@ class _Keys:
         value = self.value(name, default)
         return max(value, 0) if isinstance(value, int) else 0
 
+    def largest(self, name: str) -> int:
+        """The largest number under that name, which has one for all layers or one for each; 0 without any."""
+        value = self.value(name)
+        numbers = value if isinstance(value, list) else [value]
+        return max((number for number in numbers if isinstance(number, int)), default=0)
+
 
 def shape_of(values: Values, vocabulary: int = 0) -> Shape:
     """The shape that the keys of a GGUF file tell; ``vocabulary``: items of its list of tokens, where it has one."""
@@ -107,7 +130,25 @@ def shape_of(values: Values, vocabulary: int = 0) -> Shape:
         keys.number("context_length"),
         keys.number("expert_count"),
         tuple(unread),
+        _widths(keys),
     )
+
+
+def _widths(keys: _Keys) -> Widths | None:
+    """What a layer of a GGUF file computes of a token; None where it does not say how wide it is inside."""
+    width = keys.number("embedding_length")
+    heads = keys.largest("attention.head_count")
+    used = keys.number("expert_used_count") if keys.number("expert_count") else 0
+    dense = keys.largest("feed_forward_length")
+    inner = dense
+    if used:
+        of_expert = keys.largest("expert_feed_forward_length")
+        inner = max(of_expert * used, dense) if of_expert else dense * used
+    if not inner or not heads:
+        return None
+    head = keys.number("attention.key_length") or width // heads
+    beside = keys.number("n_deepstack_layers") * width
+    return Widths(inner, heads * head, heads, used * width, beside)
 
 
 def shape_of_folder(header: Header) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from provisioner.loads.layers import Attention, Layer, Recurrent, Shape
+from provisioner.loads.layers import Attention, Layer, Recurrent, Shape, Widths
 from provisioner.loads.placing import ALL_ON_CARD, Placing, held_back, layer_count
 
 MIB = 2**20
@@ -27,7 +27,7 @@ BITS |= {"fp8": 8}
 BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
 """exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2)."""
 CORRECTION = "correction by what was measured"
-STATE_BYTES, BUFFER_BYTES = 4, 4
+STATE_BYTES, BUFFER_BYTES, MASK_BYTES = 4, 4, 2
 MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
 """What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
 
@@ -47,7 +47,8 @@ class Load:
     weights stays in the host's memory. ``is_paged``: all requests share a cache of pages, of ``context`` tokens, as
     exllamav3's do, and the engine takes what it needs. ``workspaces`` stand for what libraries take while they compute.
     ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
-    negative, less) the engine took when it was measured than its sum says.
+    negative, less) the engine took when it was measured than its sum says. ``outputs``: of how many tokens the engine
+    makes logits at once; 0: of all that it computes at once.
     """
 
     name: str
@@ -73,6 +74,8 @@ class Load:
     workspaces: int = 0
     kept_free: int = 0
     correction: int = 0
+    outputs: int = 0
+    flash_attention: bool = True
 
     @property
     def has_context(self) -> bool:
@@ -195,15 +198,20 @@ def token_bytes(load: Load) -> int:
 
 def cache_bytes(load: Load) -> int:
     """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
-    caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
-    all_cells = _rounded(-(-load.context // caches))
+    caches = 1 if load.unified else load.slots
     total = 0
     for layer in _attending(load):
-        cells = all_cells
-        if layer.window:
-            cells = min(all_cells, _rounded(layer.window * slots + load.ubatch))
-        total += _packed(layer, load) * cells
+        total += _packed(layer, load) * _cells(layer, load)
     return total * caches
+
+
+def _cells(layer: Attention, load: Load) -> int:
+    """For how many tokens a layer has room in one cache."""
+    caches, slots = (1, load.slots) if load.unified else (load.slots, 1)
+    all_cells = _rounded(-(-load.context // caches))
+    if not layer.window:
+        return all_cells
+    return min(all_cells, _rounded(layer.window * slots + load.ubatch))
 
 
 def _attending(load: Load) -> list[Attention]:
@@ -218,10 +226,44 @@ def state_bytes(load: Load) -> int:
 
 
 def buffer_bytes(load: Load) -> int:
-    """What one step of computing takes: logits and embeddings of as many tokens as are computed at once."""
+    """What one step of computing takes: that of a layer, or that of the logits, whichever is more."""
     if load.buffers:
         return load.buffers
-    return (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
+    logits = (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
+    if load.shape.widths is None:
+        return logits
+    if load.outputs:
+        logits = load.shape.vocabulary * min(load.outputs, load.ubatch) * BUFFER_BYTES
+    return max(_layer_bytes(load, load.shape.widths), logits)
+
+
+def _layer_bytes(load: Load, widths: Widths) -> int:
+    """What one layer computes of as many tokens as are computed at once, and which tokens each of them may see.
+
+    As llama.cpp 0.5.0 says it when it starts: the inside of a feed-forward part three times, the vector of a token
+    three times, and queries where no layer is recurrent; what experts give out finds no place that was freed where it
+    is more than two of the first (``tests/integration/test_engine_terms.py``).
+    """
+    numbers = 3 * widths.inner + 3 * load.shape.embedding + 2 * widths.beside
+    if not any(isinstance(layer, Recurrent) for layer in load.shape.layers):
+        numbers += widths.queries
+    if widths.spread > 2 * widths.inner:
+        numbers += widths.spread
+    seen = sum(_cells_seen(load).values())
+    mask = MASK_BYTES if load.flash_attention else BUFFER_BYTES
+    bytes_of_token = numbers * BUFFER_BYTES + seen * mask
+    if not load.flash_attention:
+        bytes_of_token += widths.heads * max(_cells_seen(load).values(), default=0) * BUFFER_BYTES
+    return bytes_of_token * load.ubatch
+
+
+def _cells_seen(load: Load) -> dict[bool, int]:
+    """The sizes of a request's caches, of each of which a mask says who may see what: of windows, and the other."""
+    sizes: dict[bool, int] = {}
+    for layer in load.shape.layers:
+        if isinstance(layer, Attention):
+            sizes[bool(layer.window)] = _cells(layer, load)
+    return sizes
 
 
 def largest_context(load: Load, free: int) -> int:

@@ -214,6 +214,7 @@ def _candidate(
         encoder=encoder,
         image_buffer=buffer,
         unified=False,
+        outputs=1,
         tensors=header.tensors if header.parts == 1 else {},  # those of its first file say too little
     )
     return Candidate(load.name, load, header, written, label_of(name))

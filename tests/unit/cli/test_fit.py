@@ -11,7 +11,7 @@ from provisioner.configure import prove
 from provisioner.gpus.cards import Card
 from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
-from provisioner.models.tiny import EMBEDDING, TOKENS, ensure_tiny_model, tiny_model
+from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny_model, tiny_model
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof
 from provisioner.workflow import proving
@@ -97,7 +97,8 @@ def test_a_real_model_is_added_up_to_the_byte(world: World, lab: Path, source: s
     found = card(world, str(lab), "--memory", "1MiB")
     terms = {one["name"]: one["bytes"] for one in found["terms"]}
     assert terms["cache"] == 2 * 512 * 2 * (64 + 64) * 2
-    assert terms["compute buffers"] == (TOKENS + EMBEDDING) * 512 * 4
+    widths = 3 * FEED_FORWARD + 3 * EMBEDDING + 64  # and queries: two heads of 32 numbers
+    assert terms["compute buffers"] == 512 * (widths * 4 + 512 * 2)
     if source == "builtin:tiny":  # its list of tensors is not looked at
         assert terms["weights"] == whole
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.loads.layers import Attention, Recurrent, shape_of
+from provisioner.loads.layers import Attention, Recurrent, Shape, Widths, shape_of
 from provisioner.loads.terms import (
     MIB,
     Load,
@@ -172,3 +172,90 @@ def test_damaged_numbers_give_a_sum_or_a_word_never_an_error() -> None:
         load = Load("a", shape, 5000 * MIB, 8192, slots=2, unified=False)
         assert all(term.bytes > 0 for term in terms_of(load))
         assert largest_context(load, 2**33) >= 0
+
+
+def computing(width: int, widths: Widths, *layers: Attention | Recurrent) -> Load:
+    """A model of which 512 tokens are computed at once, with 4,096 in its cache."""
+    shape = Shape("any", layers or (Attention(1, 1),), width, 1000, widths=widths)
+    return Load("one", shape, 0, 4096, outputs=1)
+
+
+TOLD = [
+    ("Llama 3.2 1B", 68.0, computing(2048, Widths(8192, 2048, 32))),
+    ("Qwen3 1.7B", 56.0, computing(2048, Widths(6144, 2048, 16))),
+    ("all heads have keys of their own", 100.5, computing(4096, Widths(11_008, 4096, 32))),
+    ("Qwen3 30B-A3B", 92.0, computing(2048, Widths(6144, 4096, 32, spread=16_384))),
+    ("wide experts", 36.0, computing(1024, Widths(4096, 1024, 16, spread=2048))),
+    ("Gemma 3 1B", 54.27, computing(1152, Widths(6912, 1024, 4), Attention(1, 1), Attention(1, 1, 512))),
+    ("Gemma 3 4B", 84.52, computing(2560, Widths(10_240, 2048, 8), Attention(1, 1), Attention(1, 1, 1024))),
+    ("Qwen3.5 2B", 52.16, computing(2048, Widths(6144, 4096, 8), Attention(1, 1), Recurrent(1))),
+    ("Qwen3-VL 2B", 80.02, computing(2048, Widths(6144, 2048, 16, beside=6144))),
+]
+"""Compute buffers in MiB that llama-server 0.5.0 told when it started with models of these widths."""
+
+
+@pytest.mark.parametrize(("told", "load"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
+def test_compute_buffers_are_those_that_the_engine_tells(told: float, load: Load) -> None:
+    assert buffer_bytes(load) / MIB == pytest.approx(told, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("told", "load"),
+    [
+        (40.0, computing(2048, Widths(4096, 4096, 64))),
+        (14.0, computing(1024, Widths(1024, 1024, 16))),
+        (30.0, computing(1024, Widths(3072, 4096, 32))),
+    ],
+)
+def test_of_a_narrow_inside_too_much_is_reckoned_and_never_too_little(told: float, load: Load) -> None:
+    assert told <= buffer_bytes(load) / MIB <= 1.3 * told
+
+
+@pytest.mark.parametrize(
+    ("told", "load"),
+    [(550.0, computing(2048, Widths(4096, 4096, 64))), (290.0, computing(1024, Widths(3072, 4096, 32)))],
+)
+def test_without_flash_attention_the_scores_of_all_heads_count(told: float, load: Load) -> None:
+    without = buffer_bytes(replace(load, flash_attention=False)) / MIB
+    assert told <= without <= 1.05 * told
+    assert without > 5 * buffer_bytes(load) / MIB
+
+
+def test_logits_of_all_tokens_count_where_the_engine_makes_them() -> None:
+    load = computing(2048, Widths(6144, 2048, 16))
+    wordy = replace(load, shape=replace(load.shape, vocabulary=151_936))
+    assert buffer_bytes(wordy) == buffer_bytes(load)
+    assert buffer_bytes(replace(wordy, outputs=0)) == (151_936 + 2048) * 512 * 4
+    assert buffer_bytes(replace(wordy, outputs=400)) == 151_936 * 400 * 4
+
+
+def test_half_the_tokens_at_once_take_half_of_the_buffers() -> None:
+    load = computing(2048, Widths(6144, 2048, 16))
+    assert buffer_bytes(replace(load, ubatch=256)) * 2 == buffer_bytes(load)
+
+
+@pytest.mark.parametrize(
+    ("said", "widths"),
+    [
+        ({"feed_forward_length": 8192}, Widths(8192, 2048, 32)),
+        ({"feed_forward_length": [100, 8192]}, Widths(8192, 2048, 32)),
+        ({"feed_forward_length": 8192, "attention.key_length": 128}, Widths(8192, 4096, 32)),
+        (
+            {
+                "feed_forward_length": 6144,
+                "expert_count": 128,
+                "expert_used_count": 8,
+                "expert_feed_forward_length": 768,
+            },
+            Widths(6144, 2048, 32, spread=16_384),
+        ),
+        ({"feed_forward_length": 512, "expert_count": 8, "expert_used_count": 2}, Widths(1024, 2048, 32, spread=4096)),
+        ({"feed_forward_length": 8192, "n_deepstack_layers": 3}, Widths(8192, 2048, 32, beside=6144)),
+        ({}, None),
+        ({"feed_forward_length": 8192, "attention.head_count": "many"}, None),
+    ],
+)
+def test_the_widths_are_those_that_the_file_tells(said: dict[str, Any], widths: Widths | None) -> None:
+    own = {"block_count": 2, "embedding_length": 2048, "attention.head_count": 32} | said
+    values = {"general.architecture": "llama", **{f"llama.{name}": value for name, value in own.items()}}
+    assert shape_of(values, 1000).widths == widths

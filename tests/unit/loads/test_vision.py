@@ -37,6 +37,17 @@ def test_an_encoder_of_any_size_is_counted_with_its_largest_image() -> None:
     assert found * 8464 / 16_384 / MIB == pytest.approx(223.30, abs=0.2)  # as it said for 92 by 92 patches
 
 
+def test_layers_that_hand_their_vectors_on_keep_them() -> None:
+    values = projector(
+        kind="qwen3vl_merger", image_size=768, patch_size=16, embedding_length=1024, feed_forward_length=4096
+    )
+    handing_on = [place in {5, 11, 17} for place in range(24)]
+    found = image_buffer(values | {"clip.vision.spatial_merge_size": 2, "clip.vision.is_deepstack_layers": handing_on})
+    assert found is not None
+    assert found * 8464 / 16_384 / MIB == pytest.approx(322.49, abs=0.2)  # as it said for 92 by 92 patches
+    assert image_buffer(values | {"clip.vision.is_deepstack_layers": "odd"}) == image_buffer(values)
+
+
 @pytest.mark.parametrize(
     "values", [{}, projector(kind="pixtral", image_size=1024, patch_size=16), projector(patch_size=0)]
 )

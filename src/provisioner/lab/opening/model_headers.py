@@ -68,11 +68,12 @@ def _of_folder(model: Model) -> Header | None:
 
 def _header_of(model: Model, file: Path) -> Header | None:
     if model.source in (TINY, TINY_THINKING):
-        from provisioner.models.tiny import CONTEXT, EMBEDDING, HEADS, LAYERS, THOUGHT, TOKENS
+        from provisioner.models.tiny import CONTEXT, EMBEDDING, FEED_FORWARD, HEADS, LAYERS, THOUGHT, TOKENS
 
         size = EMBEDDING // HEADS
         numbers = {"block_count": LAYERS, "context_length": CONTEXT, "embedding_length": EMBEDDING}
         numbers |= {"attention.head_count": HEADS, "attention.head_count_kv": HEADS}
+        numbers |= {"feed_forward_length": FEED_FORWARD}
         values = {"general.architecture": "llama", **{f"llama.{name}": one for name, one in numbers.items()}}
         tokens = {TINY: TOKENS, TINY_THINKING: TOKENS + len(THOUGHT)}
         return Header("llama", LAYERS, CONTEXT, size, size, values=values, tokens=tokens[model.source])

@@ -95,7 +95,16 @@ class _Server:
             adapts=layers in (None, "auto"),
             placing=Placing(_count(layers), self._layers_with_experts(header)),
             tensors=header.tensors if header else {},
+            outputs=self._outputs(),
+            flash_attention=options.get("flash_attention") != "off",
         )
+
+    def _outputs(self) -> int:
+        """Of how many tokens logits are made at once: of one a request; 0 where a source's own way is not known."""
+        is_pinned = "source" not in self.service.said
+        if kind_of(self.service) != CHAT or not is_pinned:
+            return 0
+        return int(self.options.get("parallel") or 1)
 
     def _written_layers(self) -> Any:
         """The layers on the card: as written; with a card in the file all of them; else the role's default."""
