@@ -1,4 +1,4 @@
-"""Models of real architectures with random weights, a GiB and more: their heads are those of published models.
+"""Models of real architectures with random weights, some GiB in all: their heads are those of published models.
 
 Sizes are those of Llama 3.2 1B, Qwen3 1.7B, Qwen3 30B-A3B (two of its layers), Gemma 3 1B, Qwen3.5 2B and Qwen3-VL 2B
 with its projector. Tensors are named as llama.cpp 0.5.0 looks for them (``src/models``).
@@ -213,7 +213,7 @@ MODELS = {"llama": llama, "qwen3": qwen3, "mixture": mixture, "windowed": window
 
 
 def write(model: RandomModel, file: Path) -> None:
-    """Write the model; matrices as Q8_0, embeddings and those of a projector as F16, all else as F32."""
+    """Write the model; matrices as Q8_0, those of a projector as F16, all else as F32."""
     writer = gguf.GGUFWriter(file, model.architecture)
     prefix = "" if model.architecture == "clip" else f"{model.architecture}."
     for name, value in model.values.items():
@@ -250,8 +250,6 @@ def _write_vocabulary(writer: gguf.GGUFWriter, count: int) -> None:
 
 def _kind(model: RandomModel, name: str, shape: tuple[int, ...]) -> gguf.GGMLQuantizationType:
     is_matrix = len(shape) > 1 and name.endswith(("weight", "weight.1"))
-    if name == "token_embd.weight":
-        return F16
     if not is_matrix or "ssm_conv1d" in name or "gate_inp" in name or "position_embd" in name:
         return F32
     return F16 if model.architecture == "clip" else Q8

@@ -38,12 +38,20 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A folder with a model, and its projector where it has one; gone afterwards, as it is large."""
     place = tmp_path_factory.mktemp(request.param)
     write(MODELS[request.param](), place / "one.gguf")
-    assert (place / "one.gguf").stat().st_size >= GIB
+    assert (place / "one.gguf").stat().st_size >= 0.99 * GIB
     if request.param == "seeing":
         write(eye(), place / "eye.gguf")
     yield place
     for file in place.glob("*.gguf"):
         file.unlink()
+
+
+def of_the_processor(folder: Path) -> float:
+    """MiB of the embeddings of as many tokens as are computed at once: they are looked up there, whoever computes."""
+    values = read_header(folder / "one.gguf").values
+    architecture = values["general.architecture"]
+    layers = 1 + values.get(f"{architecture}.n_deepstack_layers", 0)
+    return float(layers * values[f"{architecture}.embedding_length"] * 512 * 4 / MIB)
 
 
 @pytest.mark.parametrize("slots", [1, 4])
@@ -59,7 +67,8 @@ def test_each_term_is_what_the_engine_says(server: Path, folder: Path, slots: in
     assert told["weights"] + kept == pytest.approx(real["weights"], rel=WITHIN)
     assert told["cache"] == pytest.approx(real["cache"], rel=WITHIN)
     assert told.get("recurrent state", 0) == pytest.approx(real.get("recurrent state", 0), rel=WITHIN)
-    assert told["compute buffers"] == pytest.approx(real["compute buffers"], rel=WITHIN)
+    here = told["compute buffers"] + of_the_processor(folder)
+    assert here == pytest.approx(real["compute buffers"], rel=WITHIN)
     if "image buffers" in told:
         of_tried_size = told["image buffers"] * TRIED_PATCHES / MOST_PATCHES
         assert of_tried_size == pytest.approx(real["image buffers"], rel=WITHIN)

@@ -399,7 +399,7 @@ def test_fit_adds_up_what_kokoro_takes_and_does_not_know_that_of_tabbyapi(world:
     answer = world.command("fit")
     assert answer.code == ExitCode.VERIFICATION_FAILED, answer.err
     assert "unknown: voice/kokoro" not in answer.out
-    assert ["weights", "313", "MiB"] in [line.split() for line in answer.out.splitlines()]
+    assert ["kokoro:", "weights", "313", "MiB"] in [line.split() for line in answer.out.splitlines()]
     why = 'what exllamav3 keeps of a token of model_type "" is not known here'
     assert f"unknown: tabby/tabbyapi: what small takes of a card is not known: {why}" in answer.out
     assert "it fits" not in answer.out.replace("whether it fits is not known", "")

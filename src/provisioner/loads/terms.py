@@ -240,11 +240,11 @@ def buffer_bytes(load: Load) -> int:
 def _layer_bytes(load: Load, widths: Widths) -> int:
     """What one layer computes of as many tokens as are computed at once, and which tokens each of them may see.
 
-    As llama.cpp 0.5.0 says it when it starts: the inside of a feed-forward part three times, the vector of a token
-    three times, and queries where no layer is recurrent; what experts give out finds no place that was freed where it
-    is more than two of the first (``tests/integration/test_engine_terms.py``).
+    As llama.cpp 0.5.0 says it of a device when it starts: the inside of a feed-forward part three times, the vector of
+    a token twice, and queries where no layer is recurrent; what experts give out finds no place that was freed where it
+    is more than two of the first. The processor looks the embeddings up, and hands them over.
     """
-    numbers = 3 * widths.inner + 3 * load.shape.embedding + 2 * widths.beside
+    numbers = 3 * widths.inner + 2 * load.shape.embedding + widths.beside
     if not any(isinstance(layer, Recurrent) for layer in load.shape.layers):
         numbers += widths.queries
     if widths.spread > 2 * widths.inner:

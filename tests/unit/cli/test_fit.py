@@ -97,7 +97,7 @@ def test_a_real_model_is_added_up_to_the_byte(world: World, lab: Path, source: s
     found = card(world, str(lab), "--memory", "1MiB")
     terms = {one["name"]: one["bytes"] for one in found["terms"]}
     assert terms["cache"] == 2 * 512 * 2 * (64 + 64) * 2
-    widths = 3 * FEED_FORWARD + 3 * EMBEDDING + 64  # and queries: two heads of 32 numbers
+    widths = 3 * FEED_FORWARD + 2 * EMBEDDING + 64  # and queries: two heads of 32 numbers
     assert terms["compute buffers"] == 512 * (widths * 4 + 512 * 2)
     if source == "builtin:tiny":  # its list of tensors is not looked at
         assert terms["weights"] == whole

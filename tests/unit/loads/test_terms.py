@@ -181,17 +181,17 @@ def computing(width: int, widths: Widths, *layers: Attention | Recurrent) -> Loa
 
 
 TOLD = [
-    ("Llama 3.2 1B", 68.0, computing(2048, Widths(8192, 2048, 32))),
-    ("Qwen3 1.7B", 56.0, computing(2048, Widths(6144, 2048, 16))),
-    ("all heads have keys of their own", 100.5, computing(4096, Widths(11_008, 4096, 32))),
-    ("Qwen3 30B-A3B", 92.0, computing(2048, Widths(6144, 4096, 32, spread=16_384))),
-    ("wide experts", 36.0, computing(1024, Widths(4096, 1024, 16, spread=2048))),
-    ("Gemma 3 1B", 54.27, computing(1152, Widths(6912, 1024, 4), Attention(1, 1), Attention(1, 1, 512))),
-    ("Gemma 3 4B", 84.52, computing(2560, Widths(10_240, 2048, 8), Attention(1, 1), Attention(1, 1, 1024))),
-    ("Qwen3.5 2B", 52.16, computing(2048, Widths(6144, 4096, 8), Attention(1, 1), Recurrent(1))),
-    ("Qwen3-VL 2B", 80.02, computing(2048, Widths(6144, 2048, 16, beside=6144))),
+    ("Llama 3.2 1B", 64.01, computing(2048, Widths(8192, 2048, 32))),
+    ("Qwen3 1.7B", 52.01, computing(2048, Widths(6144, 2048, 16))),
+    ("all heads have keys of their own", 92.51, computing(4096, Widths(11_008, 4096, 32))),
+    ("Qwen3 30B-A3B", 88.01, computing(2048, Widths(6144, 4096, 32, spread=16_384))),
+    ("wide experts", 34.01, computing(1024, Widths(4096, 1024, 16, spread=2048))),
+    ("Gemma 3 1B", 52.02, computing(1152, Widths(6912, 1024, 4), Attention(1, 1), Attention(1, 1, 512))),
+    ("Gemma 3 4B", 79.52, computing(2560, Widths(10_240, 2048, 8), Attention(1, 1), Attention(1, 1, 1024))),
+    ("Qwen3.5 2B", 48.16, computing(2048, Widths(6144, 4096, 8), Attention(1, 1), Recurrent(1))),
+    ("Qwen3-VL 2B", 64.02, computing(2048, Widths(6144, 2048, 16, beside=6144))),
 ]
-"""Compute buffers in MiB that llama-server 0.5.0 told when it started with models of these widths."""
+"""Compute buffers in MiB that llama-server 0.5.0 told of a device of its own (RPC) when it started with such models."""
 
 
 @pytest.mark.parametrize(("told", "load"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
@@ -202,18 +202,18 @@ def test_compute_buffers_are_those_that_the_engine_tells(told: float, load: Load
 @pytest.mark.parametrize(
     ("told", "load"),
     [
-        (40.0, computing(2048, Widths(4096, 4096, 64))),
-        (14.0, computing(1024, Widths(1024, 1024, 16))),
-        (30.0, computing(1024, Widths(3072, 4096, 32))),
+        (36.01, computing(2048, Widths(4096, 4096, 64))),
+        (12.01, computing(1024, Widths(1024, 1024, 16))),
+        (28.01, computing(1024, Widths(3072, 4096, 32))),
     ],
 )
 def test_of_a_narrow_inside_too_much_is_reckoned_and_never_too_little(told: float, load: Load) -> None:
-    assert told <= buffer_bytes(load) / MIB <= 1.3 * told
+    assert told <= buffer_bytes(load) / MIB <= 1.4 * told
 
 
 @pytest.mark.parametrize(
     ("told", "load"),
-    [(550.0, computing(2048, Widths(4096, 4096, 64))), (290.0, computing(1024, Widths(3072, 4096, 32)))],
+    [(546.01, computing(2048, Widths(4096, 4096, 64))), (288.01, computing(1024, Widths(3072, 4096, 32)))],
 )
 def test_without_flash_attention_the_scores_of_all_heads_count(told: float, load: Load) -> None:
     without = buffer_bytes(replace(load, flash_attention=False)) / MIB
