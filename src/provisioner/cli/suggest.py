@@ -48,19 +48,21 @@ def suggest(session: Session, words: Words, *, gpu: Card | None, use: str) -> in
 
     Looked at are the heads of all GGUF files of a repository, of a folder, or models of the file. All of it lies on the
     card, or of a mixture all but some experts; a dense model is never split, and below Q4_K_M nothing is suggested
-    while anything better fits. How fast it writes at most is shown where it is known how fast the card's memory is.
-    Exit code 4 when nothing fits.
+    while anything better fits. How fast it writes is shown as bench has measured it on such a card, else at most, where
+    it is known how fast the card's memory is. Exit code 4 when nothing fits.
     """
     from provisioner.gpus.bandwidth import memory_speed
     from provisioner.loads.suggestions import suggested
     from provisioner.report.suggest import Asked, suggest_content, suggest_text
+    from provisioner.workflow.measured_speeds import with_measured
     from provisioner.workflow.suggesting import candidates_of, usable_bytes
 
     if not words.names:
         raise InputError("Unable to suggest anything: nothing is named", resolution="Name ORG/REPO of a hub.")
     lab = session.open_lab(words.existing(), needs="none") if words.file.is_file() else None
-    candidates = [one for target in words.names for one in candidates_of(target, lab)]
+    found = [one for target in words.names for one in candidates_of(target, lab)]
     card = gpu if gpu is not None else _largest(session, lab)
+    candidates = with_measured(found, lab, card)
     usable, speed = usable_bytes(card), memory_speed(card)
     ways, left = suggested(candidates, usable, USES[use], speed.bytes_per_s if speed is not None else None)
     text = suggest_text(ways, left, Asked(use, USES[use].context, speed), session.console.style)

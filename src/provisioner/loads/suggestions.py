@@ -16,6 +16,7 @@ from provisioner.loads.placing import ALL_ON_CARD, INPUT, Placing, expert_bytes,
 from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
+from provisioner.models.sources import ModelPart
 
 WHOLE = ("f16", "f16")
 """The types of a cache that loses nothing."""
@@ -43,11 +44,30 @@ USES: Mapping[str, Use] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """How fast a file was seen to write: tokens in a second behind ``depth`` others, and when.
+
+    Of how it was served: the types of its cache, how many layers the card had (None: all), and of how many the experts
+    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing.
+    """
+
+    per_s: float
+    at: str
+    depth: int = 0
+    keys: str = "f16"
+    values: str = "f16"
+    gpu_layers: int | None = None
+    experts: int = 0
+    is_told: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A file that could be served: what it is called, what it needs on a card, and what its head says.
 
     ``load``: with its whole context, all of it on the card; ``written``: what the file of a lab says of it; ``label``:
-    what its name says of its weights; ``eye``: what is written of its projector, where it has one.
+    what its name says of its weights; ``eye``: what is written of its projector, where it has one; ``parts``: its
+    files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
     """
 
     name: str
@@ -56,11 +76,18 @@ class Candidate:
     written: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     eye: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[ModelPart, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     @property
     def sees(self) -> bool:
         """Whether it takes images."""
         return bool(self.eye)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether a token asks only some of its experts."""
+        return bool(self.header.experts or self.load.shape.experts)
 
     @property
     def quant(self) -> str:
@@ -111,7 +138,7 @@ class Rank:
     lacking_weights: int
     """Bytes of its weights, negative: the more the better."""
     seconds: float
-    """That it reads for each token at least; 0 where nobody knows."""
+    """For each token, as measured, else at least; 0 where nobody knows."""
     name: str
 
 
@@ -169,7 +196,8 @@ def suggested(
 
     First those that have its context, then those not below the floor, then those that can write faster than anybody
     reads, then those with all experts on the card, then those whose cache loses nothing; of equals the one with more
-    bits of a weight. ``card_speed``: bytes in a second that the card's memory is read with, None where nobody knows.
+    bits of a weight, then the one that writes faster, by what was measured, else by its bound. ``card_speed``: bytes in
+    a second that the card's memory is read with, None where nobody knows.
     """
     ways: list[Way] = []
     left: list[Left] = []
@@ -195,15 +223,15 @@ def suggested(
 
 
 def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
-    bound = bound_per_s(way, card_speed)
+    speed = speed_of(way, card_speed)
     return Rank(
         is_too_short=way.context < use.context,
         is_below_floor=way.candidate.is_below_floor,
-        is_slow=bound is not None and bound < SLOW_PER_S,
+        is_slow=speed is not None and speed < SLOW_PER_S,
         experts=way.experts,
         cache=CACHES.index((way.keys, way.values)),
         lacking_weights=-way.candidate.load.weights,
-        seconds=1 / bound if bound else 0.0,
+        seconds=1 / speed if speed else 0.0,
         name=way.candidate.name,
     )
 
@@ -217,6 +245,37 @@ def _why_not(candidate: Candidate, usable: int) -> str:
     missing = -(-(least - usable) // 2**20)
     besides = "with all experts in the host's memory" if most_away else "and a dense model is not split"
     return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens, {besides}"
+
+
+def speed_of(way: Way, card_speed: float | None) -> float | None:
+    """How many tokens in a second it was measured to write, else cannot exceed; None where nobody knows."""
+    measured = measured_of(way)
+    return measured.per_s if measured is not None else bound_per_s(way, card_speed)
+
+
+def measured_of(way: Way) -> Measured | None:
+    """What was measured of that very way; None without it.
+
+    First what is known to have been served so, then what was measured nearest to half of the context, as bounds are
+    reckoned, then the newest.
+    """
+    half, best, least = way.context // 2, None, (True, 0)
+    for measured in way.candidate.measured:
+        distance = (not measured.is_told, abs(measured.depth - half))
+        if _was_served_so(measured, way) and (best is None or distance <= least):
+            best, least = measured, distance
+    return best
+
+
+def _was_served_so(measured: Measured, way: Way) -> bool:
+    """Whether what was measured lay as in that way; of an unknown one a dense model is taken to lie on the card."""
+    candidate = way.candidate
+    if not measured.is_told:
+        return not candidate.is_mixture
+    count = candidate.load.count
+    is_on_card = not Placing(measured.gpu_layers).is_split(count)
+    has_experts_there = not candidate.is_mixture or min(measured.experts, count) == way.experts
+    return is_on_card and has_experts_there and (measured.keys, measured.values) == (way.keys, way.values)
 
 
 def bound_per_s(way: Way, card_speed: float | None, host_speed: float | None = None) -> float | None:
@@ -269,7 +328,7 @@ def _computed_with(candidate: Candidate) -> int:
 def _asked_share(candidate: Candidate) -> float | None:
     """The share of its experts that a token asks for, 1 for a dense model; None where its file does not tell it."""
     header = candidate.header
-    if not header.experts and not candidate.load.shape.experts:
+    if not candidate.is_mixture:
         return 1.0
     used = header.values.get(f"{header.architecture}.expert_used_count")
     if not isinstance(used, int) or not header.experts or not expert_bytes(candidate.load.tensors):

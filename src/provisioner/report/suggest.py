@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
-from provisioner.loads.suggestions import Left, Way, bound_per_s
+from provisioner.loads.suggestions import Left, Way, bound_per_s, measured_of
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
 HEAD = ("FILE", "QUANT", "BITS", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")
@@ -50,28 +50,43 @@ def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpee
     return {
         "memory_bytes_per_s": speed.bytes_per_s if speed is not None else None,
         "source": speed.source if speed is not None else None,
-        "ways": [
-            {
-                "file": one.candidate.name,
-                "written": dict(one.candidate.written),
-                "quant": one.candidate.quant,
-                "bits": one.candidate.header.bits,
-                "context": one.context,
-                "keys": one.keys,
-                "values": one.values,
-                "experts_away": one.experts,
-                "total": one.total,
-                "free": one.free,
-                "bound_per_s": _bound(one, speed),
-            }
-            for one in ways
-        ],
+        "ways": [_way_content(one, speed) for one in ways],
         "left": [{"file": one.candidate.name, "why": one.why} for one in left],
     }
 
 
+def _way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
+    candidate, measured = way.candidate, measured_of(way)
+    return {
+        "file": candidate.name,
+        "written": dict(candidate.written),
+        "quant": candidate.quant,
+        "bits": candidate.header.bits,
+        "context": way.context,
+        "keys": way.keys,
+        "values": way.values,
+        "experts_away": way.experts,
+        "total": way.total,
+        "free": way.free,
+        "bound_per_s": _bound(way, speed),
+        "measured_per_s": measured.per_s if measured else None,
+        "measured_at": measured.at if measured else None,
+        "measured_depth": measured.depth if measured else None,
+    }
+
+
 def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
-    """What the bounds are, and what they rest on."""
+    """What was measured, what the bounds are, and what they rest on."""
+    unmeasured = [way for way in ways if measured_of(way) is None]
+    lines: list[str] = []
+    if len(unmeasured) < len(ways):
+        lines.append("What is measured is what bench has kept of that file on a card of that name.")
+    if not unmeasured:
+        return lines
+    return lines + _about_bounds(unmeasured, speed)
+
+
+def _about_bounds(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
     if speed is None:
         return ["TOKENS/S is not known, as no source tells how fast the card's memory is; --gpu takes a name as well."]
     rate = f"{speed.bytes_per_s / GB:,.0f} GB/s"
@@ -88,6 +103,11 @@ def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
 
 def _bound(way: Way, speed: MemorySpeed | None) -> float | None:
     return bound_per_s(way, speed.bytes_per_s) if speed is not None else None
+
+
+def _speed_text(way: Way, speed: MemorySpeed | None) -> str:
+    measured = measured_of(way)
+    return f"{measured.per_s:.1f} measured" if measured else _bound_text(_bound(way, speed))
 
 
 def _bound_text(bound: float | None) -> str:
@@ -136,5 +156,5 @@ def _row(way: Way, speed: MemorySpeed | None) -> tuple[str, ...]:
         f"{way.experts} of {candidate.load.count} away" if way.experts else "",
         f"{-(-way.total // MIB):,} MiB",
         f"{way.free // MIB:,} MiB",
-        _bound_text(_bound(way, speed)),
+        _speed_text(way, speed),
     )

@@ -109,8 +109,10 @@ def _of_lab(lab: Lab, name: str) -> Candidate:
             f"Unable to suggest anything of model {name}: its head is not known",
             resolution="Run provision lock, and look at what it says of it.",
         )
-    size = sum(part.size or 0 for part in file.rest) + (file.size or 0)
-    return _candidate(name, header, size, {"source": lab.spec.models[name].source})
+    parts = (ModelPart(file.filename, file.sha256, file.size), *file.rest)
+    size = sum(part.size or 0 for part in parts)
+    found = _candidate(name, header, size, {"source": lab.spec.models[name].source})
+    return replace(found, parts=parts)
 
 
 def _of_folder(folder: Path) -> Iterator[Candidate]:
@@ -128,7 +130,8 @@ def _of_folder(folder: Path) -> Iterator[Candidate]:
 def _here(first: Path, parts: list[Path], eye: Mapping[str, str], eye_size: int, buffer: int) -> Candidate:
     size = sum(part.stat().st_size for part in parts)
     found = _candidate(first.name, _head(first), size, {"source": f"file:{first.resolve()}"}, (eye_size, buffer))
-    return replace(found, eye=eye)
+    unhashed = tuple(ModelPart(str(part), "") for part in parts)
+    return replace(found, eye=eye, parts=unhashed)
 
 
 def _head(file: Path) -> Header:
@@ -159,8 +162,9 @@ def _of_hub(repository: str) -> list[Candidate]:
         written = {"source": f"hf:{repository}:{label}"}
         if labels[label] > 1:  # then its label does not say which one is meant
             written = {"source": hub.address(repository, revision, first.file), "sha256": first.sha256}
-        size = sum(files[part].size or 0 for part in parts)
-        return replace(_candidate(first.file, header, size, written, (eye_size, buffer)), eye=eye)
+        own = tuple(files[part] for part in parts)
+        size = sum(part.size or 0 for part in own)
+        return replace(_candidate(first.file, header, size, written, (eye_size, buffer)), eye=eye, parts=own)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(found, models))
