@@ -35,7 +35,7 @@ def card_option(_context: click.Context, _parameter: click.Parameter, value: str
 
 @click.command()
 @verb
-@lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO...")
+@lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO[@REVISION]...")
 @option(
     "--gpu",
     callback=card_option,
@@ -46,15 +46,17 @@ def card_option(_context: click.Context, _parameter: click.Parameter, value: str
 def suggest(session: Session, words: Words, *, gpu: Card | None, use: str) -> int:
     """Say which file of a model a card is best given, with which cache and context, and print what to write for it.
 
-    Looked at are the heads of all GGUF files of a repository, of a folder, or models of the file. All of it lies on the
-    card, or of a mixture all but some experts; a dense model is never split, and below Q4_K_M nothing is suggested
-    while anything better fits. How fast it writes is shown as bench has measured it on such a card, else at most, where
-    it is known how fast the card's memory is. Exit code 4 when nothing fits.
+    Looked at are the heads of all GGUF files of a repository or of a folder, its config.json where it is one of EXL3,
+    AWQ, GPTQ, FP8 or whole weights, and models of the file. All of it lies on the card, or of a mixture all but some
+    experts; a dense model is never split, and below Q4_K_M nothing is suggested while anything better fits. How fast it
+    writes is shown as bench has measured it on such a card, else at most, where it is known how fast the card's memory
+    is. Exit code 4 when nothing fits.
     """
     from provisioner.gpus.bandwidth import memory_speed
     from provisioner.loads.suggestions import suggested
     from provisioner.report.suggest import Asked, suggest_content, suggest_text
     from provisioner.workflow.measured_speeds import with_measured
+    from provisioner.workflow.suggested_folders import on_card
     from provisioner.workflow.suggesting import candidates_of, usable_bytes
 
     if not words.names:
@@ -62,7 +64,7 @@ def suggest(session: Session, words: Words, *, gpu: Card | None, use: str) -> in
     lab = session.open_lab(words.existing(), needs="none") if words.file.is_file() else None
     found = [one for target in words.names for one in candidates_of(target, lab)]
     card = gpu if gpu is not None else _largest(session, lab)
-    candidates = with_measured(found, lab, card)
+    candidates = with_measured(on_card(found, card), lab, card)
     usable, speed = usable_bytes(card), memory_speed(card)
     ways, left = suggested(candidates, usable, USES[use], speed.bytes_per_s if speed is not None else None)
     text = suggest_text(ways, left, Asked(use, USES[use].context, speed), session.console.style)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from provisioner.loads.advice import CEILING, LEAST_CONTEXT, SMALLER
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.placing import ALL_ON_CARD, INPUT, Placing, expert_bytes, held_back
-from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes
+from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes, total_of
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
 from provisioner.models.sources import ModelPart
@@ -25,6 +26,11 @@ SLOW_PER_S = 5.0
 """Tokens in a second that people read, about 4 words: an answer that is written slower than that keeps them waiting."""
 LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 """How types below the floor are called in names of files."""
+FLOOR_OF_FOLDERS = 4.0
+"""Bits of a weight below which EXL3, AWQ and GPTQ count as below the floor.
+
+Cards of two EXL3 repositories tell a divergence of 0.02 and 0.04 at 4 bits, as Q4_K_M has it, and of 0.11 at 3.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +68,40 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """The service that would serve a folder: its role, and its option that says how long its context is.
+
+    ``keys``: the options for secrets without which it does not serve; ``image``: of its container, empty for its own.
+    """
+
+    role: str
+    context: str
+    keys: tuple[str, ...] = ()
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One type of cache with which an engine could serve a file, and what it then takes with its whole context.
+
+    ``cache``: how the engine calls it; ``options``: what the block says of the service beside model and context.
+    """
+
+    load: Load
+    cache: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A file that could be served: what it is called, what it needs on a card, and what its head says.
 
     ``load``: with its whole context, all of it on the card; ``written``: what the file of a lab says of it; ``label``:
     what its name says of its weights; ``eye``: what is written of its projector, where it has one; ``parts``: its
     files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
+    Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
+    the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
+    computed with, None where nobody knows them.
     """
 
     name: str
@@ -78,6 +112,29 @@ class Candidate:
     eye: Mapping[str, str] = field(default_factory=dict)
     parts: tuple[ModelPart, ...] = ()
     measured: tuple[Measured, ...] = ()
+    form: str = ""
+    server: Server | None = None
+    choices: tuple[Choice, ...] = ()
+    unknown: str = ""
+    idle: int | None = 0
+
+    @property
+    def caches(self) -> tuple[Choice, ...]:
+        """With which caches it could be served, the one that loses least first."""
+        if self.form:
+            return self.choices
+        found: list[Choice] = []
+        for keys, values in CACHES:
+            cache = keys if keys == values else f"{keys}, {values}"
+            load = replace(self.load, keys=keys, values=values)
+            found.append(Choice(load, cache, {"kv_cache": {"k": keys, "v": values}}))
+        return tuple(found)
+
+    @property
+    def bits(self) -> float:
+        """Bits of a weight, on average; 0 where nobody tells them."""
+        told: float = self.header.bits or self.header.values.get("bits") or 0.0
+        return told
 
     @property
     def sees(self) -> bool:
@@ -98,6 +155,8 @@ class Candidate:
     @property
     def is_below_floor(self) -> bool:
         """Whether its weights have lost what is noticed, by what is known of its type, else by their bits."""
+        if self.form:
+            return 0 < self.bits < FLOOR_OF_FOLDERS
         known = BYTES_PER_WEIGHT.get(self.quant)
         if known is not None:
             return known < BYTES_PER_WEIGHT[FLOOR]
@@ -106,18 +165,29 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a file would be served: the types of its cache, of how many layers the experts stay in the host's memory.
+    """How a file would be served: with which cache, of how many layers the experts stay in the host's memory.
 
-    ``context``: the largest one that it then has; ``total``: bytes of the card with it.
+    ``place``: the cache's among those of its engine, 0 for the one that loses nothing; ``context``: the largest one
+    that it then has; ``total``: bytes of the card with it.
     """
 
     candidate: Candidate
-    keys: str
-    values: str
+    choice: Choice
+    place: int
     experts: int
     context: int
     total: int
     usable: int
+
+    @property
+    def keys(self) -> str:
+        """The type of its cached keys, as sums call it."""
+        return self.choice.load.keys
+
+    @property
+    def values(self) -> str:
+        """The type of its cached values."""
+        return self.choice.load.values
 
     @property
     def free(self) -> int:
@@ -134,7 +204,7 @@ class Rank:
     is_slow: bool
     experts: int
     cache: int
-    """Its place in ``CACHES``."""
+    """Its place among those of its engine."""
     lacking_weights: int
     """Bytes of its weights, negative: the more the better."""
     seconds: float
@@ -156,15 +226,13 @@ def ways_of(candidate: Candidate, usable: int) -> tuple[Way, ...]:
 
 
 def _ways(candidate: Candidate, usable: int) -> Iterator[Way]:
-    load = candidate.load
-    for keys, values in CACHES:
-        packed = replace(load, keys=keys, values=values)
-        for experts in _places_of_experts(packed):
-            placed = replace(packed, placing=Placing(None, experts))
+    for place, choice in enumerate(candidate.caches):
+        for experts in _places_of_experts(choice.load):
+            placed = replace(choice.load, placing=Placing(None, experts))
             context = _practical(largest_context(placed, usable), usable)
             if context >= LEAST_CONTEXT:
-                total = needed_bytes(replace(placed, context=context))
-                yield Way(candidate, keys, values, experts, context, total, usable)
+                total = total_of(replace(placed, context=context))
+                yield Way(candidate, choice, place, experts, context, total, usable)
                 break  # each further layer in the host's memory makes it slower
 
 
@@ -185,7 +253,7 @@ def best_way(ways: Iterable[Way], use: Use) -> Way | None:
     known = list(ways)
     enough = [one for one in known if one.context >= use.context]
     if enough:
-        return min(enough, key=lambda one: (one.experts, CACHES.index((one.keys, one.values))))
+        return min(enough, key=lambda one: (one.experts, one.place))
     return max(known, key=lambda one: one.context, default=None)
 
 
@@ -202,15 +270,10 @@ def suggested(
     ways: list[Way] = []
     left: list[Left] = []
     for candidate in candidates:
-        found = best_way(ways_of(candidate, usable), use)
-        if use.sees and not candidate.sees:
-            left.append(Left(candidate, "it has no projector, and sees nothing"))
-        elif not candidate.load.weights:
-            left.append(Left(candidate, "nobody tells how large it is"))
-        elif candidate.load.is_guessed:
-            left.append(Left(candidate, "; ".join(candidate.load.shape.unread)))
-        elif found is None:
-            left.append(Left(candidate, _why_not(candidate, usable)))
+        obstacle = _obstacle(candidate, use)
+        found = best_way(ways_of(candidate, usable), use) if not obstacle else None
+        if found is None:
+            left.append(Left(candidate, obstacle or _why_not(candidate, usable)))
         else:
             ways.append(found)
     good = [one for one in ways if not one.candidate.is_below_floor]
@@ -222,6 +285,19 @@ def suggested(
     return sorted(ways, key=lambda one: _rank(one, use, card_speed)), left
 
 
+def _obstacle(candidate: Candidate, use: Use) -> str:
+    """Why a file is not suggested, however large the card is; empty where nothing is in the way."""
+    if candidate.unknown:
+        return candidate.unknown
+    if use.sees and candidate.form:
+        return "what images take of a card with a model that is a folder is not added up"
+    if use.sees and not candidate.sees:
+        return "it has no projector, and sees nothing"
+    if not candidate.load.weights:
+        return "nobody tells how large it is"
+    return "; ".join(candidate.load.shape.unread)
+
+
 def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
     speed = speed_of(way, card_speed)
     return Rank(
@@ -229,7 +305,7 @@ def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
         is_below_floor=way.candidate.is_below_floor,
         is_slow=speed is not None and speed < SLOW_PER_S,
         experts=way.experts,
-        cache=CACHES.index((way.keys, way.values)),
+        cache=way.place,
         lacking_weights=-way.candidate.load.weights,
         seconds=1 / speed if speed else 0.0,
         name=way.candidate.name,
@@ -238,13 +314,15 @@ def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
 
 def _why_not(candidate: Candidate, usable: int) -> str:
     """By how much it is too large, at its smallest."""
-    keys, values = CACHES[-1]
-    smallest = replace(candidate.load, keys=keys, values=values, context=LEAST_CONTEXT)
+    smallest = replace(candidate.caches[-1].load, context=LEAST_CONTEXT)
     *_, most_away = _places_of_experts(smallest)
     least = needed_bytes(replace(smallest, placing=Placing(None, most_away)))
-    missing = -(-(least - usable) // 2**20)
-    besides = "with all experts in the host's memory" if most_away else "and a dense model is not split"
-    return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens, {besides}"
+    room = min(usable, smallest.share or usable)
+    missing = -(-(least - room) // 2**20)
+    besides = ", with all experts in the host's memory" if most_away else ", and a dense model is not split"
+    if candidate.is_mixture and not most_away:
+        besides = ""
+    return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens{besides}"
 
 
 def speed_of(way: Way, card_speed: float | None) -> float | None:
@@ -301,9 +379,9 @@ def read_bytes(way: Way) -> tuple[int, int] | None:
     are looked up are not read but for a row of a few KB. None for a mixture of which too little is known.
     """
     half = way.context // 2 // CELLS * CELLS  # not rounded up: a bound stays one
-    load = replace(way.candidate.load, keys=way.keys, values=way.values, context=half)
+    load = replace(way.choice.load, context=half)
     share = _asked_share(way.candidate)
-    if share is None:
+    if share is None or way.candidate.idle is None:
         return None
     kept = held_back(load.tensors, ALL_ON_CARD).total
     experts_away = held_back(load.tensors, Placing(None, way.experts)).total - kept
@@ -318,7 +396,8 @@ def _computed_with(candidate: Candidate) -> int:
     load = candidate.load
     if load.tensors:
         return sum(load.tensors.values()) - held_back(load.tensors, ALL_ON_CARD).total
-    looked_up = 0  # of a model in several files those of the first one are known: too little read is a bound as well
+    looked_up = candidate.idle or 0
+    # Of a model in several files those of the first one are known: too little read is a bound as well.
     for name, size in candidate.header.tensors.items():
         if name.startswith(INPUT):
             looked_up += size
