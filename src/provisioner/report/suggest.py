@@ -40,10 +40,23 @@ def suggest_text(ways: Sequence[Way], left: Sequence[Left], asked: Asked, style:
             lines.append(f"None of them has the {asked.context:,} tokens that {asked.use} should have.")
     else:
         lines.append("Nothing of it fits.")
-    lines += [f"{safe_line(one.candidate.name)}: {safe_line(one.why)}" for one in left]
+    lines += left_lines(left)
     if ways:
-        lines += [*_before_up(ways), "", block_text(ways[0])]
+        lines += [*before_up(ways), "", block_text(ways[0])]
     return "\n".join(lines)
+
+
+def way_text(way: Way) -> str:
+    """What is suggested, in a sentence."""
+    name, cache = safe_line(way.candidate.name), way.choice.cache
+    return (
+        f"{name}: {_server(way.candidate).role}, {way.context:,} tokens, cache {cache}, {way.free // MIB:,} MiB left."
+    )
+
+
+def left_lines(left: Sequence[Left]) -> list[str]:
+    """What is not suggested, and why, a line each."""
+    return [f"{safe_line(one.candidate.name)}: {safe_line(one.why)}" for one in left]
 
 
 def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpeed | None) -> dict[str, Any]:
@@ -51,12 +64,12 @@ def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpee
     return {
         "memory_bytes_per_s": speed.bytes_per_s if speed is not None else None,
         "source": speed.source if speed is not None else None,
-        "ways": [_way_content(one, speed) for one in ways],
+        "ways": [way_content(one, speed) for one in ways],
         "left": [{"file": one.candidate.name, "why": one.why} for one in left],
     }
 
 
-def _before_up(ways: Sequence[Way]) -> list[str]:
+def before_up(ways: Sequence[Way]) -> list[str]:
     """What is to be known of engines that were measured on no card, and to be done for the block."""
     unproved = sorted({_server(way.candidate).role for way in ways if way.candidate.form})
     lines = [f"What {engine} takes was added up, and measured on no card." for engine in unproved]
@@ -67,7 +80,8 @@ def _before_up(ways: Sequence[Way]) -> list[str]:
     return lines
 
 
-def _way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
+def way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
+    """A way as values."""
     candidate, measured = way.candidate, measured_of(way)
     return {
         "file": candidate.name,

@@ -51,8 +51,9 @@ class FolderServing:
     """How a service would serve a model that is a folder.
 
     ``context``: its option that says how long its context is; ``keys``: those for secrets without which it does not
-    serve; ``image``: of its container, empty for its own; ``caches``: how each type of cache is called, and the options to write for it, the one that loses least first;
-    ``unknown``: why nobody knows what it takes; ``has_embeddings``: whether embeddings of tokens lie on the card.
+    serve; ``image``: of its container, empty for its own; ``caches``: how each type of cache is called, and the options
+    to write for it, the one that loses least first; ``unknown``: why nobody knows what it takes; ``has_embeddings``:
+    whether embeddings of tokens lie on the card.
     """
 
     context: str
