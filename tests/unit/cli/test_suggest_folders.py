@@ -70,6 +70,7 @@ def check_loads(world: World, monkeypatch: pytest.MonkeyPatch, text: str) -> dic
 FOLDERS: dict[str, tuple[dict[str, Any], int, str, str]] = {
     "exl3": (EXL3, 5000, "tabbyapi", "max_seq_len"),
     "awq": (AWQ, 5500, "vllm", "max_model_len"),
+    "gptq": ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, 5500, "vllm", "max_model_len"),
     "fp8": (FP8, 8500, "vllm", "max_model_len"),
     "whole": ({"num_hidden_layers": 12}, 6000, "vllm", "max_model_len"),
 }
