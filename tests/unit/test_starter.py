@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
 from provisioner.catalog import Catalog, load_catalog
+from provisioner.labfile import starter
 from provisioner.labfile.loader import load
 from provisioner.labfile.starter import write_missing_secrets, write_starter
 from provisioner.values.errors import InputError
@@ -51,6 +53,16 @@ def test_a_file_that_is_there_is_never_overwritten(catalog: Catalog) -> None:
     with pytest.raises(InputError, match=r"Unable to write homelab\.yml"):
         write_starter(FILE, catalog)
     assert FILE.read_text() == "mine\n"
+
+
+def test_a_file_whose_schema_cannot_be_written_does_not_stay(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(file: Path, _catalog: Catalog) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+
+    monkeypatch.setattr(starter, "write_schema", no_room)
+    with pytest.raises(InputError, match="No space left"):
+        write_starter(FILE, catalog, "containers: {}")
+    assert not FILE.exists()
 
 
 LAB = """\

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,8 @@ from provisioner.values.quantities import SizeError, parse_size
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.lab.opening import Lab
+    from provisioner.loads.suggestions import Left, Way
+    from provisioner.report.suggest import Asked
 
 
 def card_option(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Card | None:
@@ -35,7 +39,7 @@ def card_option(_context: click.Context, _parameter: click.Parameter, value: str
 
 @click.command()
 @verb
-@lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO...")
+@lab_words(names=True, shape="[FILE] MODEL|FOLDER|ORG/REPO[@REVISION]...")
 @option(
     "--gpu",
     callback=card_option,
@@ -46,26 +50,49 @@ def card_option(_context: click.Context, _parameter: click.Parameter, value: str
 def suggest(session: Session, words: Words, *, gpu: Card | None, use: str) -> int:
     """Say which file of a model a card is best given, with which cache and context, and print what to write for it.
 
-    Looked at are the heads of all GGUF files of a repository, of a folder, or models of the file. All of it lies on the
-    card, or of a mixture all but some experts; a dense model is never split, and below Q4_K_M nothing is suggested
-    while anything better fits. How fast it writes at most is shown where it is known how fast the card's memory is.
-    Exit code 4 when nothing fits.
+    Looked at are the heads of all GGUF files of a repository or of a folder, its config.json where it is one of EXL3,
+    AWQ, GPTQ, FP8 or whole weights, and models of the file. All of it lies on the card, or of a mixture all but some
+    experts; a dense model is never split, and below Q4_K_M nothing is suggested while anything better fits. How fast it
+    writes is shown as bench has measured it on such a card, else at most, where it is known how fast the card's memory
+    is. Exit code 4 when nothing fits.
     """
-    from provisioner.gpus.bandwidth import memory_speed
-    from provisioner.loads.suggestions import suggested
-    from provisioner.report.suggest import Asked, suggest_content, suggest_text
-    from provisioner.workflow.suggesting import candidates_of, usable_bytes
+    from provisioner.report.suggest import suggest_content, suggest_text
 
     if not words.names:
         raise InputError("Unable to suggest anything: nothing is named", resolution="Name ORG/REPO of a hub.")
     lab = session.open_lab(words.existing(), needs="none") if words.file.is_file() else None
-    candidates = [one for target in words.names for one in candidates_of(target, lab)]
+    found = suggestions(session, words.names, lab, gpu, use)
+    text = suggest_text(found.ways, found.left, found.asked, session.console.style)
+    content = suggest_content(found.ways, found.left, found.asked.speed)
+    session.console.result(text, usable=found.usable, use=use, **content)
+    return ExitCode.DONE if found.ways else ExitCode.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """The files that can be served, the best first, and those that cannot; what was asked, and of how large a card."""
+
+    ways: Sequence[Way]
+    left: Sequence[Left]
+    asked: Asked
+    usable: int
+
+
+def suggestions(session: Session, targets: Sequence[str], lab: Lab | None, gpu: Card | None, use: str) -> Suggestions:
+    """What is suggested of what is named, for that card, else for the largest of the file's containers."""
+    from provisioner.gpus.bandwidth import memory_speed
+    from provisioner.loads.suggestions import suggested
+    from provisioner.report.suggest import Asked
+    from provisioner.workflow.measured_speeds import with_measured
+    from provisioner.workflow.suggested_folders import on_card
+    from provisioner.workflow.suggesting import candidates_of, usable_bytes
+
+    found = [one for target in targets for one in candidates_of(target, lab)]
     card = gpu if gpu is not None else _largest(session, lab)
+    candidates = with_measured(on_card(found, card), lab, card)
     usable, speed = usable_bytes(card), memory_speed(card)
     ways, left = suggested(candidates, usable, USES[use], speed.bytes_per_s if speed is not None else None)
-    text = suggest_text(ways, left, Asked(use, USES[use].context, speed), session.console.style)
-    session.console.result(text, usable=usable, use=use, **suggest_content(ways, left, speed))
-    return ExitCode.DONE if ways else ExitCode.REFUSED
+    return Suggestions(ways, left, Asked(use, USES[use].context, speed), usable)
 
 
 def _largest(session: Session, lab: Lab | None) -> Card:

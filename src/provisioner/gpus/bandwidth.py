@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -116,6 +116,21 @@ def memory_speed(card: Card) -> MemorySpeed | None:
         return None
     fastest = max(known, key=lambda one: one.speed)
     return MemorySpeed(fastest.name, fastest.speed, fastest.source, fastest.note)
+
+
+def is_same_card(name: str, card: Card) -> bool:
+    """Whether a driver's name is that of a card, whoever told the card's own: its driver, the PCI bus or this table.
+
+    It is not where cards of that name have memory of different speed, unless both names are the very same.
+    """
+    if not name or not card.name:
+        return False
+    if name == card.name:
+        return True
+    told, meant = memory_speed(replace(card, name=name, memory=0)), memory_speed(card)
+    if told is None or meant is None:
+        return False
+    return (told.name, told.bytes_per_s) == (meant.name, meant.bytes_per_s)
 
 
 def cards_called(text: str) -> tuple[KnownCard, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -87,6 +87,15 @@ def stored(model: str, file: ModelFile, host: str, image: str) -> Artifact:
         cacheable=False,
         resumable=is_download,
     )
+
+
+def manifest_digest(files: Iterable[tuple[str, str]]) -> str:
+    """The SHA-256 of the list of a model's files that lies beside them: by it units and results say which it is.
+
+    ``files``: the SHA-256 and the name of each, the first one first (``model_store``'s ``MANIFEST.sha256``).
+    """
+    lines = [f"{sha256}  {name}\n" for sha256, name in files]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _digest_of(file: ModelFile) -> str:

@@ -42,6 +42,20 @@ containers:
     services:
       litellm: {{ master_key: !secret litellm_key, aliases: {{ fast: [tiny] }} }}
 """
+STARTER_OF_A_MODEL = """\
+# yaml-language-server: $schema=.provision/homelab.schema.json
+# A model on this machine, as provision suggest has it. Next:
+#   provision host prepare --gpu         Incus on this machine and what its card needs, once (as root)
+#   provision init --secrets {file}
+#   provision lock {file}
+#   provision up {file}
+name: homelab
+
+hosts:
+  box: {{ incus: local }}
+
+{block}
+"""
 _SECRETS_HEADER = (
     "# NAME=VALUE. A value may stand in quotes; nothing else in it is special. Keep this file to yourself.\n"
 )
@@ -56,19 +70,33 @@ class WrittenSecrets:
     needed: tuple[str, ...]
 
 
-def write_starter(file: Path, catalog: Catalog) -> tuple[Path, Path]:
-    """Write a first file and its schema and give both; raise ``InputError`` when the file is there already."""
+def write_starter(file: Path, catalog: Catalog, block: str = "") -> tuple[Path, Path]:
+    """Write a first file and its schema and give both; raise ``InputError`` when the file is there already.
+
+    ``block``: its models and containers, in the place of those of an example.
+    """
+    text = STARTER_OF_A_MODEL.format(file=file, block=block) if block else STARTER.format(file=file)
+    is_ours = False
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(STARTER.format(file=file))
+            is_ours = True
+            stream.write(text)
         return file, write_schema(file, catalog)
-    except FileExistsError as error:
-        raise InputError(
-            f"Unable to write {file}", details="It is there already.", resolution="Name another file, or move it away."
-        ) from error
     except OSError as error:
+        if is_ours:  # nothing half made stays
+            file.unlink(missing_ok=True)
+            raise unwritable(error.filename or file, error) from error
+        if isinstance(error, FileExistsError):
+            raise already_there(file) from error
         raise unwritable(error.filename or file, error) from error
+
+
+def already_there(file: Path) -> InputError:
+    """The refusal to write a file over another one."""
+    return InputError(
+        f"Unable to write {file}", details="It is there already.", resolution="Name another file, or move it away."
+    )
 
 
 def write_schema(file: Path, catalog: Catalog) -> Path:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from provisioner.loads.advice import CEILING, LEAST_CONTEXT, SMALLER
 from provisioner.loads.engines import SMALL_CARD
 from provisioner.loads.placing import ALL_ON_CARD, INPUT, Placing, expert_bytes, held_back
-from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes
+from provisioner.loads.terms import CELLS, Load, cache_bytes, largest_context, needed_bytes, state_bytes, total_of
 from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
 from provisioner.models.header import Header
+from provisioner.models.sources import ModelPart
 
 WHOLE = ("f16", "f16")
 """The types of a cache that loses nothing."""
@@ -24,6 +26,11 @@ SLOW_PER_S = 5.0
 """Tokens in a second that people read, about 4 words: an answer that is written slower than that keeps them waiting."""
 LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 """How types below the floor are called in names of files."""
+FLOOR_OF_FOLDERS = 4.0
+"""Bits of a weight below which EXL3, AWQ and GPTQ count as below the floor.
+
+Cards of two EXL3 repositories tell a divergence of 0.02 and 0.04 at 4 bits, as Q4_K_M has it, and of 0.11 at 3.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +50,58 @@ USES: Mapping[str, Use] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """How fast a file was seen to write: tokens in a second behind ``depth`` others, and when.
+
+    Of how it was served: the types of its cache, how many layers the card had (None: all), and of how many the experts
+    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing.
+    """
+
+    per_s: float
+    at: str
+    depth: int = 0
+    keys: str = "f16"
+    values: str = "f16"
+    gpu_layers: int | None = None
+    experts: int = 0
+    is_told: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The service that would serve a folder: its role, and its option that says how long its context is.
+
+    ``keys``: the options for secrets without which it does not serve; ``image``: of its container, empty for its own.
+    """
+
+    role: str
+    context: str
+    keys: tuple[str, ...] = ()
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One type of cache with which an engine could serve a file, and what it then takes with its whole context.
+
+    ``cache``: how the engine calls it; ``options``: what the block says of the service beside model and context.
+    """
+
+    load: Load
+    cache: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A file that could be served: what it is called, what it needs on a card, and what its head says.
 
     ``load``: with its whole context, all of it on the card; ``written``: what the file of a lab says of it; ``label``:
-    what its name says of its weights; ``eye``: what is written of its projector, where it has one.
+    what its name says of its weights; ``eye``: what is written of its projector, where it has one; ``parts``: its
+    files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
+    Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
+    the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
+    computed with, None where nobody knows them.
     """
 
     name: str
@@ -56,11 +110,41 @@ class Candidate:
     written: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     eye: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[ModelPart, ...] = ()
+    measured: tuple[Measured, ...] = ()
+    form: str = ""
+    server: Server | None = None
+    choices: tuple[Choice, ...] = ()
+    unknown: str = ""
+    idle: int | None = 0
+
+    @property
+    def caches(self) -> tuple[Choice, ...]:
+        """With which caches it could be served, the one that loses least first."""
+        if self.form:
+            return self.choices
+        found: list[Choice] = []
+        for keys, values in CACHES:
+            cache = keys if keys == values else f"{keys}, {values}"
+            load = replace(self.load, keys=keys, values=values)
+            found.append(Choice(load, cache, {"kv_cache": {"k": keys, "v": values}}))
+        return tuple(found)
+
+    @property
+    def bits(self) -> float:
+        """Bits of a weight, on average; 0 where nobody tells them."""
+        told: float = self.header.bits or self.header.values.get("bits") or 0.0
+        return told
 
     @property
     def sees(self) -> bool:
         """Whether it takes images."""
         return bool(self.eye)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether a token asks only some of its experts."""
+        return bool(self.header.experts or self.load.shape.experts)
 
     @property
     def quant(self) -> str:
@@ -71,6 +155,8 @@ class Candidate:
     @property
     def is_below_floor(self) -> bool:
         """Whether its weights have lost what is noticed, by what is known of its type, else by their bits."""
+        if self.form:
+            return 0 < self.bits < FLOOR_OF_FOLDERS
         known = BYTES_PER_WEIGHT.get(self.quant)
         if known is not None:
             return known < BYTES_PER_WEIGHT[FLOOR]
@@ -79,18 +165,29 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a file would be served: the types of its cache, of how many layers the experts stay in the host's memory.
+    """How a file would be served: with which cache, of how many layers the experts stay in the host's memory.
 
-    ``context``: the largest one that it then has; ``total``: bytes of the card with it.
+    ``place``: the cache's among those of its engine, 0 for the one that loses nothing; ``context``: the largest one
+    that it then has; ``total``: bytes of the card with it.
     """
 
     candidate: Candidate
-    keys: str
-    values: str
+    choice: Choice
+    place: int
     experts: int
     context: int
     total: int
     usable: int
+
+    @property
+    def keys(self) -> str:
+        """The type of its cached keys, as sums call it."""
+        return self.choice.load.keys
+
+    @property
+    def values(self) -> str:
+        """The type of its cached values."""
+        return self.choice.load.values
 
     @property
     def free(self) -> int:
@@ -107,11 +204,11 @@ class Rank:
     is_slow: bool
     experts: int
     cache: int
-    """Its place in ``CACHES``."""
+    """Its place among those of its engine."""
     lacking_weights: int
     """Bytes of its weights, negative: the more the better."""
     seconds: float
-    """That it reads for each token at least; 0 where nobody knows."""
+    """For each token, as measured, else at least; 0 where nobody knows."""
     name: str
 
 
@@ -129,15 +226,13 @@ def ways_of(candidate: Candidate, usable: int) -> tuple[Way, ...]:
 
 
 def _ways(candidate: Candidate, usable: int) -> Iterator[Way]:
-    load = candidate.load
-    for keys, values in CACHES:
-        packed = replace(load, keys=keys, values=values)
-        for experts in _places_of_experts(packed):
-            placed = replace(packed, placing=Placing(None, experts))
+    for place, choice in enumerate(candidate.caches):
+        for experts in _places_of_experts(choice.load):
+            placed = replace(choice.load, placing=Placing(None, experts))
             context = _practical(largest_context(placed, usable), usable)
             if context >= LEAST_CONTEXT:
-                total = needed_bytes(replace(placed, context=context))
-                yield Way(candidate, keys, values, experts, context, total, usable)
+                total = total_of(replace(placed, context=context))
+                yield Way(candidate, choice, place, experts, context, total, usable)
                 break  # each further layer in the host's memory makes it slower
 
 
@@ -158,7 +253,7 @@ def best_way(ways: Iterable[Way], use: Use) -> Way | None:
     known = list(ways)
     enough = [one for one in known if one.context >= use.context]
     if enough:
-        return min(enough, key=lambda one: (one.experts, CACHES.index((one.keys, one.values))))
+        return min(enough, key=lambda one: (one.experts, one.place))
     return max(known, key=lambda one: one.context, default=None)
 
 
@@ -169,20 +264,16 @@ def suggested(
 
     First those that have its context, then those not below the floor, then those that can write faster than anybody
     reads, then those with all experts on the card, then those whose cache loses nothing; of equals the one with more
-    bits of a weight. ``card_speed``: bytes in a second that the card's memory is read with, None where nobody knows.
+    bits of a weight, then the one that writes faster, by what was measured, else by its bound. ``card_speed``: bytes in
+    a second that the card's memory is read with, None where nobody knows.
     """
     ways: list[Way] = []
     left: list[Left] = []
     for candidate in candidates:
-        found = best_way(ways_of(candidate, usable), use)
-        if use.sees and not candidate.sees:
-            left.append(Left(candidate, "it has no projector, and sees nothing"))
-        elif not candidate.load.weights:
-            left.append(Left(candidate, "nobody tells how large it is"))
-        elif candidate.load.is_guessed:
-            left.append(Left(candidate, "; ".join(candidate.load.shape.unread)))
-        elif found is None:
-            left.append(Left(candidate, _why_not(candidate, usable)))
+        obstacle = _obstacle(candidate, use)
+        found = best_way(ways_of(candidate, usable), use) if not obstacle else None
+        if found is None:
+            left.append(Left(candidate, obstacle or _why_not(candidate, usable)))
         else:
             ways.append(found)
     good = [one for one in ways if not one.candidate.is_below_floor]
@@ -194,29 +285,75 @@ def suggested(
     return sorted(ways, key=lambda one: _rank(one, use, card_speed)), left
 
 
+def _obstacle(candidate: Candidate, use: Use) -> str:
+    """Why a file is not suggested, however large the card is; empty where nothing is in the way."""
+    if candidate.unknown:
+        return candidate.unknown
+    if use.sees and candidate.form:
+        return "what images take of a card with a model that is a folder is not added up"
+    if use.sees and not candidate.sees:
+        return "it has no projector, and sees nothing"
+    if not candidate.load.weights:
+        return "nobody tells how large it is"
+    return "; ".join(candidate.load.shape.unread)
+
+
 def _rank(way: Way, use: Use, card_speed: float | None) -> Rank:
-    bound = bound_per_s(way, card_speed)
+    speed = speed_of(way, card_speed)
     return Rank(
         is_too_short=way.context < use.context,
         is_below_floor=way.candidate.is_below_floor,
-        is_slow=bound is not None and bound < SLOW_PER_S,
+        is_slow=speed is not None and speed < SLOW_PER_S,
         experts=way.experts,
-        cache=CACHES.index((way.keys, way.values)),
+        cache=way.place,
         lacking_weights=-way.candidate.load.weights,
-        seconds=1 / bound if bound else 0.0,
+        seconds=1 / speed if speed else 0.0,
         name=way.candidate.name,
     )
 
 
 def _why_not(candidate: Candidate, usable: int) -> str:
     """By how much it is too large, at its smallest."""
-    keys, values = CACHES[-1]
-    smallest = replace(candidate.load, keys=keys, values=values, context=LEAST_CONTEXT)
+    smallest = replace(candidate.caches[-1].load, context=LEAST_CONTEXT)
     *_, most_away = _places_of_experts(smallest)
     least = needed_bytes(replace(smallest, placing=Placing(None, most_away)))
-    missing = -(-(least - usable) // 2**20)
-    besides = "with all experts in the host's memory" if most_away else "and a dense model is not split"
-    return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens, {besides}"
+    room = min(usable, smallest.share or usable)
+    missing = -(-(least - room) // 2**20)
+    besides = ", with all experts in the host's memory" if most_away else ", and a dense model is not split"
+    if candidate.is_mixture and not most_away:
+        besides = ""
+    return f"{missing:,} MiB too much even with {LEAST_CONTEXT:,} tokens{besides}"
+
+
+def speed_of(way: Way, card_speed: float | None) -> float | None:
+    """How many tokens in a second it was measured to write, else cannot exceed; None where nobody knows."""
+    measured = measured_of(way)
+    return measured.per_s if measured is not None else bound_per_s(way, card_speed)
+
+
+def measured_of(way: Way) -> Measured | None:
+    """What was measured of that very way; None without it.
+
+    First what is known to have been served so, then what was measured nearest to half of the context, as bounds are
+    reckoned, then the newest.
+    """
+    half, best, least = way.context // 2, None, (True, 0)
+    for measured in way.candidate.measured:
+        distance = (not measured.is_told, abs(measured.depth - half))
+        if _was_served_so(measured, way) and (best is None or distance <= least):
+            best, least = measured, distance
+    return best
+
+
+def _was_served_so(measured: Measured, way: Way) -> bool:
+    """Whether what was measured lay as in that way; of an unknown one a dense model is taken to lie on the card."""
+    candidate = way.candidate
+    if not measured.is_told:
+        return not candidate.is_mixture
+    count = candidate.load.count
+    is_on_card = not Placing(measured.gpu_layers).is_split(count)
+    has_experts_there = not candidate.is_mixture or min(measured.experts, count) == way.experts
+    return is_on_card and has_experts_there and (measured.keys, measured.values) == (way.keys, way.values)
 
 
 def bound_per_s(way: Way, card_speed: float | None, host_speed: float | None = None) -> float | None:
@@ -242,9 +379,9 @@ def read_bytes(way: Way) -> tuple[int, int] | None:
     are looked up are not read but for a row of a few KB. None for a mixture of which too little is known.
     """
     half = way.context // 2 // CELLS * CELLS  # not rounded up: a bound stays one
-    load = replace(way.candidate.load, keys=way.keys, values=way.values, context=half)
+    load = replace(way.choice.load, context=half)
     share = _asked_share(way.candidate)
-    if share is None:
+    if share is None or way.candidate.idle is None:
         return None
     kept = held_back(load.tensors, ALL_ON_CARD).total
     experts_away = held_back(load.tensors, Placing(None, way.experts)).total - kept
@@ -259,7 +396,8 @@ def _computed_with(candidate: Candidate) -> int:
     load = candidate.load
     if load.tensors:
         return sum(load.tensors.values()) - held_back(load.tensors, ALL_ON_CARD).total
-    looked_up = 0  # of a model in several files those of the first one are known: too little read is a bound as well
+    looked_up = candidate.idle or 0
+    # Of a model in several files those of the first one are known: too little read is a bound as well.
     for name, size in candidate.header.tensors.items():
         if name.startswith(INPUT):
             looked_up += size
@@ -269,7 +407,7 @@ def _computed_with(candidate: Candidate) -> int:
 def _asked_share(candidate: Candidate) -> float | None:
     """The share of its experts that a token asks for, 1 for a dense model; None where its file does not tell it."""
     header = candidate.header
-    if not header.experts and not candidate.load.shape.experts:
+    if not candidate.is_mixture:
         return 1.0
     used = header.values.get(f"{header.architecture}.expert_used_count")
     if not isinstance(used, int) or not header.experts or not expert_bytes(candidate.load.tensors):

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
-from provisioner.loads.suggestions import Left, Way, bound_per_s
+from provisioner.loads.suggestions import Candidate, Left, Server, Way, bound_per_s, measured_of
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
-HEAD = ("FILE", "QUANT", "BITS", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")
+HEAD = ("FILE", "QUANT", "BITS", "ENGINE", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")
 MIB = 2**20
 LONGEST_NAME = 40
+GGUF_SERVER = Server("llama_cpp", "context")
 FEW_PER_S = 10
 """Bounds below that have a decimal."""
 
@@ -39,10 +40,23 @@ def suggest_text(ways: Sequence[Way], left: Sequence[Left], asked: Asked, style:
             lines.append(f"None of them has the {asked.context:,} tokens that {asked.use} should have.")
     else:
         lines.append("Nothing of it fits.")
-    lines += [f"{safe_line(one.candidate.name)}: {safe_line(one.why)}" for one in left]
+    lines += left_lines(left)
     if ways:
-        lines += ["", block_text(ways[0])]
+        lines += [*before_up(ways), "", block_text(ways[0])]
     return "\n".join(lines)
+
+
+def way_text(way: Way) -> str:
+    """What is suggested, in a sentence."""
+    name, cache = safe_line(way.candidate.name), way.choice.cache
+    return (
+        f"{name}: {_server(way.candidate).role}, {way.context:,} tokens, cache {cache}, {way.free // MIB:,} MiB left."
+    )
+
+
+def left_lines(left: Sequence[Left]) -> list[str]:
+    """What is not suggested, and why, a line each."""
+    return [f"{safe_line(one.candidate.name)}: {safe_line(one.why)}" for one in left]
 
 
 def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpeed | None) -> dict[str, Any]:
@@ -50,28 +64,57 @@ def suggest_content(ways: Sequence[Way], left: Sequence[Left], speed: MemorySpee
     return {
         "memory_bytes_per_s": speed.bytes_per_s if speed is not None else None,
         "source": speed.source if speed is not None else None,
-        "ways": [
-            {
-                "file": one.candidate.name,
-                "written": dict(one.candidate.written),
-                "quant": one.candidate.quant,
-                "bits": one.candidate.header.bits,
-                "context": one.context,
-                "keys": one.keys,
-                "values": one.values,
-                "experts_away": one.experts,
-                "total": one.total,
-                "free": one.free,
-                "bound_per_s": _bound(one, speed),
-            }
-            for one in ways
-        ],
+        "ways": [way_content(one, speed) for one in ways],
         "left": [{"file": one.candidate.name, "why": one.why} for one in left],
     }
 
 
+def before_up(ways: Sequence[Way]) -> list[str]:
+    """What is to be known of engines that were measured on no card, and to be done for the block."""
+    unproved = sorted({_server(way.candidate).role for way in ways if way.candidate.form})
+    lines = [f"What {engine} takes was added up, and measured on no card." for engine in unproved]
+    if ways[0].choice.options.get("kv_cache_dtype") == "fp8":
+        lines.append("A cache of fp8 is for cards of compute capability 8.9 or more.")
+    if ways[0].candidate.form:
+        lines.append("Before up: provision init --secrets makes the keys, provision lock finds the wheels.")
+    return lines
+
+
+def way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
+    """A way as values."""
+    candidate, measured = way.candidate, measured_of(way)
+    return {
+        "file": candidate.name,
+        "written": dict(candidate.written),
+        "quant": candidate.quant,
+        "bits": candidate.bits,
+        "engine": _server(candidate).role,
+        "context": way.context,
+        "cache": way.choice.cache,
+        "keys": way.keys,
+        "values": way.values,
+        "experts_away": way.experts,
+        "total": way.total,
+        "free": way.free,
+        "bound_per_s": _bound(way, speed),
+        "measured_per_s": measured.per_s if measured else None,
+        "measured_at": measured.at if measured else None,
+        "measured_depth": measured.depth if measured else None,
+    }
+
+
 def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
-    """What the bounds are, and what they rest on."""
+    """What was measured, what the bounds are, and what they rest on."""
+    unmeasured = [way for way in ways if measured_of(way) is None]
+    lines: list[str] = []
+    if len(unmeasured) < len(ways):
+        lines.append("What is measured is what bench has kept of that file on a card of that name.")
+    if not unmeasured:
+        return lines
+    return lines + _about_bounds(unmeasured, speed)
+
+
+def _about_bounds(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
     if speed is None:
         return ["TOKENS/S is not known, as no source tells how fast the card's memory is; --gpu takes a name as well."]
     rate = f"{speed.bytes_per_s / GB:,.0f} GB/s"
@@ -90,6 +133,11 @@ def _bound(way: Way, speed: MemorySpeed | None) -> float | None:
     return bound_per_s(way, speed.bytes_per_s) if speed is not None else None
 
 
+def _speed_text(way: Way, speed: MemorySpeed | None) -> str:
+    measured = measured_of(way)
+    return f"{measured.per_s:.1f} measured" if measured else _bound_text(_bound(way, speed))
+
+
 def _bound_text(bound: float | None) -> str:
     """A bound, rounded up, so that it stays one."""
     if bound is None:
@@ -101,17 +149,33 @@ def _bound_text(bound: float | None) -> str:
 
 def block_text(way: Way) -> str:
     """What is written into a lab's file, so that ``up`` serves it so."""
-    candidate, name = way.candidate, name_of(way.candidate.name)
-    options = [f"model: {name}", f"context: {way.context}", f"kv_cache: {{ k: {way.keys}, v: {way.values} }}"]
+    candidate, name, server = way.candidate, name_of(way.candidate.name), _server(way.candidate)
+    options: dict[str, Any] = {"model": name, server.context: way.context, **way.choice.options}
     if way.experts:
-        layers = candidate.load.count
-        options.append("cpu_moe: true" if way.experts >= layers else f"n_cpu_moe: {way.experts}")
+        options |= {"cpu_moe": True} if way.experts >= candidate.load.count else {"n_cpu_moe": way.experts}
     models = [f"  {name}: {_mapping(candidate.written)}"]
     if candidate.eye:
         models.append(f"  {name}-eye: {_mapping(candidate.eye)}")
-        options.append(f"mmproj: {name}-eye")
-    served = f"      llama_cpp: {{ {', '.join(options)} }}"
-    return "\n".join(["models:", *models, "containers:", f"  {name}:", "    gpu: any", "    services:", served])
+        options["mmproj"] = f"{name}-eye"
+    said = [f"{option}: {_value(value)}" for option, value in options.items()]
+    said += [f"{key}: !secret {name}-{key.replace('_', '-')}" for key in server.keys]
+    container = [f"  {name}:", "    gpu: any"]
+    container += [f"    image: {server.image}"] if server.image else []
+    served = f"      {server.role}: {{ {', '.join(said)} }}"
+    return "\n".join(["models:", *models, "containers:", *container, "    services:", served])
+
+
+def _server(candidate: Candidate) -> Server:
+    """The service that serves it, and what is written for that."""
+    return candidate.server or GGUF_SERVER
+
+
+def _value(value: Any) -> str:
+    """An option's value in one line: words as they are, other texts and all that is not one as JSON has it."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{name}: {_value(one)}' for name, one in value.items())} }}"
+    is_word = isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value)
+    return str(value) if is_word else json.dumps(value)
 
 
 def _mapping(said: Mapping[str, str]) -> str:
@@ -130,11 +194,12 @@ def _row(way: Way, speed: MemorySpeed | None) -> tuple[str, ...]:
     return (
         safe_line(candidate.name),
         safe_line(candidate.quant) or "not told",
-        f"{candidate.header.bits:.2f}" if candidate.header.bits else "not told",
+        f"{candidate.bits:.2f}" if candidate.bits else "not told",
+        _server(candidate).role,
         f"{way.context:,}",
-        way.keys if way.keys == way.values else f"{way.keys}, {way.values}",
+        way.choice.cache,
         f"{way.experts} of {candidate.load.count} away" if way.experts else "",
         f"{-(-way.total // MIB):,} MiB",
         f"{way.free // MIB:,} MiB",
-        _bound_text(_bound(way, speed)),
+        _speed_text(way, speed),
     )

@@ -47,6 +47,24 @@ class ModelUse:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderServing:
+    """How a service would serve a model that is a folder.
+
+    ``context``: its option that says how long its context is; ``keys``: those for secrets without which it does not
+    serve; ``image``: of its container, empty for its own; ``caches``: how each type of cache is called, and the options
+    to write for it, the one that loses least first; ``unknown``: why nobody knows what it takes; ``has_embeddings``:
+    whether embeddings of tokens lie on the card.
+    """
+
+    context: str
+    keys: tuple[str, ...] = ()
+    image: str = ""
+    caches: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    unknown: str = ""
+    has_embeddings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedService:
     """A service of the file, with all that follows for it from the rest of the file, its image and its card."""
 
@@ -395,6 +413,10 @@ class Knowledge:
     def options_of_stack(self, stack: Stack) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the stack of wheels that it is installed with, beside the wheels themselves."""
         return {}
+
+    def folder_serving(self, form: str, card: Card) -> FolderServing | None:  # noqa: ARG002
+        """How it would serve weights of a format on a card; None where it does not read them."""
+        return None
 
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the container's image."""

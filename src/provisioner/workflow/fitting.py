@@ -131,11 +131,11 @@ def _model_sizes(lab: Lab) -> dict[str, int]:
     """Bytes of each model's weights, in files that are here or that a hub has told of."""
     sizes = {}
     for name, file in lab.models().files.items():
-        sizes[name] = _size_of_weights(file)
+        sizes[name] = size_of_weights(file)
     return sizes
 
 
-def _size_of_weights(file: ModelFile) -> int:
+def size_of_weights(file: ModelFile) -> int:
     """Bytes of a model's files; of a folder those of its weights alone."""
     parts = [ModelPart(file.path, file.sha256, file.size), *file.rest]
     if file.is_folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
@@ -19,23 +19,39 @@ from provisioner.loads.layers import shape_of
 from provisioner.loads.suggestions import Candidate
 from provisioner.loads.terms import MIB, Load
 from provisioner.loads.vision import image_buffer
+from provisioner.models.folders import FolderError
 from provisioner.models.gguf import read_header
 from provisioner.models.header import GgufError, Header
 from provisioner.models.hub import (
     REVISION,
     Hub,
     HubError,
+    MissingRevisionError,
     UnreachableHubError,
     files_of,
     hub_of_environment,
     label_of,
     part_of,
 )
+from provisioner.models.hub.folder import revisions_of, there
 from provisioner.models.remote_head import NoHeadError, read_remote_head
-from provisioner.models.sources import ModelPart, is_plain_filename, part_count, part_names, whole_stem
+from provisioner.models.sources import (
+    ModelPart,
+    hub_revision,
+    is_folder,
+    is_plain_filename,
+    part_count,
+    part_names,
+    whole_stem,
+)
 from provisioner.values.errors import InputError, PreflightError
+from provisioner.workflow.fitting import size_of_weights
+from provisioner.workflow.suggested_folders import folder_among, folder_candidate, folder_here, folders_of_hub
 
-REPOSITORY = re.compile(r"(?:hf:)?([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)", re.ASCII)
+REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+BITRATE = re.compile(r"\d(\.\d+)?bpw", re.IGNORECASE)
+"""How revisions of EXL3 repositories are called, each of which is the model in another size."""
+MOST_REVISIONS = 16
 EYE, IMATRIX = "mmproj", "imatrix"
 MOST_FILES = 64
 """Of a repository or folder; the heads of more are not read."""
@@ -78,25 +94,31 @@ def usable_bytes(card: Card) -> int:
 
 
 def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
-    """The files that a target names: a model of the file, a folder or a file of GGUF, or ORG/REPO of a hub.
+    """The files that a target names: a model of the file, a folder, a file of GGUF, or ORG/REPO[@REVISION] of a hub.
 
     Raises ``InputError`` where it names none, ``PreflightError`` where the hub gives no answer.
     """
+    place = target.removeprefix("hf:")
     if lab is not None and target in lab.spec.models:
         found = [_of_lab(lab, target)]
     elif Path(target).is_dir():
         found = list(_of_folder(Path(target)))
     elif Path(target).is_file():
         found = [_here(Path(target), [Path(target)], {}, 0, 0)]
-    elif place := REPOSITORY.fullmatch(target):
-        found = _of_hub(place[1])
+    elif REPOSITORY.fullmatch(place):
+        found = _asked_hub(place, lambda hub: _of_hub(hub, place))
+    elif is_folder(f"hf:{place}"):
+        found = _asked_hub(place, lambda hub: _of_revision(hub, place))
     else:
         raise InputError(
             f"Unable to find {target}: it is no model of the file, no folder and no repository",
-            resolution="Name a model of the file, a folder of GGUF files, or ORG/REPO.",
+            resolution="Name a model of the file, a folder, ORG/REPO, or ORG/REPO@REVISION.",
         )
     if not found:
-        raise InputError(f"Unable to suggest anything of {target}: it holds no GGUF", resolution="Name another one.")
+        raise InputError(
+            f"Unable to suggest anything of {target}: it holds no GGUF, and is no folder of weights",
+            resolution="Name another one.",
+        )
     return found
 
 
@@ -109,8 +131,13 @@ def _of_lab(lab: Lab, name: str) -> Candidate:
             f"Unable to suggest anything of model {name}: its head is not known",
             resolution="Run provision lock, and look at what it says of it.",
         )
-    size = sum(part.size or 0 for part in file.rest) + (file.size or 0)
-    return _candidate(name, header, size, {"source": lab.spec.models[name].source})
+    model = lab.spec.models[name]
+    if file.is_folder:
+        return folder_candidate(name, model.source, header, model.format, size_of_weights(file))
+    parts = (ModelPart(file.filename, file.sha256, file.size), *file.rest)
+    size = sum(part.size or 0 for part in parts)
+    found = _candidate(name, header, size, {"source": model.source})
+    return replace(found, parts=parts)
 
 
 def _of_folder(folder: Path) -> Iterator[Candidate]:
@@ -121,6 +148,12 @@ def _of_folder(folder: Path) -> Iterator[Candidate]:
         file = folder / eyes[0]
         eye = {"source": f"file:{file.resolve()}"}
         size, buffer = file.stat().st_size, _buffer(_head(file))
+    try:
+        whole = folder_here(folder)
+    except FolderError as error:
+        raise InputError(f"Unable to read {folder}: {error.message}", resolution=error.hint) from error
+    if whole is not None:
+        yield whole
     for parts in _models(names):
         yield _here(folder / parts[0], [folder / part for part in parts], eye, size, buffer)
 
@@ -128,7 +161,8 @@ def _of_folder(folder: Path) -> Iterator[Candidate]:
 def _here(first: Path, parts: list[Path], eye: Mapping[str, str], eye_size: int, buffer: int) -> Candidate:
     size = sum(part.stat().st_size for part in parts)
     found = _candidate(first.name, _head(first), size, {"source": f"file:{first.resolve()}"}, (eye_size, buffer))
-    return replace(found, eye=eye)
+    unhashed = tuple(ModelPart(str(part), "") for part in parts)
+    return replace(found, eye=eye, parts=unhashed)
 
 
 def _head(file: Path) -> Header:
@@ -138,19 +172,47 @@ def _head(file: Path) -> Header:
         raise InputError(f"Unable to read {file}: {error}", resolution="Take it away, or name another one.") from error
 
 
-def _of_hub(repository: str) -> list[Candidate]:
+def _asked_hub(place: str, ask: Callable[[Hub], list[Candidate]]) -> list[Candidate]:
+    """What a hub answers; raises ``PreflightError`` where it does not, ``InputError`` where there is no such thing."""
     try:
-        hub = hub_of_environment()
-        revision, entries = files_of(hub, repository, REVISION)
-        models = list(_models(sorted(name for name in entries if name.endswith(".gguf"))))[:MOST_FILES]
-        files: dict[str, ModelPart] = {}
-        for name in chain.from_iterable(models):
-            files[name] = part_of(name, entries[name], repository)
-        eye, eye_size, buffer = _eye_of(hub, repository, revision, entries)
+        return ask(hub_of_environment())
     except UnreachableHubError as error:
-        raise PreflightError(f"Unable to ask for {repository}: {error.message}", resolution=error.hint) from error
-    except HubError as error:
-        raise InputError(f"Unable to ask for {repository}: {error.message}", resolution=error.hint) from error
+        raise PreflightError(f"Unable to ask for {place}: {error.message}", resolution=error.hint) from error
+    except (HubError, FolderError) as error:
+        raise InputError(f"Unable to ask for {place}: {error.message}", resolution=error.hint) from error
+
+
+def _of_revision(hub: Hub, place: str) -> list[Candidate]:
+    """The folder that a revision is."""
+    repository, revision = hub_revision(f"hf:{place}")
+    try:
+        return folders_of_hub(hub, repository, [revision])
+    except MissingRevisionError as error:
+        raise HubError(f"{repository} has no revision {revision}", there(hub, repository)) from error
+
+
+def _of_hub(hub: Hub, repository: str) -> list[Candidate]:
+    """All files of GGUF, and the folder that the repository is; else its revisions that are called by their bits."""
+    commit, entries = files_of(hub, repository, REVISION)
+    found = _ggufs(hub, repository, commit, entries)
+    whole = folder_among(hub, repository, REVISION, (commit, entries))
+    found += [whole] if whole is not None else []
+    if found:
+        return found
+    try:
+        revisions = set(revisions_of(hub, repository))
+    except HubError:  # then it is a repository without a model
+        return []
+    sizes = sorted(name for name in revisions if BITRATE.search(name))
+    return folders_of_hub(hub, repository, sizes[:MOST_REVISIONS])
+
+
+def _ggufs(hub: Hub, repository: str, revision: str, entries: Mapping[str, Mapping[str, Any]]) -> list[Candidate]:
+    models = list(_models(sorted(name for name in entries if name.endswith(".gguf"))))[:MOST_FILES]
+    files: dict[str, ModelPart] = {}
+    for name in chain.from_iterable(models):
+        files[name] = part_of(name, entries[name], repository)
+    eye, eye_size, buffer = _eye_of(hub, repository, revision, entries)
     labels = Counter(label_of(parts[0]) for parts in models)
 
     def found(parts: list[str]) -> Candidate:
@@ -159,8 +221,9 @@ def _of_hub(repository: str) -> list[Candidate]:
         written = {"source": f"hf:{repository}:{label}"}
         if labels[label] > 1:  # then its label does not say which one is meant
             written = {"source": hub.address(repository, revision, first.file), "sha256": first.sha256}
-        size = sum(files[part].size or 0 for part in parts)
-        return replace(_candidate(first.file, header, size, written, (eye_size, buffer)), eye=eye)
+        own = tuple(files[part] for part in parts)
+        size = sum(part.size or 0 for part in own)
+        return replace(_candidate(first.file, header, size, written, (eye_size, buffer)), eye=eye, parts=own)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(found, models))

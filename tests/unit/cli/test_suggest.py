@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -11,7 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.lab.artifacts import manifest_digest
 from provisioner.loads.terms import MIB
+from provisioner.measuring.history import Result, Setting, keep
+from provisioner.measuring.history import file_of as history_of
+from provisioner.measuring.series import Series, Trial
+from provisioner.values.address import Address
 from tests.file_server import FileServer, Seen, serving
 from tests.gguf_bytes import gguf_bytes, projector_bytes
 from tests.unit.cli.conftest import World
@@ -250,3 +256,97 @@ def test_nothing_that_fits_is_a_refusal(world: World, hub: FileServer) -> None:
     assert answer.code == 4
     assert "Nothing of it fits." in answer.out
     assert len(hub.seen) > 0
+
+
+AT = "2026-11-20T08:00:00+00:00"
+RTX_3060_TI = "NVIDIA GeForce RTX 3060 Ti"
+
+
+def measured(model: str, card: str = RTX_3060_TI, service: str = "llama", **options: str) -> None:
+    """Keep that a model wrote 41.2 tokens in a second on a card."""
+    address = Address.of(service, "llama_cpp")
+    setting = Setting("box", "EPYC, 4 of them", card, "580.95", "b" * 64, model, options)
+    trials = (Trial(41.0), Trial(41.2), Trial(44.0))
+    keep(history_of("homelab", address), Result(AT, "engine", str(address), setting, (Series("tg128", "t/s", trials),)))
+
+
+def ways(world: World, *words: str) -> list[dict[str, Any]]:
+    answer = world.command("suggest", *words, "--json")
+    assert answer.code == 0, answer.err
+    (result,) = answer.of("result")
+    return list(result["ways"])
+
+
+def test_what_was_measured_on_that_card_stands_in_the_place_of_the_bound(world: World, hub: FileServer) -> None:
+    measured(manifest_digest([("c" * 64, "Eight-Q4_K_M.gguf")]), ctk="q8_0", ctv="q8_0", ngl="-1")
+    text = world.command("suggest", REPOSITORY, "--gpu", "RTX 3060 Ti").out
+    (row,) = [line for line in text.splitlines() if line.startswith("Eight-Q4_K_M ")]
+    assert row.endswith("41.2 measured")
+    (other,) = [line for line in text.splitlines() if line.startswith("Eight-Q5_K_M ")]
+    assert "≤" in other
+    assert "What is measured is what bench has kept of that file on a card of that name." in text
+    assert "TOKENS/S is a bound and was not measured" in text, "of the others"
+    by_quant = {way["quant"]: way for way in ways(world, REPOSITORY, "--gpu", "RTX 3060 Ti")}
+    four, five = by_quant["Q4_K_M"], by_quant["Q5_K_M"]
+    assert (four["measured_per_s"], four["measured_at"], four["measured_depth"]) == (41.2, AT, 0)
+    assert four["bound_per_s"] > 41.2
+    assert (five["measured_per_s"], five["measured_at"]) == (None, None)
+    assert len(hub.seen) > 0
+
+
+@pytest.mark.parametrize("card", ["", "NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 4060"])
+def test_what_was_measured_elsewhere_does_not_count(world: World, hub: FileServer, card: str) -> None:
+    measured(manifest_digest([("c" * 64, "Eight-Q4_K_M.gguf")]), card, ctk="q8_0", ctv="q8_0")
+    assert {way["measured_per_s"] for way in ways(world, REPOSITORY, "--gpu", "RTX 3060 Ti")} == {None}
+    assert {way["measured_per_s"] for way in ways(world, REPOSITORY, "--gpu", "8GiB")} == {None}
+    assert len(hub.seen) > 0
+
+
+def test_a_file_here_is_known_by_its_hash(world: World, tmp_path: Path) -> None:
+    content = head(15)
+    (tmp_path / "one.gguf").write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    measured(manifest_digest([(digest, "one.gguf")]))
+    (way,) = ways(world, str(tmp_path / "one.gguf"), "--gpu", "RTX 3060 Ti")
+    assert way["measured_per_s"] == 41.2
+    (tmp_path / "two.gguf").write_bytes(content)
+    (way,) = ways(world, str(tmp_path / "two.gguf"), "--gpu", "RTX 3060 Ti")
+    assert way["measured_per_s"] is None, "units know a model by its hash and its name"
+
+
+def test_nothing_is_hashed_where_nothing_was_measured(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_hash(file: Path) -> str:
+        raise AssertionError(file)
+
+    monkeypatch.setattr("provisioner.workflow.measured_speeds.sha256_of", no_hash)
+    (tmp_path / "one.gguf").write_bytes(head(15))
+    measured("e" * 64, "NVIDIA GeForce RTX 4090")
+    (way,) = ways(world, str(tmp_path / "one.gguf"), "--gpu", "RTX 3060 Ti")
+    assert way["measured_per_s"] is None
+
+
+def test_what_a_service_measured_that_computes_on_the_cpu_does_not_count(world: World, tmp_path: Path) -> None:
+    (tmp_path / "one.gguf").write_bytes(head(15))
+    digest = manifest_digest([(hashlib.sha256(head(15)).hexdigest(), "one.gguf")])
+    file = Path("homelab.yml")
+    measured(digest)
+    for backend, speed in (("", 41.2), (", backend: cpu", None)):
+        written = f"{{ model: tiny{backend}, api_key: !secret engine_key }}"
+        file.write_text(
+            f"name: homelab\nmodels: {{ tiny: {{ source: 'builtin:tiny' }} }}\n"
+            f"containers: {{ llama: {{ services: {{ llama_cpp: {written} }} }} }}\n"
+        )
+        (way,) = ways(world, str(tmp_path / "one.gguf"), "--gpu", "RTX 3060 Ti")
+        assert way["measured_per_s"] == speed
+
+
+def test_a_result_that_is_damaged_is_said(world: World, tmp_path: Path) -> None:
+    (tmp_path / "one.gguf").write_bytes(head(15))
+    measured("e" * 64)
+    file = history_of("homelab", Address.of("llama", "llama_cpp"))
+    file.write_text(file.read_text() + "no result\n")
+    answer = world.command("suggest", str(tmp_path / "one.gguf"), "--gpu", "RTX 3060 Ti")
+    assert answer.code == 64
+    assert f"{file}:2" in answer.err

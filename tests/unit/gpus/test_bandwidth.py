@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from provisioner.gpus.bandwidth import GB, GIB, KnownCard, cards_called, known_cards, memory_speed, near_names, words_of
+from provisioner.gpus.bandwidth import (
+    GB,
+    GIB,
+    KnownCard,
+    cards_called,
+    is_same_card,
+    known_cards,
+    memory_speed,
+    near_names,
+    words_of,
+)
 from provisioner.gpus.cards import Card
 
 MIB = 2**20
@@ -160,3 +170,23 @@ def test_what_checks_its_memory_has_less_of_it() -> None:
     assert tesla.card.memory == 15_360 * MIB
     (plain,) = cards_called("RTX 4060")
     assert plain.card.memory == 8_192 * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "is_same"),
+    [
+        ("NVIDIA GeForce RTX 4060", Card("", "nvidia", "GeForce RTX 4060", memory=8 * GIB), True),
+        ("NVIDIA GeForce RTX 4060", Card("", "nvidia", "AD107 [GeForce RTX 4060]", memory=8 * GIB), True),
+        ("NVIDIA GeForce RTX 4060", Card("", "nvidia", "GeForce RTX 4060 Ti", memory=8 * GIB), False),
+        ("NVIDIA GeForce RTX 4060", Card("", "nvidia", "", memory=8 * GIB), False),
+        ("", Card("", "nvidia", "GeForce RTX 4060", memory=8 * GIB), False),
+        ("", Card("", "nvidia", ""), False),
+        ("NVIDIA GeForce RTX 3060", Card("", "nvidia", "GeForce RTX 3060", memory=8 * GIB), False),
+        ("NVIDIA GeForce RTX 3060", Card("", "nvidia", "NVIDIA GeForce RTX 3060", memory=12 * GIB), True),
+        ("Some Card", Card("", "nvidia", "Some Card"), True),
+        ("Some Card", Card("", "nvidia", "Other Card"), False),
+    ],
+)
+def test_what_was_measured_is_of_a_card_whose_name_is_the_same(name: str, card: Card, is_same: bool) -> None:
+    """An RTX 3060 of 8 GB is read more slowly than one of 12 GB, and its name does not say which it is."""
+    assert is_same_card(name, card) == is_same

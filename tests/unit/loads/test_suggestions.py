@@ -14,9 +14,12 @@ from provisioner.loads.suggestions import (
     SLOW_PER_S,
     USES,
     Candidate,
+    Measured,
     Use,
     bound_per_s,
+    measured_of,
     read_bytes,
+    speed_of,
     suggested,
     ways_of,
 )
@@ -258,3 +261,82 @@ def test_of_equals_the_one_that_is_read_faster_comes_first() -> None:
     for speed, best in ((272 * GB, "z.gguf"), (None, "eight.gguf")):
         ways, _ = suggested([whole, looked_up], USABLE, Use(4096), speed)
         assert ways[0].candidate.name == best
+
+
+AT = "2026-11-20T08:00:00+00:00"
+
+
+def test_what_was_measured_counts_instead_of_the_bound() -> None:
+    candidate = eight()
+    (way, *_) = ways_of(replace(candidate, measured=(Measured(41.2, AT),)), USABLE)
+    assert (way.keys, way.values) == ("f16", "f16")
+    assert speed_of(way, 272 * GB) == 41.2
+    assert speed_of(way, None) == 41.2, "it needs no table of cards"
+    (unmeasured, *_) = ways_of(candidate, USABLE)
+    assert measured_of(unmeasured) is None
+    assert speed_of(unmeasured, 272 * GB) == bound_per_s(unmeasured, 272 * GB)
+
+
+def test_what_was_measured_to_be_slow_comes_after_what_was_not() -> None:
+    four, five = nine("Q4_K_M"), nine("Q5_K_M")
+    slow = replace(five, measured=(Measured(4.2, AT),))
+    for files, best in (([four, five], "Q5_K_M"), ([four, slow], "Q4_K_M")):
+        ways, _ = suggested(files, USABLE, USES["chat"], 272 * GB)
+        assert ways[0].candidate.quant == best
+    quick = replace(five, measured=(Measured(9.1, AT),))
+    read, _ = read_bytes(ways_of(five, USABLE)[0]) or (0, 0)
+    ways, _ = suggested([four, quick], USABLE, USES["chat"], read * 4.9)
+    assert ways[0].candidate.quant == "Q5_K_M", "its bound of 4.9 does not count any more"
+
+
+def test_of_equals_the_one_that_was_measured_to_be_faster_comes_first() -> None:
+    one, other = eight(), replace(eight(), name="z.gguf", measured=(Measured(80.0, AT),))
+    for speed, best in ((60.0, "z.gguf"), (90.0, "eight.gguf")):
+        ways, _ = suggested([replace(one, measured=(Measured(speed, AT),)), other], USABLE, Use(4096), None)
+        assert ways[0].candidate.name == best
+
+
+@pytest.mark.parametrize(
+    ("measured", "counts"),
+    [
+        (Measured(50.0, AT), True),
+        (Measured(50.0, AT, gpu_layers=99), True),
+        (Measured(50.0, AT, gpu_layers=33), True),
+        (Measured(50.0, AT, gpu_layers=32), False),
+        (Measured(50.0, AT, gpu_layers=0), False),
+        (Measured(50.0, AT, keys="q8_0", values="q8_0"), False),
+        (Measured(50.0, AT, experts=7), True),
+        (Measured(50.0, AT, is_told=False), True),
+    ],
+)
+def test_only_what_was_served_so_counts(measured: Measured, counts: bool) -> None:
+    (way, *_) = ways_of(replace(eight(), measured=(measured,)), USABLE)
+    assert way.candidate.load.count == 32
+    assert (measured_of(way) is not None) == counts
+
+
+@pytest.mark.parametrize(
+    ("measured", "counts"),
+    [
+        (Measured(50.0, AT, experts=1), True),
+        (Measured(50.0, AT, experts=0), False),
+        (Measured(50.0, AT, experts=999), False),
+        (Measured(50.0, AT, is_told=False), False),
+    ],
+)
+def test_of_a_mixture_only_what_was_measured_with_its_experts_there_counts(measured: Measured, counts: bool) -> None:
+    candidate = mixture()
+    whole = needed_bytes(replace(candidate.load, context=24_576))
+    (way,), _ = suggested([replace(candidate, measured=(measured,))], whole - 200 * MIB, USES["chat"])
+    assert way.experts == 1
+    assert (measured_of(way) is not None) == counts
+
+
+def test_what_was_measured_nearest_to_half_of_the_context_counts_and_then_the_newest() -> None:
+    kept = (Measured(50.0, AT, 0), Measured(40.0, AT, 4000), Measured(39.0, AT, 4000), Measured(30.0, AT, 8000))
+    (way, *_) = ways_of(replace(eight(), measured=kept), USABLE)
+    assert way.context == 8192
+    assert speed_of(way, None) == 39.0
+    unsure = (Measured(20.0, AT, 4096, is_told=False), Measured(50.0, AT, 0))
+    (way, *_) = ways_of(replace(eight(), measured=unsure), USABLE)
+    assert speed_of(way, None) == 50.0, "what is known to have been served so comes first"

@@ -40,7 +40,7 @@ def find_folder(hub: Hub, repository: str, revision: str) -> HubFile:
     try:
         commit, entries = files_of(hub, repository, revision)
     except MissingRevisionError as error:
-        raise HubError(f"{repository} has no revision {revision}", _revisions(hub, repository)) from error
+        raise HubError(f"{repository} has no revision {revision}", there(hub, repository)) from error
     reading = _Reading(hub, repository, commit)
     names_at_top = [name for name in entries if "/" not in name]
     try:
@@ -94,12 +94,17 @@ def _blob_id(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _revisions(hub: Hub, repository: str) -> str:
+def revisions_of(hub: Hub, repository: str) -> list[str]:
+    """The names of the branches and tags that are there; raises ``HubError``."""
+    page = page_of(hub, repository, "refs")
+    refs = [*mappings_in(page.get("branches")), *mappings_in(page.get("tags"))]
+    return [str(ref.get("name"))[:MOST_OF_A_NAME] for ref in refs]
+
+
+def there(hub: Hub, repository: str) -> str:
     """The branches and tags that are there, in words; nothing where the hub does not tell them."""
     try:
-        page = page_of(hub, repository, "refs")
+        names = revisions_of(hub, repository)
     except HubError:
         return ""
-    refs = [*mappings_in(page.get("branches")), *mappings_in(page.get("tags"))]
-    names = [str(ref.get("name"))[:MOST_OF_A_NAME] for ref in refs]
     return f"there: {listed(names)}" if names else ""

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from provisioner.wheels.known import Stack
 
 NVIDIA = "nvidia"
+EXL3, EXL2 = "exl3", "exl2"
+CACHE_MODES = ("FP16", "8,8", "8,4")
+"""Those that are suggested, the one that loses least first; keys of 4 bits let models lose track of what they read."""
+STACK, IMAGE = "tabbyapi-cu13", "ubuntu/24.04"
+"""Those that are suggested: for the Python of that image each wheel of the stack has a hash that was read."""
 WORD = "--context"
 """By which the launcher is told another context than its file says."""
 PORT = "--port [0-9]+"
@@ -56,6 +61,18 @@ class Knowledge(base.Knowledge):
         from provisioner.services.tabbyapi.loads import loads_of  # what no run needs that only looks
 
         return loads_of(service, sizes)
+
+    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
+        """EXL3, with a stack that has a wheel with a hash for the Python of that image; EXL2 by nobody's sums."""
+        from provisioner.services.tabbyapi.loads import NO_EXLLAMA2
+
+        if form not in (EXL3, EXL2):
+            return None
+        unknown = NO_EXLLAMA2 if form == EXL2 else ""
+        if card.vendor != NVIDIA:
+            unknown = "its stacks are for cards that know CUDA"
+        caches = tuple((mode, {"stack": STACK, "cache_mode": mode}) for mode in CACHE_MODES)
+        return base.FolderServing("max_seq_len", ("api_key", "admin_key"), IMAGE, caches, unknown)
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
         """By a variable of its chat template."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 NVIDIA = "nvidia"
 CUDA, CPU = "cuda", "cpu"
 GIB = 2**30
+FORMATS = ("safetensors", "awq", "gptq", "fp8")
+FP8_SINCE = (8, 9)
+"""The compute capability with which cards know numbers of FP8."""
 WORD = "--max-model-len"
 STEP = 16
 """Tokens of one block of its cache."""
@@ -82,6 +85,16 @@ class Knowledge(base.Knowledge):
 
         return loads_of(service, sizes, memory)
 
+    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
+        """Whole weights, AWQ, GPTQ and FP8, with all that is usable of the card."""
+        if form not in FORMATS:
+            return None
+        caches = tuple(_caches(card))
+        unknown = "" if caches else "nothing of the card is usable"
+        if card.vendor != NVIDIA:
+            unknown = "its stacks are for cards that know CUDA"
+        return base.FolderServing("max_model_len", ("api_key",), "", caches, unknown, has_embeddings=True)
+
     def trial(self, service: ResolvedService) -> Trial:
         """By what a request may hold."""
         (model,) = service.model_names
@@ -113,6 +126,21 @@ class Knowledge(base.Knowledge):
         if variables.get("backend") == CPU:
             return Processor(is_device=False, why="its stack is for the processor")
         return Processor(is_device=True, why="")
+
+
+def _caches(card: Card) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What each cache is called, and the options to write for it; none where nothing of the card is usable."""
+    from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE
+    from provisioner.loads.budgets import usable_of
+
+    hundredths = min(LARGEST_SHARE, 100 * (usable_of(card) or 0) // max(card.memory, 1))
+    if hundredths < LEAST_SHARE:
+        return
+    share = {"gpu_memory_utilization": hundredths / 100}
+    yield "auto", share
+    capability = [int(part) for part in card.capability.split(".") if part.isdecimal()]
+    if not capability or tuple(capability) >= FP8_SINCE:
+        yield "fp8", {**share, "kv_cache_dtype": "fp8"}
 
 
 def _memory_problems(service: ResolvedService) -> Iterator[Problem]:
