@@ -201,6 +201,8 @@ def _of_hub(hub: Hub, repository: str) -> list[Candidate]:
         return found
     try:
         revisions = set(revisions_of(hub, repository))
+    except UnreachableHubError:
+        raise
     except HubError:  # then it is a repository without a model
         return []
     sizes = sorted(name for name in revisions if BITRATE.search(name))

@@ -232,6 +232,7 @@ def test_what_cannot_be_asked_is_refused(world: World, words: tuple[str, ...], c
 def test_a_repository_without_a_model_is_said(world: World, hub: FileServer) -> None:
     page = json.dumps(page_of(sibling("README.md"), sibling("imatrix.gguf"))).encode()
     hub.pages[PAGE] = lambda _seen: (200, {}, page)
+    hub.pages[f"/api/models/{REPOSITORY}/refs"] = lambda _seen: (200, {}, b'{"branches": [{"name": "main"}]}')
     answer = world.command("suggest", REPOSITORY, "--gpu", "8GiB")
     assert answer.code == 64
     assert "it holds no GGUF" in answer.err

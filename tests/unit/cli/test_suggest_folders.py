@@ -262,6 +262,17 @@ def test_one_revision_can_be_named(world: World, hub: FileServer) -> None:
     assert len(hub.seen) > 0
 
 
+def test_a_hub_that_stops_answering_is_no_repository_without_a_model(world: World, hub: FileServer) -> None:
+    hub.pages[f"/api/models/{REPOSITORY}/refs"] = lambda _seen: (503, {}, b"")
+    answer = world.command("suggest", REPOSITORY, *CARD)
+    assert answer.code == 4, answer.err
+    assert "holds no GGUF" not in answer.err
+    hub.pages[f"/api/models/{REPOSITORY}/refs"] = lambda _seen: (404, {}, b"")
+    empty = world.command("suggest", REPOSITORY, *CARD)
+    assert empty.code == 64
+    assert "holds no GGUF" in empty.err
+
+
 def test_weights_beside_files_of_gguf_are_both_looked_at(world: World, tmp_path: Path) -> None:
     from tests.unit.cli.test_suggest import head
 
