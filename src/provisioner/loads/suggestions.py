@@ -26,6 +26,8 @@ SLOW_PER_S = 5.0
 """Tokens in a second that people read, about 4 words: an answer that is written slower than that keeps them waiting."""
 LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 """How types below the floor are called in names of files."""
+TYPE = re.compile(r"(UD-)?(I?Q|TQ|MXFP|NVFP|BF|F)[0-9]", re.IGNORECASE)
+"""How all types are; another end of a name says nothing of them."""
 FLOOR_OF_FOLDERS = 4.0
 """Bits of a weight below which EXL3, AWQ and GPTQ count as below the floor.
 
@@ -150,7 +152,8 @@ class Candidate:
     def quant(self) -> str:
         """How its weights are stored, as its head says it, else its name; empty where neither does."""
         number = self.header.values.get("general.file_type")
-        return FILE_TYPES.get(number, self.label) if isinstance(number, int) else self.label
+        by_name = self.label if TYPE.match(self.label) else ""
+        return FILE_TYPES.get(number, by_name) if isinstance(number, int) else by_name
 
     @property
     def is_below_floor(self) -> bool:

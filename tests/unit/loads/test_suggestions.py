@@ -340,3 +340,20 @@ def test_what_was_measured_nearest_to_half_of_the_context_counts_and_then_the_ne
     unsure = (Measured(20.0, AT, 4096, is_told=False), Measured(50.0, AT, 0))
     (way, *_) = ways_of(replace(eight(), measured=unsure), USABLE)
     assert speed_of(way, None) == 50.0, "what is known to have been served so comes first"
+
+
+@pytest.mark.parametrize(
+    ("label", "quant"),
+    [
+        ("Q5_K_M", "Q5_K_M"),
+        ("UD-Q4_K_XL", "UD-Q4_K_XL"),
+        ("bf16", "bf16"),
+        ("MXFP4", "MXFP4"),
+        ("hybrid", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_that_says_no_type_is_not_taken_for_one(label: str, quant: str) -> None:
+    plain = nine("Q5_K_M")
+    untold = replace(plain, label=label, header=Header("llama"))
+    assert untold.quant == quant
