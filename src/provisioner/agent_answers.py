@@ -160,7 +160,8 @@ def _live_model(value: Any, where: str) -> None:
     model = _object(value, where, ("name", "samples", "slots"))
     _text(model["name"], where)
     _list(model["samples"], where, _sample)
-    _list(model["slots"], where, _slot)
+    if model["slots"] is not None:
+        _list(model["slots"], where, _slot)
 
 
 def _sample(value: Any, where: str) -> None:

@@ -116,7 +116,7 @@ def slots_in(said: Any) -> list[list[int]]:
 
 
 def model_of(port: int, how: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
-    """What one model does: ``samples``, and ``slots`` where something runs in them.
+    """What one model does: ``samples``, and ``slots`` where something runs in them; None where they are not told.
 
     Some engines count a request when it has ended, and say in their slots how far it is: both are of one moment where
     nothing was counted in between.
@@ -131,8 +131,8 @@ def model_of(port: int, how: Mapping[str, Any], key: str, name: str) -> dict[str
             return {"name": name, "samples": said, "slots": []}
         try:
             slots = slots_in(value(port, how["slots"] + which, key))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise UnansweredError(f"{how['slots']} has another form") from None
+        except (UnansweredError, KeyError, TypeError, ValueError, AttributeError):
+            return {"name": name, "samples": said, "slots": None}
         before, said = said, samples(page(port, how["page"] + which, key).decode(errors="replace"), names)
         if before == said:
             break
@@ -233,6 +233,8 @@ def service_of(asked: Mapping[str, Any], unit: Mapping[str, str]) -> dict[str, A
     if told["unit"] != RUNS or not port:
         return told
     if asked["socket"]:
+        if not told["status"]:
+            told["problem"] = "the switch before it does not answer"
         port = port_of(asked["socket"], slot, port)
     elif asked["health"]:
         told["status"] = health(port, asked["health"])

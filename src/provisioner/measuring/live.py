@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -87,11 +87,13 @@ class CardUse:
 
 
 def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[str]) -> Look:
-    """What ``live_in_container`` says of one service; ``series``: what is called how, ``named``: models of the file."""
+    """What ``live_in_container`` says of one service; ``series``: what is called how.
+
+    ``named``: the models of the file, where it has no others in memory and does not say their names.
+    """
     state = _state(said)
     models = [_Model.of(one, series) for one in said["models"]]
-    told = [one for one in models if one.counted is not None]
-    running = _sum(one.running for one in models) if told else _known(said["running"])
+    running = _sum(one.running for one in models)
     at_switch, at_engine = _known(said["waiting"]), _sum(one.waiting for one in models)
     own_names = tuple(one.name for one in models if one.name)
     is_there = state is State.ANSWERS
@@ -100,19 +102,24 @@ def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[
         state=state,
         at_s=float(said["at_s"]),
         start=said["start"],
-        running=running,
+        running=_known(said["running"]) if running is None else running,
         waiting=_sum((at_switch, at_engine)),
         cache=sum(shares) / len(shares) if shares else None,
         vram=_known(said["vram"]),
-        models=own_names or (tuple(named) if is_there and _is_one(said["models"]) else ()),
-        counted={one.name: one.counted for one in told if one.counted is not None} if is_there else None,
+        models=own_names or (tuple(named) if is_there else ()),
+        counted=_counters(models) if is_there and series and not said["problem"] else None,
         problem=said["problem"],
     )
 
 
-def _is_one(models: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether it did not say which of its models are in memory: it has one, or says nothing of them."""
-    return not models or not models[0]["name"]
+def _counters(models: Iterable[_Model]) -> dict[str, Counted] | None:
+    """What each model has counted; None where one of them does not say it."""
+    found = {}
+    for one in models:
+        if one.counted is None:
+            return None
+        found[one.name] = one.counted
+    return found
 
 
 def rates_between(before: Look | None, now: Look) -> Rates | None:
@@ -154,14 +161,16 @@ class _Model:
         for name, number in said["samples"]:
             found.setdefault(name, []).append(float(number))
         by_word = {word: found[name] for word, name in series.items() if name in found}
-        slots: Sequence[Sequence[int]] = said["slots"]
+        slots: Sequence[Sequence[int]] | None = said["slots"]
         counted = None
-        if READ in by_word and WRITTEN in by_word:
+        if READ in by_word and WRITTEN in by_word and slots is not None:
             counted = _with_running(int(sum(by_word[READ])), int(sum(by_word[WRITTEN])), slots)
         running = int(sum(by_word[RUNNING])) if RUNNING in by_word else None
         waiting = int(sum(by_word[WAITING])) if WAITING in by_word else None
         shares = by_word.get(CACHE, [])
-        cache = sum(shares) / len(shares) if shares else _cache_of(slots)
+        cache = sum(shares) / len(shares) if shares else _cache_of(slots or ())
+        if CACHE not in series and running == 0:
+            cache = 0.0  # nobody holds anything
         return cls(said["name"], counted, running, waiting, cache)
 
 
@@ -188,16 +197,22 @@ def _cache_of(slots: Sequence[Sequence[int]]) -> float | None:
 
 def _state(said: Mapping[str, Any]) -> State:
     """What it does, by its unit, by the switch before it, and by what it said itself."""
-    unit, status, check = said["unit"], said["status"], said["check"]
+    unit, status = said["unit"], said["status"]
     if unit in UNIT_ENDED:
         return State(UNIT_ENDED[unit])
     if unit == "deactivating" or status.startswith(("DRAIN", "NOLB")):
         return State.ENDS
     if unit != "active":
         return State.LOADS
-    if said["sleeps"]:
-        return State.ASLEEP
-    if status.startswith(UP) or not status:
+    return State.ASLEEP if said["sleeps"] else _state_of_running(said)
+
+
+def _state_of_running(said: Mapping[str, Any]) -> State:
+    """What it does whose unit runs."""
+    status, check = said["status"], said["check"]
+    if status.startswith(UP):
+        return State.ANSWERS
+    if not status:  # nobody knows it better than who asked it
         return State.NO_ANSWER if said["problem"] else State.ANSWERS
     is_silent = status.startswith(DOWN) and check and check.lstrip("* ") not in (*REFUSED, *ANSWERED_NO)
     return State.NO_ANSWER if is_silent else State.LOADS
@@ -207,7 +222,7 @@ def _known(number: int) -> int | None:
     return None if number < 0 else number
 
 
-def _sum(numbers: Any) -> int | None:
+def _sum(numbers: Iterable[int | None]) -> int | None:
     """The sum of those that are known; None where none is."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None

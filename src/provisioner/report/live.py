@@ -11,7 +11,7 @@ from provisioner.report.style import PLAIN, Style, safe_line
 
 HEAD = ("CONTAINER/SERVICE", "STATE", "RUNNING", "WAITING", "TOKENS/S IN", "OUT", "CACHE", "VRAM", "MODEL")
 STATE, CACHE, VRAM, MODEL = 1, 6, 7, 8
-DROPPED = (MODEL, CACHE, VRAM, 3, 4)
+DROPPED = (MODEL, CACHE, VRAM, 3, 4, 2, 5)
 """The columns that are left out where a terminal is too narrow, the first of them first."""
 NONE = "-"
 PADDING = "  "

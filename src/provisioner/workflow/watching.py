@@ -140,7 +140,8 @@ class Watch:
         if isinstance(answer, str):
             return Look(State.NO_ANSWER, problem=answer)
         metrics = knowledge_of(service.role).metrics(service)
-        named = [service.name_of(name) for name in service.served_models]
+        tells_models = metrics is not None and (metrics.models or metrics.held)
+        named = [] if tells_models else [service.name_of(name) for name in service.served_models]
         return look_of(answer["services"][service.address], metrics.series if metrics else {}, named)
 
 
