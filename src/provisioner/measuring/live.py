@@ -10,9 +10,9 @@ from typing import Any
 from provisioner.values.address import Address
 
 UP, DOWN = "UP", "DOWN"
-REFUSED, ANSWERED_NO = ("L4CON",), ("L7STS", "L7RSP")
+LEAVES = ("DRAIN", "NOLB")
+LOADING = ("", "L4CON", "L7STS", "L7RSP")
 """The switch's words for a server to which nobody can connect yet, and for one whose health page says that it loads."""
-UNIT_ENDED = {"inactive": "stopped", "failed": "failed", "not there": "not there", "asleep": "asleep"}
 SHORTEST_S = 0.05
 """Two looks that are closer to each other say nothing of a speed."""
 READ, WRITTEN, RUNNING, WAITING, CACHE = "read", "written", "running", "waiting", "cache"
@@ -29,6 +29,16 @@ class State(StrEnum):
     FAILED = "failed"
     NOT_THERE = "not there"
     NO_ANSWER = "no answer"
+
+
+UNIT_ENDED = {
+    "inactive": State.STOPPED,
+    "failed": State.FAILED,
+    "not there": State.NOT_THERE,
+    "asleep": State.ASLEEP,
+    "deactivating": State.ENDS,
+}
+"""What a service does whose unit does not run, by systemd's words and those of ``agent``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,34 +102,33 @@ def look_of(said: Mapping[str, Any], series: Mapping[str, str], named: Sequence[
     ``named``: the models of the file, where it has no others in memory and does not say their names.
     """
     state = _state(said)
-    models = [_Model.of(one, series) for one in said["models"]]
-    running = _sum(one.running for one in models)
-    at_switch, at_engine = _known(said["waiting"]), _sum(one.waiting for one in models)
-    own_names = tuple(one.name for one in models if one.name)
     is_there = state is State.ANSWERS
-    shares = [one.cache for one in models if one.cache is not None]
+    models = [_Model.of(one, series) for one in said["models"]]
+    at_engine = _sum(one.running for one in models)
+    told = _named(models) or tuple(named) * is_there
     return Look(
         state=state,
         at_s=float(said["at_s"]),
         start=said["start"],
-        running=_known(said["running"]) if running is None else running,
-        waiting=_sum((at_switch, at_engine)),
-        cache=sum(shares) / len(shares) if shares else None,
+        running=_known(said["running"]) if at_engine is None else at_engine,
+        waiting=_sum([_known(said["waiting"]), *(one.waiting for one in models)]),
+        cache=_mean(one.cache for one in models),
         vram=_known(said["vram"]),
-        models=own_names or (tuple(named) if is_there else ()),
+        models=told,
         counted=_counters(models) if is_there and series and not said["problem"] else None,
         problem=said["problem"],
     )
 
 
-def _counters(models: Iterable[_Model]) -> dict[str, Counted] | None:
+def _named(models: Iterable[_Model]) -> tuple[str, ...]:
+    """The models by the names that they were told with; one that is alone has none."""
+    return tuple(filter(None, (one.name for one in models)))
+
+
+def _counters(models: Sequence[_Model]) -> dict[str, Counted] | None:
     """What each model has counted; None where one of them does not say it."""
-    found = {}
-    for one in models:
-        if one.counted is None:
-            return None
-        found[one.name] = one.counted
-    return found
+    known = {one.name: one.counted for one in models if one.counted is not None}
+    return known if len(known) == len(models) else None
 
 
 def rates_between(before: Look | None, now: Look) -> Rates | None:
@@ -127,21 +136,26 @@ def rates_between(before: Look | None, now: Look) -> Rates | None:
 
     A counter that begins again says nothing of that time, nor does one that was not there before.
     """
-    if before is None or before.counted is None or now.counted is None or before.start != now.start:
+    if before is None or before.start != now.start:
         return None
+    were, are = before.counted, now.counted
     passed_s = now.at_s - before.at_s
-    if passed_s < SHORTEST_S:
+    if were is None or are is None or passed_s < SHORTEST_S:
         return None
     read = written = 0
-    for name, counted in now.counted.items():
-        was = before.counted.get(name)
-        if was is None:
-            continue
-        if counted.read < was.read or counted.written < was.written:
+    for name in were.keys() & are.keys():
+        grown = _grown(were[name], are[name])
+        if grown is None:
             return None
-        read += counted.read - was.read
-        written += counted.written - was.written
+        read += grown.read
+        written += grown.written
     return Rates(read / passed_s, written / passed_s)
+
+
+def _grown(was: Counted, now: Counted) -> Counted | None:
+    """By how much a model has counted more; None where it began again."""
+    grown = Counted(now.read - was.read, now.written - was.written)
+    return grown if min(grown.read, grown.written) >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +174,14 @@ class _Model:
         found = dict[str, list[float]]()
         for name, number in said["samples"]:
             found.setdefault(name, []).append(float(number))
-        by_word = {word: found[name] for word, name in series.items() if name in found}
+        by_word = {word: found.get(name, []) for word, name in series.items()}
+        added = {word: int(sum(numbers)) for word, numbers in by_word.items() if numbers}
         slots: Sequence[Sequence[int]] | None = said["slots"]
         counted = None
-        if READ in by_word and WRITTEN in by_word and slots is not None:
-            counted = _with_running(int(sum(by_word[READ])), int(sum(by_word[WRITTEN])), slots)
-        running = int(sum(by_word[RUNNING])) if RUNNING in by_word else None
-        waiting = int(sum(by_word[WAITING])) if WAITING in by_word else None
-        shares = by_word.get(CACHE, [])
-        cache = sum(shares) / len(shares) if shares else _cache_of(slots or ())
-        if CACHE not in series and running == 0:
-            cache = 0.0  # nobody holds anything
-        return cls(said["name"], counted, running, waiting, cache)
+        if {READ, WRITTEN} <= added.keys() and slots is not None:
+            counted = _with_running(added[READ], added[WRITTEN], slots)
+        cache = _mean(by_word[CACHE]) if CACHE in by_word else _cache_of(slots or (), added.get(RUNNING))
+        return cls(said["name"], counted, added.get(RUNNING), added.get(WAITING), cache)
 
 
 def _with_running(read: int, written: int, slots: Sequence[Sequence[int]]) -> Counted:
@@ -186,8 +196,10 @@ def _with_running(read: int, written: int, slots: Sequence[Sequence[int]]) -> Co
     return Counted(read, written)
 
 
-def _cache_of(slots: Sequence[Sequence[int]]) -> float | None:
-    """The part of all slots that running requests hold; None where there are none."""
+def _cache_of(slots: Sequence[Sequence[int]], running: int | None) -> float | None:
+    """The part of all slots that running requests hold: nothing where none runs, None where slots are not told."""
+    if running == 0:
+        return 0.0
     room = held = 0
     for size, of_request, *_ in slots:
         room += size
@@ -197,25 +209,22 @@ def _cache_of(slots: Sequence[Sequence[int]]) -> float | None:
 
 def _state(said: Mapping[str, Any]) -> State:
     """What it does, by its unit, by the switch before it, and by what it said itself."""
-    unit, status = said["unit"], said["status"]
-    if unit in UNIT_ENDED:
-        return State(UNIT_ENDED[unit])
-    if unit == "deactivating" or status.startswith(("DRAIN", "NOLB")):
-        return State.ENDS
+    unit = said["unit"]
     if unit != "active":
-        return State.LOADS
-    return State.ASLEEP if said["sleeps"] else _state_of_running(said)
+        return UNIT_ENDED.get(unit, State.LOADS)
+    return State.ASLEEP if said["sleeps"] else _state_of_running(said["status"], said["check"], said["problem"])
 
 
-def _state_of_running(said: Mapping[str, Any]) -> State:
+def _state_of_running(status: str, check: str, problem: str) -> State:
     """What it does whose unit runs."""
-    status, check = said["status"], said["check"]
     if status.startswith(UP):
         return State.ANSWERS
+    if status.startswith(LEAVES):
+        return State.ENDS
     if not status:  # nobody knows it better than who asked it
-        return State.NO_ANSWER if said["problem"] else State.ANSWERS
-    is_silent = status.startswith(DOWN) and check and check.lstrip("* ") not in (*REFUSED, *ANSWERED_NO)
-    return State.NO_ANSWER if is_silent else State.LOADS
+        return State.NO_ANSWER if problem else State.ANSWERS
+    is_expected = not status.startswith(DOWN) or check.lstrip("* ") in LOADING
+    return State.LOADS if is_expected else State.NO_ANSWER
 
 
 def _known(number: int) -> int | None:
@@ -226,3 +235,9 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     """The sum of those that are known; None where none is."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
+
+
+def _mean(numbers: Iterable[float | None]) -> float | None:
+    """The mean of those that are known; None where none is."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if known else None

@@ -154,8 +154,8 @@ def watch(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> Watch:
             found.append(service)
     if not found:
         raise InputError(
-            "Unable to watch: there is no engine and no gateway there",
-            resolution="provision status says what runs in all containers.",
+            f"Unable to watch {' '.join(targets) or lab.name}: no container there has an engine or a gateway",
+            resolution="Run: provision status, which says what runs in all containers.",
         )
     return Watch(lab, effects, found)
 

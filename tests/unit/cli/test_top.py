@@ -294,3 +294,10 @@ def test_a_secret_that_a_model_is_named_after_is_not_shown(up: Lab, screen: Scre
     _, shown = shown_by(up, screen, lambda: os.write(screen.outside, b"q"))
     assert "answers" in shown
     assert ENGINE_KEY not in shown
+
+
+def test_a_lab_without_engines_is_refused(world: World, tmp_path: Path) -> None:
+    (tmp_path / "homelab.yml").write_text("name: tour\ncontainers:\n  web: { cpu: 1, memory: 512MiB }\n")
+    answer = world.command("top")
+    assert answer.code == 64
+    assert "Unable to watch tour: no container there has an engine or a gateway" in answer.err
