@@ -29,7 +29,7 @@ containers:
       llama_cpp: {{ model: small, api_key: !secret engine_key }}
   {IDLE}:
     services:
-      llama_cpp: {{ model: small, idle: 20s }}
+      llama_cpp: {{ model: small, idle: 20s, api_key: !secret engine_key }}
 """
 SOCKET = "/run/switch-llama-server/control.sock"
 ASKED = f"""python3 - <<'EOF'
@@ -95,7 +95,7 @@ def test_a_look_is_no_request_of_a_client(lab: Lab) -> None:
 
 
 def test_an_engine_falls_asleep_while_it_is_looked_at_and_stays_so(lab: Lab) -> None:
-    lab.ask(IDLE, 8080, "small", None)
+    assert lab.ask(IDLE, 8080, "small", ENGINE_KEY).status == 200
     states = [seen(lab)[IDLE]["state"] for _ in range(15)]  # each takes two seconds and more
     assert states[-1] == "asleep", states
     starts = sh(lab, IDLE, STARTS)
