@@ -134,6 +134,56 @@ def load_answer(answer: Any) -> dict[str, Any]:
     return found
 
 
+def live_answer(answer: Any, addresses: Collection[str]) -> dict[str, Any]:
+    """What ``live_in_container`` says of these services, as it is; ``DamagedAnswerError``, else."""
+    found = _object(answer, "it", ("services", "cards"))
+    _exactly(found["services"], "services", addresses, _live_service)
+    _list(found["cards"], "cards", _card)
+    return found
+
+
+def _live_service(value: Any, where: str) -> None:
+    texts, counts = ("unit", "start", "status", "check", "problem"), ("running", "waiting", "vram")
+    said = _object(value, where, (*texts, *counts, "sleeps", "at_s", "models"))
+    for word in texts:
+        _text(said[word], where)
+    for word in counts:
+        if said[word] != -1:
+            _count(said[word], f"{where}: {word}", MOST_BYTES)
+    if not isinstance(said["sleeps"], bool):
+        raise DamagedAnswerError(f"{where}: sleeps is neither true nor false")
+    _seconds(said["at_s"], f"{where}: at_s", LATEST_S)
+    _list(said["models"], where, _live_model)
+
+
+def _live_model(value: Any, where: str) -> None:
+    model = _object(value, where, ("name", "samples", "slots"))
+    _text(model["name"], where)
+    _list(model["samples"], where, _sample)
+    if model["slots"] is not None:
+        _list(model["slots"], where, _slot)
+
+
+def _sample(value: Any, where: str) -> None:
+    name, number = _parts(value, where, 2)
+    _text(name, where)
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    if not is_number or not 0 <= number <= MOST_BYTES:
+        raise DamagedAnswerError(f"{where}: {name[:NAME]!r} has no number")
+
+
+def _slot(value: Any, where: str) -> None:
+    for number in _parts(value, where, 4):
+        _count(number, where, MOST_TOKENS)
+
+
+def _card(value: Any, where: str) -> None:
+    name, used, size = _parts(value, where, 3)
+    _text(name, where)
+    for number in (used, size):
+        _count(number, where, MOST_BYTES)
+
+
 def _one_of(outcome: Any, outcomes: Collection[str]) -> None:
     _text(outcome, "outcome")
     if outcome not in outcomes:

@@ -139,6 +139,10 @@ class Console:
         sys.stdout.write(question)
         sys.stdout.flush()
 
+    def draw(self, text: str) -> None:
+        """Text that steers the terminal, written at once and without the end of a line."""
+        self._write(text, sys.stdout, end="")
+
     def fail(self, error: ProvisionError, code: ExitCode | None = None) -> int:
         """Say the error and give its exit code."""
         self.stop_progress()
@@ -201,14 +205,14 @@ class Console:
             self._write(lines.version_line(), sys.stdout)
         self._write(text, sys.stdout)
 
-    def _write(self, text: str, stream: TextIO) -> None:
+    def _write(self, text: str, stream: TextIO, end: str = "\n") -> None:
         for value in self._hidden:
             text = text.replace(value, MASK)
         with self._lock:
             if self._progress is not None and self._progress.print_above(text):
                 return
             try:
-                stream.write(_encodable(text, stream) + "\n")
+                stream.write(_encodable(text, stream) + end)
                 stream.flush()
             except BrokenPipeError:
                 _give_up(stream)

@@ -40,5 +40,10 @@ class Engine:
     @property
     def switch(self) -> str:
         """The socket by which the switch before it is asked; empty where there is none."""
-        before = self.service.page.behind
-        return f"/run/{before}-{self.unit.removesuffix('.service')}/control.sock" if before else ""
+        return switch_socket(self.service)
+
+
+def switch_socket(service: ResolvedService) -> str:
+    """The socket by which the switch before a service is asked; empty where there is none."""
+    before, unit = service.page.behind, service.page.unit or ""
+    return f"/run/{before}-{unit.removesuffix('.service')}/control.sock" if before else ""

@@ -375,6 +375,26 @@ class EngineBench:
     no_room: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where an engine's own process says what it does at this moment, and in which words; an empty one it does not say.
+
+    ``page``: in Prometheus' text format, ``series``: what is called how there (``read`` and ``written``: counters of
+    tokens, ``running`` and ``waiting``: requests, ``cache``: the part of it that is used); ``slots``: how far requests
+    are that no counter has counted yet; ``models``: which of several are in memory, each of which has pages of its own;
+    ``sleeping``: whether it has let its model go; ``held``: which models take how much of a card, in place of all of
+    these. ``key_file``: where its key lies while it runs.
+    """
+
+    page: str = ""
+    series: Mapping[str, str] = field(default_factory=dict)
+    slots: str = ""
+    models: str = ""
+    sleeping: str = ""
+    held: str = ""
+    key_file: str = ""
+
+
 def quoted_changes(word: str) -> tuple[tuple[str, str], ...]:
     """Those of a unit in whose command each word stands in double quotes."""
     return (('"--port" "[0-9]+"', '"--port" "{port}"'), (f'"{word}" "[0-9]+"', f'"{word}" "{CONTEXT}"'))
@@ -493,6 +513,10 @@ class Knowledge:
 
     def quality_bench(self, service: ResolvedService) -> EngineBench | None:  # noqa: ARG002
         """How its models are held against one of them, their parent; None where nothing of it can do that."""
+        return None
+
+    def metrics(self, service: ResolvedService) -> Metrics | None:  # noqa: ARG002
+        """How it is asked what it does at this moment; None where it does not say that."""
         return None
 
     def limits(self, service: ResolvedService, model: str) -> Limits:  # noqa: ARG002

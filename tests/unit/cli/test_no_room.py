@@ -18,6 +18,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "plan": (("plan",),),
     "up": (("up", "--yes"), ("up", "--yes", "--full")),
     "status": (("status",),),
+    "top": (("top", "--once"),),
     "verify": (("verify",),),
     "audit": (("audit",),),
     "probe": (("probe", "llama", "--yes"),),

@@ -12,6 +12,7 @@ from provisioner.services.base import (
     CudaBuild,
     EngineBench,
     Limits,
+    Metrics,
     Processor,
     ResolvedService,
     Trial,
@@ -42,6 +43,13 @@ STEP = 256
 """Tokens to which it rounds the context of a slot."""
 KEY_FILE = "/run/llama-server/api-key"
 """As in the role's ``vars/main.yml``; a test holds both equal."""
+SERIES = {
+    "read": "llamacpp:prompt_tokens_total",
+    "written": "llamacpp:tokens_predicted_total",
+    "running": "llamacpp:requests_processing",
+    "waiting": "llamacpp:requests_deferred",
+}
+"""As 0.5.0 says them. How full its cache is none of them says, and what is written counts when a request has ended."""
 NO_ROOM = ("out of memory", "failed to allocate", "unable to allocate", "failed to create context")
 """What it says, and ggml's back ends, where a context does not fit."""
 BESIDE_SHARE = 0.9
@@ -203,6 +211,20 @@ class Knowledge(base.Knowledge):
         """By llama-perplexity, where it was asked for; of several models."""
         has_parent = len(service.model_names) > 1 and bool(service.written.get("models"))
         return EngineBench("llama-server", NO_ROOM) if has_parent and service.option("perplexity") else None
+
+    def metrics(self, service: ResolvedService) -> Metrics | None:
+        """Its page for Prometheus with its slots, unless that is off; a server of several models says which it has."""
+        if not service.option("metrics"):
+            return None
+        several = bool(service.written.get("models"))
+        return Metrics(
+            page="/metrics",
+            series=SERIES,
+            slots="/slots",
+            models="/models" if several else "",
+            sleeping="" if several else "/props",
+            key_file=KEY_FILE,
+        )
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The tokens of one of its slots; images where it has a projector."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import Limits, Processor, ResolvedService
+from provisioner.services.base import Limits, Metrics, Processor, ResolvedService
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class Knowledge(base.Knowledge):
         if model in service.models:
             asked.insert(0, service.models[model].context)
         return Limits(next(filter(None, asked), None))
+
+    def metrics(self, service: ResolvedService) -> Metrics:  # noqa: ARG002
+        """The models that it has in memory; it counts neither tokens nor requests."""
+        return Metrics(held="/api/ps")
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
         """By the effort that OpenAI's clients ask for; a model that can think does so unless it is told not to."""

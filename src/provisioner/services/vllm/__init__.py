@@ -10,6 +10,7 @@ from provisioner.services import base
 from provisioner.services.base import (
     OPENAI,
     Limits,
+    Metrics,
     Processor,
     ResolvedService,
     Trial,
@@ -40,6 +41,13 @@ NO_ROOM = (
     "less than desired GPU memory utilization",
 )
 """Both as in the role's ``vars/main.yml``; a test holds them equal."""
+SERIES = {
+    "read": "vllm:prompt_tokens_total",
+    "written": "vllm:generation_tokens_total",
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+    "cache": "vllm:kv_cache_usage_perc",
+}
 PROCESSES = 3 * GIB
 """Bytes that its three processes take beside weights and cache: 1.9 GB where it was measured, on the processor."""
 DEFAULT_CACHE_GIB = 1
@@ -110,6 +118,10 @@ class Knowledge(base.Knowledge):
             key_file=KEY_FILE,
             no_room=NO_ROOM,
         )
+
+    def metrics(self, service: ResolvedService) -> Metrics:  # noqa: ARG002
+        """Its page for Prometheus, for which it asks nobody for a key."""
+        return Metrics(page="/metrics", series=SERIES)
 
     def limits(self, service: ResolvedService, model: str) -> Limits:
         """The context that is asked for, else the model's own, and whether images are taken."""

@@ -1,0 +1,115 @@
+"""``provision top`` on a real host: what a real llama-server does is seen, and nobody hears of a look.
+
+The tests of this module build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.slow]
+
+NAME = "top"
+ENGINE, IDLE = f"{NAME}-engine", f"{NAME}-idle"
+FILE = f"""
+name: {NAME}
+models:
+  small: {{ source: "builtin:tiny", context: 2048 }}
+containers:
+  {ENGINE}:
+    services:
+      llama_cpp: {{ model: small, api_key: !secret engine_key }}
+  {IDLE}:
+    services:
+      llama_cpp: {{ model: small, idle: 20s, api_key: !secret engine_key }}
+"""
+SOCKET = "/run/switch-llama-server/control.sock"
+ASKED = f"""python3 - <<'EOF'
+import csv, socket
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect("{SOCKET}")
+    link.sendall(b"show stat -1 2 -1\\n")
+    said = b"".join(iter(lambda: link.recv(65536), b"")).decode()
+for row in csv.DictReader(said.lstrip("# ").splitlines()):
+    if row["pxname"] == "answers":
+        print(row["stot"])
+EOF"""
+STARTS = "journalctl --quiet --output cat --unit llama-server | grep -c '^Started '"
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The lab, up."""
+    lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
+    lab.write(FILE)
+    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+    first = lab.provision("up", "--yes")
+    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
+    yield lab
+    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
+    assert ended.code == 0, ended.out + ended.err
+
+
+def seen(lab: Lab) -> dict[str, dict[str, Any]]:
+    """What ``top`` says of each service, by its container."""
+    found = lab.provision("top", "--once", "--json")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    return {one["target"].partition("/")[0]: one for one in result["services"]}
+
+
+def test_what_an_engine_computes_is_seen_while_it_computes(lab: Lab) -> None:
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            lab.ask(ENGINE, 8080, "small", ENGINE_KEY)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        looks = [seen(lab)[ENGINE] for _ in range(5)]
+    finally:
+        over.set()
+        asking.join()
+    assert {one["state"] for one in looks} == {"answers"}
+    assert {tuple(one["models"]) for one in looks} == {("small",)}
+    assert {one["problem"] for one in looks} == {""}
+    assert max(one["written_per_s"] or 0 for one in looks) > 0
+    assert max(one["read_per_s"] or 0 for one in looks) > 0
+
+
+def test_a_look_is_no_request_of_a_client(lab: Lab) -> None:
+    before = sh(lab, ENGINE, ASKED)
+    for _ in range(3):
+        assert seen(lab)[ENGINE]["running"] == 0
+    assert sh(lab, ENGINE, ASKED) == before
+
+
+def test_an_engine_falls_asleep_while_it_is_looked_at_and_stays_so(lab: Lab) -> None:
+    assert lab.ask(IDLE, 8080, "small", ENGINE_KEY).status == 200
+    states = [seen(lab)[IDLE]["state"] for _ in range(15)]  # each takes two seconds and more
+    assert states[-1] == "asleep", states
+    starts = sh(lab, IDLE, STARTS)
+    for _ in range(3):
+        assert seen(lab)[IDLE]["state"] == "asleep"
+    assert sh(lab, IDLE, STARTS) == starts
+
+
+def test_what_is_stopped_is_told_and_stops_no_other(lab: Lab) -> None:
+    lab.incus("stop", ENGINE)
+    states = {name: one["state"] for name, one in seen(lab).items()}
+    assert states == {ENGINE: "stopped", IDLE: "asleep"}
+
+
+def test_no_secret_was_seen(lab: Lab) -> None:
+    assert not lab.arguments_seen
+    assert ENGINE_KEY not in json.dumps([run.out + run.err for run in lab.runs])
