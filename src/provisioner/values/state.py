@@ -337,11 +337,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A picture that a proof took: its name, what it was judged to show, and the PNG file in which it is kept here."""
+    """A picture that a proof took: its name, what it was judged to show, and the PNG file in which it is kept here.
+
+    ``at``: when it was taken by its container's clock (ISO 8601); empty where nobody tells.
+    """
 
     name: str
     shows: str
     file: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
