@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -17,33 +17,12 @@ from typing import Any
 
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
+from provisioner.values.state import Run
 
 FOLDER = "journal"
 KEPT = 20
 END = "end"
 INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run by its journal: of which verb, from when until when (ISO 8601; empty where it was cut off), how it ended.
-
-    ``error``: the kind of error with which it ended; ``done`` and ``failed``: works with their targets, in words.
-    """
-
-    verb: str
-    began: str
-    ended: str
-    error: str
-    done: tuple[str, ...]
-    failed: tuple[str, ...]
-
-    @property
-    def outcome(self) -> str:
-        """How it ended, in a word or two."""
-        if not self.ended:
-            return "did not come to its end"
-        return self.error or "done"
 
 
 def runs_in(folder: Path) -> list[Run]:

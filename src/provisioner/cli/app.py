@@ -34,6 +34,7 @@ VERBS = {
     "plan": ("provisioner.cli.life", "Say what up would do; change nothing."),
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
+    "report": ("provisioner.cli.report", "Write the lab as one web page, with the evidence."),
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
     "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
     "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),

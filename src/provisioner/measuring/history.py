@@ -17,6 +17,7 @@ from provisioner.values.plain_data import json_value
 from provisioner.values.regular_files import text_of
 
 FOLDER = "benchmarks"
+ACCEPTED = ".accepted.jsonl"
 SETTING = ("host", "processor", "card", "driver", "build", "model")
 
 
@@ -69,7 +70,13 @@ def file_of(lab: str, address: Address) -> Path:
 
 def accepted_file_of(lab: str, address: Address) -> Path:
     """Where those results of it are kept that later ones are held against, one for each kind and its options."""
-    return file_of(lab, address).with_suffix(".accepted.jsonl")
+    return file_of(lab, address).with_suffix(ACCEPTED)
+
+
+def files_of(lab: str) -> list[Path]:
+    """Where results of all services are kept that were ever measured, by their names."""
+    found = sorted((paths.state(lab) / FOLDER).glob("*.jsonl"))
+    return [file for file in found if not file.name.endswith(ACCEPTED)]
 
 
 def accept(file: Path, results: Sequence[Result]) -> None:

@@ -155,7 +155,7 @@ def test_the_page_holds_the_pictures_and_escapes_what_was_said(desk: World, tmp_
     assert page.count("<img ") == 2
     assert "judged to show a desktop" in page
     assert "<script>" not in page
-    assert "<td>desk</td>" in page
+    assert "<h3>desk</h3>" in page
     assert WORD not in page + answer.out + answer.err
 
 

@@ -33,6 +33,7 @@ LINES = {
     "plan": ("plan",),
     "up": ("up", "--yes"),
     "status": ("status",),
+    "report": ("report", "lab.html"),
     "verify": ("verify", "--after-reboot"),
     "audit": ("audit",),
     "probe": ("probe", "llama", "--yes"),
