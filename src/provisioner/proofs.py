@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -33,8 +33,13 @@ class Proved:
     failure: str = ""
 
 
-def ended_proofs(verb: str, at: str, facts: Iterable[ContainerFact]) -> dict[Address, Proved]:
-    """The proofs of services that were asked something, by what was found out about them."""
+def ended_proofs(
+    verb: str, at: str, facts: Iterable[ContainerFact], failed: Collection[str] = ()
+) -> dict[Address, Proved]:
+    """The proofs of services that were asked something, by what was found out about them.
+
+    ``failed``: containers whose run failed; where nothing judged a service of theirs, its first failed step says why.
+    """
     known = tuple(facts)
     outcomes = by_address(known, Proof)
     steps: dict[Address, list[ProofStep]] = {}
@@ -44,7 +49,9 @@ def ended_proofs(verb: str, at: str, facts: Iterable[ContainerFact]) -> dict[Add
     for address in dict.fromkeys((*steps, *outcomes)):
         own = tuple(steps.get(address, ())[:MOST_STEPS])
         outcome = outcomes.get(address)
-        failure = outcome.failure if outcome else _words_of_failed(own)
+        failure = outcome.failure if outcome else ""
+        if outcome is None and address.container in failed:  # elsewhere a role has made up for it
+            failure = _words_of_failed(own)
         found[address] = Proved(at, verb, own, failure)
     return found
 

@@ -34,10 +34,12 @@ def test_a_proof_is_its_steps_and_what_was_said_of_it() -> None:
 
 
 def test_of_a_run_that_judges_nothing_the_failed_step_says_why() -> None:
-    assert ended_proofs("up", AT, [ASKED, REFUSED])[ENGINE].failure == REFUSED.words
+    failed = {ENGINE.container}
+    assert ended_proofs("up", AT, [ASKED, REFUSED], failed)[ENGINE].failure == REFUSED.words
     silent = ProofStep(ENGINE, "Look", well=False)
-    assert ended_proofs("up", AT, [silent])[ENGINE].failure == "Look: failed"
-    assert ended_proofs("up", AT, [ASKED])[ENGINE].failure == ""
+    assert ended_proofs("up", AT, [silent], failed)[ENGINE].failure == "Look: failed"
+    assert ended_proofs("up", AT, [ASKED], failed)[ENGINE].failure == ""
+    assert ended_proofs("up", AT, [ASKED, REFUSED])[ENGINE].failure == "", "its role has made up for it"
 
 
 def test_what_is_kept_is_for_the_owner_alone_and_holds_no_secret(state: Path) -> None:

@@ -78,7 +78,7 @@ class Run:
         self.lease.check()
         run = self._to_configure(touched, unsure)
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
-        keep_proofs(self.lab, "up", outcome.facts, effects.emit)
+        keep_proofs(self.lab, "up", outcome.facts, effects.emit, outcome.failed)
         # Before anything goes back: they show what was wrong.
         gather(run, effects.providers, self.lab.folder, effects.emit)
         self._let_go(outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -71,11 +71,20 @@ def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effec
         newest = (*newest, *(Health(address, BUSY) for address in sorted(late)))
 
 
-def keep_proofs(lab: Lab, verb: str, facts: Iterable[ContainerFact], emit: Callable[[Event], None]) -> None:
-    """Keep what the proofs of services asked and what came of it, without the lab's secrets."""
+def keep_proofs(
+    lab: Lab,
+    verb: str,
+    facts: Iterable[ContainerFact],
+    emit: Callable[[Event], None],
+    failed: Collection[str] = (),
+) -> None:
+    """Keep what the proofs of services asked and what came of it, without the lab's secrets.
+
+    ``failed``: the containers whose run failed.
+    """
     at = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        remember(lab.name, ended_proofs(verb, at, facts), tuple(lab.loaded.secrets.values()))
+        remember(lab.name, ended_proofs(verb, at, facts, failed), tuple(lab.loaded.secrets.values()))
     except (OSError, InputError) as error:
         message = f"What the proofs asked is not kept: {error}"
         emit(Diagnostic("warning", message, resolution=f"Make {paths.state(lab.name)} writable."))
