@@ -18,8 +18,6 @@ from provisioner.report.lab_page import LabContent, lab_page
 from tests.browser import Tab, opened, program
 from tests.lab_pages import HOSTILE, empty_lab, full_lab
 
-REACHES = ("src/provisioner/report", "tests/browser.py", "tests/lab_pages.py")
-
 pytestmark = [pytest.mark.network, pytest.mark.slow]
 
 AXE = "axe-core@4.14.1"

@@ -264,6 +264,16 @@ def test_where_it_is_too_much_there_is_no_room_and_a_line_where_the_memory_ends(
     assert "too much, beyond the line104 MiB" in part(full_lab(), "cards")
 
 
+def test_what_the_file_gives_no_card_is_told_so_and_not_judged() -> None:
+    content = with_sizes(1500, usable=None, card=None)
+    boxes = tuple(replace(box, gpu="") for box in content.graph.boxes)
+    content = replace(content, graph=replace(content.graph, boxes=boxes))
+    words = part(content, "cards")
+    assert "not checked on a card: the file gives them none; this is what they would take." in words
+    assert "fits" not in words
+    assert bars(content) == [], "one part of an unknown whole"
+
+
 def test_what_nobody_knows_is_not_a_number() -> None:
     words = part(with_sizes(1500, usable=None, card=None), "cards")
     assert "not checked on a card" in words

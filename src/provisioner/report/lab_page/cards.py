@@ -10,7 +10,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured, identity_of
 from provisioner.loads.refusals import mib
 from provisioner.report.lab_page.content import LabContent
-from provisioner.report.lab_page.elements import Markup, join, moment, opened, quiet, state, table, tag
+from provisioner.report.lab_page.elements import NOTHING, Markup, join, moment, opened, quiet, state, table, tag
 
 COLOURS = 6
 HEIGHT = 30
@@ -37,9 +37,15 @@ def cards(content: LabContent) -> Iterator[Markup]:
 
 
 def _card(content: LabContent, budget: Budget) -> Iterator[Markup]:
-    if budget.card is None:
+    if not _wants_card(content, budget):
+        yield tag(
+            "p", state("dim", "not checked on a card"), ": the file gives them none; this is what they would take."
+        )
+    elif budget.card is None:
         yield tag("p", state("mind", "not checked on a card"), ": which one they get is not known.")
-    yield _verdict(content, budget)
+        yield _verdict(content, budget)
+    else:
+        yield _verdict(content, budget)
     estimated = [engine.total for engine in budget.counted]
     taken = [_measured_of(content, engine) for engine in budget.counted]
     words = f"Estimated: {mib(sum(estimated))}{_of_usable(budget)}"
@@ -58,6 +64,12 @@ def _card(content: LabContent, budget: Budget) -> Iterator[Markup]:
     rows = [*_rows(content, budget), *_rest_rows(budget, estimated, taken)]
     yield table(f"Memory of {budget.title}", ("mark", "service", "estimated", "measured", "measured at"), rows)
     yield _terms(content, budget)
+
+
+def _wants_card(content: LabContent, budget: Budget) -> bool:
+    """Whether the file gives a card to the containers of these engines."""
+    containers = {engine.container for engine in budget.engines}
+    return any(box.gpu for box in content.graph.boxes if box.name in containers)
 
 
 def _of_usable(budget: Budget) -> str:
@@ -85,8 +97,10 @@ def _measured_of(content: LabContent, engine: EngineLoads) -> Measured | None:
 def _bar(budget: Budget, words: str, sizes: Sequence[int], left: str = "free") -> Markup:
     """Each service, what is left, and what of the card nobody can have; all of it as wide as the page.
 
-    ``left``: "free", or "rest" where nobody knows how much of it is.
+    ``left``: "free", or "rest" where nobody knows how much of it is. One service alone of an unknown whole is no bar.
     """
+    if budget.usable is None and len(sizes) == 1:
+        return NOTHING
     parts = []
     for number, size in enumerate(sizes):
         parts.append(Part(size, f"e{number % COLOURS}", str(number + 1)))

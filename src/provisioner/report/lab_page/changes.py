@@ -35,7 +35,7 @@ def _drift(content: LabContent) -> Iterator[Markup]:
 
 def _pending(content: LabContent) -> Iterator[Markup]:
     if content.pending is None:
-        yield tag("p", state("mind", "not known"), f": {content.pending_unknown} ", moment(content.at))
+        yield tag("p", state("mind", "not known"), f": {content.pending_unknown}, ", moment(content.at))
     elif not content.pending:
         yield tag("p", state("good", "Nothing: all is as the file says, "), moment(content.at))
     else:

@@ -37,7 +37,7 @@ def _panel(content: LabContent, container: ContainerStatus, parts: list[Markup])
     head = [_state_of(container), f" on host {container.host}"]
     if container.address:
         head.append(f" at {container.address}")
-    head += [", seen ", moment(content.at)]
+    head += [", as of ", moment(content.at)]
     if not parts and not container.orphan:
         parts = [quiet("It has no services.")]
     return tag("article", tag("h3", container.name), tag("p", *head), *parts, class_="panel")

@@ -9,7 +9,7 @@ from provisioner.values.state import Status
 
 
 def summary(content: LabContent) -> Markup:
-    """How many containers run, services are healthy and proved, and what there is to warn of."""
+    """How many containers run, services are healthy, whose last proof went well, and what there is to warn of."""
     warned = [one for one in all_warnings(content) if one.severity != "note"]
     addresses = content.graph.services
     proved = [address for address, one in content.proofs.items() if address in addresses and not one.failure]
@@ -24,7 +24,7 @@ def summary(content: LabContent) -> Markup:
         (str(len(warned)), "to warn of"),
         (f"{running} of {len(wanted)}", "containers run"),
         (f"{healthy} of {len(addresses)}", "services are healthy"),
-        (f"{len(proved)} of {len(addresses)}", "services have proved themselves"),
+        (f"{len(proved)} of {len(addresses)}", "last proofs went well"),
     )
     items = [tag("li", tag("span", number, class_="number"), words) for number, words in tiles]
     return tag("ul", *items, class_="tiles")
