@@ -17,7 +17,7 @@ from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import PlaybookError, ProviderError, ProvisionError, VerificationError
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic
-from provisioner.values.facts import DeviceMemory, Proof
+from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from provisioner.values.state import Instance, Status, secrets_of
 
 PROOF = re.compile(r"(verify(_[a-z]+)*|trial) \| ")
@@ -32,6 +32,8 @@ STARTED = re.compile(r"(service|verify(_[a-z]+)*) \| |Restart ")
 """How those begin by which a service is started, or waited for."""
 DONE = frozenset({"ok", "changed", "skipped"})
 """What Ansible says of a task that it is through with on a container."""
+ENDED = {"ok": True, "changed": True, "failed": False, "unreachable": False}
+"""What Ansible says of a task that was run, and whether it went well."""
 
 STOP_S = 30.0
 """So long a container has to stop its module server."""
@@ -46,8 +48,8 @@ class Configured:
 
     changed: frozenset[str] = frozenset()
     failed: frozenset[str] = frozenset()
-    facts: tuple[DeviceMemory, ...] = ()
-    """What proofs measured."""
+    facts: tuple[DeviceMemory | ProofStep, ...] = ()
+    """What proofs asked and measured."""
     error: ProvisionError | None = None
     """``VerificationError`` when roles did their work and their own proof failed, ``PlaybookError`` when not."""
 
@@ -61,7 +63,7 @@ def configure(
     started = monotonic()
     for one in instances:
         emit(ApplyStart(one.name, "configure"))
-    measured: list[DeviceMemory] = []
+    measured: list[DeviceMemory | ProofStep] = []
     try:
         reached = _connections(instances, providers)
     except ProviderError as error:  # what was changed before it may have to go back, as when a role fails
@@ -148,8 +150,8 @@ def _words_of_services(
 
 def prove(
     instances: Sequence[Instance], providers: Mapping[str, Provider], *, run_playbook: RunPlaybook, emit: Emit
-) -> tuple[Proof | DeviceMemory, ...]:
-    """A ``Proof`` for every service, and what the proofs measured. Changes nothing.
+) -> tuple[Proof | DeviceMemory | ProofStep, ...]:
+    """A ``Proof`` for every service, and what the proofs asked and measured. Changes nothing.
 
     A service counts as proved only when its proof ran to its end: a container that another task failed on, or one that
     no task of the proof reached, is not.
@@ -157,7 +159,7 @@ def prove(
     if not any(one.services for one in instances):
         return ()
     reached: set[str] = set()
-    measured: list[DeviceMemory] = []
+    measured: list[DeviceMemory | ProofStep] = []
     told = _progress(emit, measured)
 
     def on_task(event: TaskEvent) -> None:
@@ -245,14 +247,21 @@ def _why_silent(provider: Provider, container: str) -> str:
     return ""
 
 
-def _progress(emit: Emit, measured: list[DeviceMemory]) -> Callable[[TaskEvent], None]:
+def _progress(emit: Emit, measured: list[DeviceMemory | ProofStep]) -> Callable[[TaskEvent], None]:
     def on_task(event: TaskEvent) -> None:
         target = Address.of(event.host, event.role)
         if DEVICE_MEMORY in event.facts:
             measured.append(DeviceMemory(target, event.facts[DEVICE_MEMORY]))
+        if event.status in ENDED and PROOF.match(_short(event)):
+            measured.append(_step(target, event))
         emit(ApplyProgress(target, _short(event) if event.status == "start" else ""))
 
     return on_task
+
+
+def _step(target: Address, event: TaskEvent) -> ProofStep:
+    asked = _short(event).partition(" | ")[2]
+    return ProofStep(target, asked, ENDED[event.status], event.message, event.elapsed_s)
 
 
 def _short(event: TaskEvent) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,10 +17,43 @@ from typing import Any
 
 from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Diagnostic, Event
 from provisioner.values.plain_data import json_value
+from provisioner.values.state import Run
 
 FOLDER = "journal"
 KEPT = 20
 END = "end"
+INTERRUPTED = "interrupted"
+
+
+def runs_in(folder: Path) -> list[Run]:
+    """The runs whose journals are kept in ``folder`` (the lab's ``.provision/``), the newest first."""
+    found = []
+    for file in sorted((folder / FOLDER).glob("*.jsonl"), reverse=True):
+        lines = _lines(file)
+        if lines:
+            found.append(_run_of(lines))
+    return found
+
+
+def _run_of(lines: Sequence[Mapping[str, Any]]) -> Run:
+    done, failed = [], []
+    for line in lines:
+        if line["type"] == "ApplyComplete":
+            done.append(f"{line.get('action', '')} {line.get('target', '')}")
+        elif line["type"] == "ApplyErrored":
+            failed.append(f"{line.get('action', '')} {line.get('target', '')}: {line.get('message', '')}")
+    first, last = lines[0], lines[-1]
+    ended, error = "", ""
+    if last["type"] in (END, INTERRUPTED):
+        ended = str(last.get("at") or _last_moment(lines))
+        error = INTERRUPTED if last["type"] == INTERRUPTED else str(last.get("error", ""))
+    return Run(str(first["verb"]), str(first.get("at", "")), ended, error, tuple(done), tuple(failed))
+
+
+def _last_moment(lines: Sequence[Mapping[str, Any]]) -> str:
+    """When the last thing was done of which a time is known; journals of earlier versions say no time of their end."""
+    moments = [str(line["at"]) for line in lines if line.get("at")]
+    return moments[-1] if moments else ""
 
 
 @contextmanager
@@ -43,12 +76,12 @@ def recording(folder: Path, verb: str, emit: Callable[[Event], None]) -> Iterato
         try:
             yield written.record
         except KeyboardInterrupt:
-            written.write({"type": "interrupted"})
+            written.write({"type": INTERRUPTED, "at": _now()})
             raise
         except Exception as error:
-            written.write({"type": END, "error": type(error).__name__})
+            written.write({"type": END, "error": type(error).__name__, "at": _now()})
             raise
-        written.write({"type": END})
+        written.write({"type": END, "at": _now()})
 
 
 class _Journal:

@@ -6,6 +6,7 @@ import io
 import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from provisioner.providers.base import Provider
@@ -62,9 +63,11 @@ def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
     if not packed:
         return ()
     try:
-        files = dict(_files(packed))
+        members = list(_files(packed))
     except (tarfile.TarError, KeyError):  # not what we asked for; a link that leads nowhere
         return ()
+    files = {name: content for name, content, _ in members}
+    times = {name: _moment(mtime) for name, _, mtime in members}
     shows = _said(files.pop(ANSWER, b""))
     place = folder / FOLDER / service.container / service.role
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -76,12 +79,20 @@ def _kept(service: Service, packed: bytes, folder: Path) -> tuple[Screen, ...]:
         file = place / f"{name}.png"
         file.touch(mode=0o600)
         file.write_bytes(content)
-        screens.append(Screen(name, shows.get(name, ""), str(file)))
+        screens.append(Screen(name, shows.get(name, ""), str(file), times[name]))
     return tuple(screens)
 
 
-def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
-    """The pictures by their names, and the proof's answer; what is not a picture is left out."""
+def _moment(seconds: float) -> str:
+    """When a file was written by its container's clock (ISO 8601); empty for what is no time at all."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds") if seconds else ""
+    except (ValueError, OverflowError, OSError):  # a container may say any number
+        return ""
+
+
+def _files(packed: bytes) -> Iterator[tuple[str, bytes, float]]:
+    """The pictures and the proof's answer by names, with when they were written; what is no picture is left out."""
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:  # packed ones could be far larger inside
         for member in archive.getmembers()[: MOST_PICTURES + 1]:
             found, stream = NAME.fullmatch(member.name), archive.extractfile(member)
@@ -89,9 +100,9 @@ def _files(packed: bytes) -> Iterator[tuple[str, bytes]]:
                 continue
             content = stream.read()
             if member.name.removeprefix("./") == ANSWER:
-                yield ANSWER, content
+                yield ANSWER, content, member.mtime
             elif found and content.startswith(PNG):
-                yield found[1], content
+                yield found[1], content, member.mtime
 
 
 def _said(answer: bytes) -> dict[str, str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.journal import KEPT, interrupted, recording
-from provisioner.values.events import ApplyComplete, ApplyProgress, ApplyStart, Event
+from provisioner.journal import KEPT, interrupted, recording, runs_in
+from provisioner.values.events import ApplyComplete, ApplyErrored, ApplyProgress, ApplyStart, Event
 
 
 def test_a_run_that_ended_is_not_told(tmp_path: Path) -> None:
@@ -76,3 +76,38 @@ def test_old_journals_go(tmp_path: Path) -> None:
         with recording(tmp_path, "up", lambda _event: None):
             pass
     assert len(list((tmp_path / "journal").iterdir())) == KEPT
+
+
+def test_runs_are_told_the_newest_first_with_what_was_done_and_how_they_ended(tmp_path: Path) -> None:
+    assert runs_in(tmp_path) == []
+    with recording(tmp_path, "up", lambda _event: None) as emit:
+        emit(ApplyComplete("a", "create", 1.0))
+        emit(ApplyErrored("b", "configure", "no room"))
+    with pytest.raises(ValueError, match="x"), recording(tmp_path, "down", lambda _event: None):
+        raise ValueError("x")
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path)
+    with recording(tmp_path, "up", lambda _event: None):
+        pass
+    newest = max((tmp_path / "journal").iterdir())
+    newest.write_bytes(newest.read_bytes().splitlines(keepends=True)[0])  # it was killed
+    runs = runs_in(tmp_path)
+    assert [(one.verb, one.outcome) for one in runs] == [
+        ("up", "did not come to its end"),
+        ("up", "interrupted"),
+        ("down", "ValueError"),
+        ("up", "done"),
+    ]
+    assert (runs[-1].done, runs[-1].failed) == (("create a",), ("configure b: no room",))
+    assert runs[-1].began <= runs[-1].ended
+
+
+def test_a_journal_of_an_earlier_version_ended_with_the_last_thing_that_it_tells(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    lines = [
+        '{"type": "begin", "verb": "up", "at": "2026-01-01T00:00:00+00:00"}',
+        '{"type": "ApplyStart", "target": "a", "action": "create", "at": "2026-01-01T00:00:07+00:00"}',
+        '{"type": "end"}',
+    ]
+    (tmp_path / "journal/1.jsonl").write_text("\n".join(lines))
+    assert [one.ended for one in runs_in(tmp_path)] == ["2026-01-01T00:00:07+00:00"]

@@ -12,7 +12,7 @@ from provisioner.providers.fake import FakeProvider
 from provisioner.runner import PlaybookResult, TaskEvent
 from provisioner.services.base import Processor
 from provisioner.values.address import Address
-from provisioner.values.facts import BUSY, DeviceMemory, Health, Proof, UnitState, Verdict, of_kind
+from provisioner.values.facts import BUSY, DeviceMemory, Health, Proof, ProofStep, UnitState, Verdict, of_kind
 from provisioner.values.state import Fleet, Instance, Secret, Service, Status
 from provisioner.verify import judge, processor
 
@@ -67,7 +67,7 @@ def test_a_container_that_does_not_run_is_found(status: Status | None, words: st
     assert words in found
 
 
-def _facts(events: Sequence[TaskEvent]) -> tuple[Proof | DeviceMemory, ...]:
+def _facts(events: Sequence[TaskEvent]) -> tuple[Proof | DeviceMemory | ProofStep, ...]:
     failures = tuple(event for event in events if event.status in {"failed", "unreachable"})
 
     def run(
@@ -94,6 +94,14 @@ def _proofs(events: Sequence[TaskEvent]) -> dict[str, Any]:
 
 def _event(status: str, role: str, message: str = "") -> TaskEvent:
     return TaskEvent(status, "a", role, f"{role} : verify | Look", message)
+
+
+def test_each_task_of_a_proof_that_was_run_is_a_step_of_it() -> None:
+    events = [_event("start", "llama_cpp"), _event("ok", "llama_cpp"), _event("skipped", "llama_cpp")]
+    failed = _event("failed", "llama_cpp", "HTTP 500")
+    steps = of_kind(_facts([*events, failed]), ProofStep)
+    address = Address("a/llama_cpp")
+    assert steps == [ProofStep(address, "Look", well=True), ProofStep(address, "Look", well=False, words="HTTP 500")]
 
 
 def test_a_proof_that_ran_to_its_end_is_true() -> None:

@@ -35,6 +35,7 @@ VERBS = {
     "up": ("provisioner.cli.life", "Make the file true and prove it."),
     "status": ("provisioner.cli.life", "Say what runs where, how it does, and what drifted."),
     "top": ("provisioner.cli.top", "Show what engines and gateways do at this moment."),
+    "report": ("provisioner.cli.report", "Write the lab as one web page, with the evidence."),
     "verify": ("provisioner.cli.life", "Prove that everything works; change nothing."),
     "audit": ("provisioner.cli.audit", "Ask as strangers do, and say what is open that is on no page."),
     "probe": ("provisioner.cli.probe", "Find the longest context that an engine really answers."),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +12,11 @@ from provisioner.cli.confirm import DECLINED, confirm_plan, show_plan
 from provisioner.cli.options import Function, Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.values.errors import ExitCode
+from provisioner.values.events import Diagnostic
 
 if TYPE_CHECKING:  # the plan is made when a verb touches the world
+    from provisioner.lab.opening import Lab
     from provisioner.plan import Wishes
-    from provisioner.values.state import ContainerStatus
 
 PENDING = "Exit with 2 when there are changes to be made."
 
@@ -79,21 +78,23 @@ def up(session: Session, words: Words, wishes: Wishes, *, full: bool, yes: bool,
 @click.command()
 @verb
 @lab_words(names=True)
-@option("--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it as a web page, too.")
+@option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The same as: report FILE; for one more release.",
+)
 def status(session: Session, words: Words, *, html: Path | None) -> int:
-    """Say what runs where, how it does, and what drifted from the file.
-
-    The page has the pictures in it that proofs took, such as that of a desktop.
-    """
+    """Say what runs where, how it does, and what drifted from the file."""
     from provisioner.report.status import status_text
     from provisioner.workflow import surveying
 
     console = session.console
     lab = session.open_lab(words.existing(), with_secrets=True)
     lab.check_targets(words.names)
-    containers = surveying.status(lab, session.effects(lab), words.names)
     if html is not None:
-        _write_page(html, lab.name, containers)
+        return _write_page(session, lab, html)
+    containers = surveying.status(lab, session.effects(lab), words.names)
     console.say(status_text(containers, console.style))
     for one in containers:
         console.line("container", one)
@@ -104,17 +105,14 @@ def status(session: Session, words: Words, *, html: Path | None) -> int:
     return ExitCode.DONE
 
 
-def _write_page(file: Path, name: str, containers: Sequence[ContainerStatus]) -> None:
-    from provisioner.report.status_html import status_html
-    from provisioner.values.errors import InputError
+def _write_page(session: Session, lab: Lab, file: Path) -> int:
+    """The page of ``report``, of the whole lab, and a line that says whose it is."""
+    from provisioner.cli.report import page_named, written
 
-    screens = [screen for one in containers for service in one.services for screen in service.screens]
-    pictures = {screen.file: Path(screen.file).read_bytes() for screen in screens}
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        file.write_text(status_html(name, containers, pictures, at), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"Unable to write {file}", details=str(error)) from error
+    page = page_named(str(file))
+    note = "status --html is the verb report from now on, and goes with the next release"
+    session.console.emit(Diagnostic("warning", note, resolution=f"Write: provision report {page}"))
+    return written(session, lab, page)
 
 
 @click.command()

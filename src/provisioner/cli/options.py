@@ -73,7 +73,7 @@ def lab_words(*, names: bool, shape: str = "", complete: Completion | None = Non
     ``shape`` and ``complete`` are for verbs whose names are something else than containers of the file.
     """
     shape = shape or ("[FILE] [CONTAINER]..." if names else "[FILE]")
-    completed = complete or (_complete_words if names else _complete_file)
+    completed = complete or (_complete_words if names else complete_files)
 
     def decorate(function: Function) -> Function:
         @click.argument("arguments", nargs=-1, metavar=shape, shell_complete=completed)
@@ -107,7 +107,8 @@ def understood(arguments: tuple[str, ...], files: tuple[str, ...], *, by_variabl
     return Words(Path(chosen[0] if chosen else DEFAULT_FILE), rest)
 
 
-def _complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -115,19 +116,19 @@ def _complete_words(ctx: click.Context, param: click.Parameter, incomplete: str)
     arguments = ctx.params.get("arguments") or ()
     known = container_names(_file_of(ctx))
     names = [one for one in known if one.startswith(incomplete) and one not in arguments]
-    return [*(CompletionItem(name) for name in names), *_complete_file(ctx, param, incomplete)]
+    return [*(CompletionItem(name) for name in names), *complete_files(ctx, param, incomplete)]
 
 
 def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The file's hosts as ``HOST/``, whose containers only they know, then files."""
     names = [one for one in _keys_of(_file_of(ctx), "hosts") or [LOCAL] if one.startswith(incomplete)]
-    return [*(CompletionItem(f"{name}/") for name in names), *_complete_file(ctx, param, incomplete)]
+    return [*(CompletionItem(f"{name}/") for name in names), *complete_files(ctx, param, incomplete)]
 
 
 def complete_host_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The file's hosts, then files."""
     names = [one for one in _keys_of(_file_of(ctx), "hosts") if one.startswith(incomplete)]
-    return [*(CompletionItem(name) for name in names), *_complete_file(ctx, param, incomplete)]
+    return [*(CompletionItem(name) for name in names), *complete_files(ctx, param, incomplete)]
 
 
 def complete_folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
 from provisioner.catalog import Catalog
 from provisioner.cli.addresses import address_of
+from provisioner.cli.gateways import answering
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
-from provisioner.lab.resolved import SPEECH_PROTOCOL
-from provisioner.report.client import CLIENTS, Gateway, Speech, client_text
-from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.report.client import CLIENTS, Gateway, client_text
 from provisioner.services.base import ResolvedService
 from provisioner.values.errors import ExitCode, InputError
 from provisioner.values.events import Diagnostic
@@ -105,35 +105,8 @@ def _example_of_door(catalog: Catalog) -> str:
 
 
 def _gateway(session: Session, lab: Lab) -> Gateway:
-    entrance = entrance_of(lab.resolved)
-    endpoint = speech_endpoint_of(lab.resolved, entrance)
-    first = entrance or (endpoint.entrance if endpoint else None)
-    if first is None:
-        raise InputError(
-            f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
-            resolution=_what_to_add(lab.resolved.catalog),
-        )
-    url = _url(session, lab, first)
-    speech = _speech(session, lab, endpoint, url if endpoint.entrance == first else "") if endpoint else None
-    if first.has_own_root:
-        words = f"{first.site} has a certificate of the lab's own authority: clients have to trust its root"
+    found = answering(lab, partial(address_of, session, lab))
+    if found.needs_root:
+        words = f"{found.gateway.url} has a certificate of the lab's own authority: clients have to trust its root"
         session.console.emit(Diagnostic("note", words, resolution=f"provision show --ca {lab.loaded.path} prints it."))
-    return Gateway(lab.name, url, first.key_variable, first.models, speech)
-
-
-def _what_to_add(catalog: Catalog) -> str:
-    gateway, engine = catalog.example(PROTOCOL, "gateway"), catalog.example(PROTOCOL, "engine")
-    return f"Add a gateway{gateway}, an engine{engine}, or speech{catalog.example(SPEECH_PROTOCOL)}."
-
-
-def _speech(session: Session, lab: Lab, endpoint: SpeechEndpoint, url: str) -> Speech:
-    return Speech(
-        url or _url(session, lab, endpoint.entrance), endpoint.entrance.key_variable, endpoint.model, endpoint.voice
-    )
-
-
-def _url(session: Session, lab: Lab, entrance: Entrance) -> str:
-    if entrance.site:
-        return f"{entrance.site}/v1"
-    address = address_of(session, lab, entrance.container, is_on_lan=entrance.is_on_lan)
-    return f"http://{address}:{entrance.port}/v1"
+    return found.gateway

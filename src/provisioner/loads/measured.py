@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ NOT_COMPARED = frozenset({"name", "correction"})
 class Measured:
     """One run of a service: ``digest`` of what decided its sum, the sum, and what the card really held. Bytes.
 
-    ``card``: which one, as ``identity_of`` says it; empty in records of versions that did not keep it.
+    ``card``: which one, as ``identity_of`` says it, and ``at`` when (ISO 8601); empty in records of versions that did
+    not keep them.
     """
 
     digest: str
     estimate: int
     measured: int
     card: str = ""
+    at: str = field(default="", compare=False)
 
     def is_of(self, loads: Iterable[Load]) -> bool:
         """Whether the same models and options were measured."""
@@ -109,8 +112,8 @@ def measured(lab: str) -> Mapping[str, Measured]:
         return {}
     for address, one in content.items():
         try:
-            card = str(one.get("card", ""))
-            found[address] = Measured(str(one["digest"]), int(one["estimate"]), int(one["measured"]), card)
+            card, at = str(one.get("card", "")), str(one.get("at", ""))
+            found[address] = Measured(str(one["digest"]), int(one["estimate"]), int(one["measured"]), card, at)
         except (AttributeError, KeyError, TypeError, ValueError):  # another version wrote it: it is measured again
             continue
     return found
@@ -120,7 +123,8 @@ def remember(lab: str, engine: EngineLoads, bytes_measured: int, card: Card | No
     """Keep what a service takes beside its sum without corrections; raises ``OSError`` where nothing can be written."""
     file = paths.state(lab) / FILE
     identity = "" if card is None else identity_of(card, engine.host)
-    record = Measured(digest_of(engine.loads), engine.total, bytes_measured, identity)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    record = Measured(digest_of(engine.loads), engine.total, bytes_measured, identity, at)
     content = _read(file) | {str(engine.address): asdict(record)}
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = file.with_suffix(f".{os.getpid()}")

@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +44,42 @@ def file_of(lab: str, address: Address) -> Path:
     return paths.state(lab) / FOLDER / f"{address.container}.{address.service}.jsonl"
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was tried once: when (ISO 8601; an earlier version kept none), of which engine, and what came of it."""
+
+    at: str
+    digest: str
+    tried: Tried
+
+
+def tries_in(file: Path) -> list[Kept]:
+    """Everything that was ever tried of a service, the oldest first; lines that a kill has cut are left out."""
+    try:
+        lines = text_of(file).splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            said = json_value(line)
+            one = Tried(**{name: said[name] for name in FIELDS})
+            found.append(Kept(str(said.get("at", "")), str(said["digest"]), replace(one, context=int(one.context))))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return found
+
+
 def tried_before(file: Path, digest: str) -> dict[int, Tried]:
     """What was tried of that engine, by context; lines that a kill has cut, or of others, are left out.
 
     Left out is also what may go otherwise the next time: that it crashed or hung, and whatever else than an answer came
     of a context that is shorter than one which was answered.
     """
-    try:
-        lines = text_of(file).splitlines()
-    except FileNotFoundError:
-        return {}
     found: dict[int, Tried] = {}
-    for line in lines:
-        try:
-            said = json_value(line)
-            if said["digest"] == digest:
-                one = Tried(**{name: said[name] for name in FIELDS})
-                found[int(one.context)] = one
-        except (ValueError, TypeError, KeyError):
-            continue
+    for kept in tries_in(file):
+        if kept.digest == digest:
+            found[kept.tried.context] = kept.tried
     answered = max((context for context, one in found.items() if one.is_answered), default=0)
     return {
         context: one
@@ -73,6 +91,7 @@ def tried_before(file: Path, digest: str) -> dict[int, Tried]:
 def keep(file: Path, digest: str, tried: Tried) -> None:
     """Add what was tried; raises ``OSError`` where nothing can be written."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    line = json.dumps({"digest": digest, **asdict(tried)}, sort_keys=True)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": at, "digest": digest, **asdict(tried)}, sort_keys=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as stream:
         stream.write(f"{line}\n")

@@ -25,9 +25,13 @@ MORE = """
 
 
 def probed_svg(found: Probed) -> str:
-    """The whole picture, well-formed whatever the names are; the same bytes for the same figures."""
-    tries = sorted(found.tries, key=lambda one: one.context)
-    address = str(found.subject.service.address)
+    """The whole picture of one search; the same bytes for the same figures."""
+    return tries_svg(str(found.subject.service.address), found.tries, found.longest)
+
+
+def tries_svg(address: str, found: Iterable[Tried], longest: int) -> str:
+    """The whole picture, well-formed whatever the names are; ``longest`` is the most tokens that were answered."""
+    tries = sorted(found, key=lambda one: one.context)
     size = f'width="{WIDTH}" height="{HEIGHT}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
@@ -35,9 +39,9 @@ def probed_svg(found: Probed) -> str:
         f"<style>{STYLE}{MORE}</style>",
         f'<rect class="page" {size} rx="10"/>',
         text(EDGE, 44, TITLE, "title"),
-        *_legend(found),
+        *_legend(address, longest),
         rectangle(Rectangle(LEFT, TOP, RIGHT - LEFT, BOTTOM - TOP), "ground", 4),
-        *_across(found, tries),
+        *_across(longest, tries),
         *_up(tries),
         *_tries(tries),
     ]
@@ -49,9 +53,9 @@ def memory_of(one: Tried) -> int:
     return max(one.card if one.card >= 0 else one.memory, 0)
 
 
-def _legend(found: Probed) -> Iterator[str]:
-    answered = f"{found.longest:,} tokens at most" if found.longest else "none of them"
-    yield from _line_of(ANSWERED, "dot", 76, f"{found.subject.service.address} answered {answered}")
+def _legend(address: str, longest: int) -> Iterator[str]:
+    answered = f"{longest:,} tokens at most" if longest else "none of them"
+    yield from _line_of(ANSWERED, "dot", 76, f"{address} answered {answered}")
     yield from _line_of(NOT, "not", 100, "did not answer, or not to all of a prompt: what it took is not known")
     yield text(LEFT, TOP - 8, "GiB", "quiet", "end")
 
@@ -79,12 +83,12 @@ def _y(size: float, tries: Sequence[Tried]) -> float:
     return BOTTOM - (BOTTOM - TOP) * size / _most(tries)
 
 
-def _across(found: Probed, tries: Sequence[Tried]) -> Iterator[str]:
+def _across(longest: int, tries: Sequence[Tried]) -> Iterator[str]:
     for context in ticks(_longest(tries)):
         yield text(_x(context, tries), BOTTOM + 22, f"{context:,.0f}", "quiet", "middle")
     yield text((LEFT + RIGHT) / 2, BOTTOM + 48, "tokens of context", "quiet", "middle")
-    if found.longest:
-        x = _x(found.longest, tries)
+    if longest:
+        x = _x(longest, tries)
         yield f'<line class="longest" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{BOTTOM}"/>'
 
 

@@ -168,6 +168,17 @@ class DeviceMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class ProofStep:
+    """One task of a service's proof: what was ``asked``, whether that went ``well``, why not, and seconds."""
+
+    address: Address
+    asked: str
+    well: bool
+    words: str = ""
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Unstamped:
     """Why a container whose services are proved could not be stamped."""
 
@@ -197,6 +208,7 @@ ContainerFact = (
     | HostVolumes
     | Proof
     | DeviceMemory
+    | ProofStep
     | Unstamped
     | Unmended
 )

@@ -337,11 +337,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A picture that a proof took: its name, what it was judged to show, and the PNG file in which it is kept here."""
+    """A picture that a proof took: its name, what it was judged to show, and the PNG file in which it is kept here.
+
+    ``at``: when it was taken by its container's clock (ISO 8601); empty where nobody tells.
+    """
 
     name: str
     shows: str
     file: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,3 +386,25 @@ class ContainerStatus:
     orphan: bool = False
     elsewhere: str = ""
     """Where on its host it was moved to, when that is out of the driver's reach; ``status`` is None then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run by its journal: of which verb, from when until when (ISO 8601; empty where it was cut off), how it ended.
+
+    ``error``: the kind of error with which it ended; ``done`` and ``failed``: works with their targets, in words.
+    """
+
+    verb: str
+    began: str
+    ended: str
+    error: str
+    done: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in a word or two."""
+        if not self.ended:
+            return "did not come to its end"
+        return self.error or "done"

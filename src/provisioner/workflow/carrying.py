@@ -27,6 +27,7 @@ from provisioner.workflow.effects import Effects
 from provisioner.workflow.ending import delete, drop_volumes
 from provisioner.workflow.fitting import remember_use
 from provisioner.workflow.mounting import last_step, undone, with_former_mounts
+from provisioner.workflow.proving import keep_proofs
 from provisioner.workflow.settling import settled
 from provisioner.workflow.surveying import Survey, observe
 from provisioner.workflow.verifying import announce_checks
@@ -77,6 +78,7 @@ class Run:
         self.lease.check()
         run = self._to_configure(touched, unsure)
         outcome = configure(run, effects.providers, run_playbook=effects.run_playbook, emit=effects.emit)
+        keep_proofs(self.lab, "up", outcome.facts, effects.emit, outcome.failed)
         # Before anything goes back: they show what was wrong.
         gather(run, effects.providers, self.lab.folder, effects.emit)
         self._let_go(outcome)

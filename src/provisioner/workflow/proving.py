@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from provisioner.configure import prove
+from provisioner.lab.opening import Lab
 from provisioner.probe import probe, require_answers
+from provisioner.proofs import ended_proofs, remember
+from provisioner.values import paths
 from provisioner.values.address import Address
-from provisioner.values.events import Diagnostic
+from provisioner.values.errors import InputError
+from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import (
     ASLEEP,
     BUSY,
@@ -64,6 +69,25 @@ def proofs_of(running: Sequence[Instance], facts: Sequence[ContainerFact], effec
             return Proofs(proofs, newest, not_asked, frozenset(asleep))
         not_asked = {**not_asked, **_left_out(running, late)}
         newest = (*newest, *(Health(address, BUSY) for address in sorted(late)))
+
+
+def keep_proofs(
+    lab: Lab,
+    verb: str,
+    facts: Iterable[ContainerFact],
+    emit: Callable[[Event], None],
+    failed: Collection[str] = (),
+) -> None:
+    """Keep what the proofs of services asked and what came of it, without the lab's secrets.
+
+    ``failed``: the containers whose run failed.
+    """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        remember(lab.name, ended_proofs(verb, at, facts, failed), tuple(lab.loaded.secrets.values()))
+    except (OSError, InputError) as error:
+        message = f"What the proofs asked is not kept: {error}"
+        emit(Diagnostic("warning", message, resolution=f"Make {paths.state(lab.name)} writable."))
 
 
 def _waited(

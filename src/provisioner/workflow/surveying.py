@@ -247,6 +247,11 @@ def check_seen(lab: Lab, seen: Survey, effects: Effects) -> None:
 
 def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[ContainerStatus, ...]:
     """Every container of the file and every orphan as it is now, with what has drifted in it."""
+    return look_around(lab, effects, targets)[1]
+
+
+def look_around(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Survey, tuple[ContainerStatus, ...]]:
+    """What ``status`` tells, and the survey from which it does."""
     from provisioner.screens import gather
 
     seen = survey(lab, effects, targets, detailed=True, needs_cards=False, needs_answers=False)
@@ -261,10 +266,10 @@ def status(lab: Lab, effects: Effects, targets: Sequence[str] = ()) -> tuple[Con
     screens = gather(running, effects.providers, lab.folder, effects.emit)
     names = {one.name for one in seen.desired.instances}
     orphans = [one for one in seen.actual.instances if one.name not in names and one.kind is InstanceKind.SERVING]
-    return (
-        *(_container_status(one, seen, screens) for one in seen.wanted),
-        *(ContainerStatus(one.name, one.host, one.status, one.address, orphan=True) for one in orphans if not targets),
-    )
+    found = [_container_status(one, seen, screens) for one in seen.wanted]
+    if not targets:
+        found += [ContainerStatus(one.name, one.host, one.status, one.address, orphan=True) for one in orphans]
+    return seen, tuple(found)
 
 
 def _container_status(wanted: Instance, survey: Survey, screens: Mapping[str, tuple[Screen, ...]]) -> ContainerStatus:

@@ -44,13 +44,14 @@ def verify(lab: Lab, effects: Effects, targets: Sequence[str] = (), *, wake: boo
     from provisioner.audit.questions import SHORT
     from provisioner.workflow.auditing import audited
     from provisioner.workflow.fitting import remember_use
-    from provisioner.workflow.proving import proofs_of
+    from provisioner.workflow.proving import keep_proofs, proofs_of
 
     seen = survey(lab, effects, targets, needs_cards=False)
     provable = tuple(one for one in seen.wanted if one.name not in seen.cardless)
     running = tuple(one for one in provable if is_running(one, seen.actual))
     asked = proofs_of(running, seen.facts, effects, wake=wake)
     remember_use(lab, seen.cards, asked.proofs, effects.emit)
+    keep_proofs(lab, "verify", asked.proofs, effects.emit)
     gather(running, effects.providers, lab.folder, effects.emit)
     cardless = (
         Finding(Address.of(one.name), "it gets no card", seen.cardless[one.name], "See: provision doctor")

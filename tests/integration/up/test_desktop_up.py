@@ -98,9 +98,9 @@ def test_status_names_the_pictures_of_the_proof(lab: DesktopLab) -> None:
     assert set(inked(seen["browser"])) == {0, 1}
 
 
-def test_a_browser_shows_them_in_the_page_of_status(lab: DesktopLab) -> None:
+def test_a_browser_shows_them_in_the_page_of_report(lab: DesktopLab) -> None:
     page = lab.folder / "lab.html"
-    lab.well("status", "--html", str(page))
+    lab.well("report", str(page))
     (kept,) = lab.folder.rglob("screens/*/desktop/browser.png")
     fields = inked(picture.read_png(kept))
     assert inked(drawn_by_firefox(lab, page)) == fields

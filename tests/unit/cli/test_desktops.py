@@ -33,6 +33,8 @@ containers:
       desktop: { user: penny, password: !secret penny_rdp }
 """
 PICTURE = b"\x89PNG\r\n\x1a\nfirst"
+TAKEN = 1_790_000_000
+"""When the pictures were taken, in seconds of the epoch: 2026-09-21, 14:13:20 UTC."""
 ANSWER = {"problem": "", "pictures": {"desktop": "mate", "browser": "<script>"}}
 
 
@@ -54,7 +56,7 @@ def has(world: World, files: Mapping[str, bytes]) -> None:
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name, content in files.items():
             head = tarfile.TarInfo(f"./{name}")
-            head.size = len(content)
+            head.size, head.mtime = len(content), TAKEN
             archive.addfile(head, io.BytesIO(content))
 
     def pack(_container: Container, command: Sequence[str], _stdin: bytes, _env: Mapping[str, str]) -> Execution:
@@ -84,6 +86,14 @@ def test_status_tells_them_with_what_they_show(desk: World) -> None:
     found = screens(desk)
     assert [(one["name"], one["shows"]) for one in found] == [("browser", "<script>"), ("desktop", "mate")]
     assert Path(found[1]["file"]).read_bytes() == PICTURE
+    assert {one["at"] for one in found} == {"2026-09-21T14:13:20+00:00"}
+
+
+@pytest.mark.parametrize("seconds", [0, -(2**62), 2**70])
+def test_a_time_that_is_none_costs_the_time_alone(desk: World, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "TAKEN", seconds)
+    has(desk, {"desktop.png": PICTURE})
+    assert [one["at"] for one in screens(desk)] == [""]
 
 
 def test_verify_brings_newer_ones_and_older_ones_go(desk: World, tmp_path: Path) -> None:
@@ -145,7 +155,7 @@ def test_the_page_holds_the_pictures_and_escapes_what_was_said(desk: World, tmp_
     assert page.count("<img ") == 2
     assert "judged to show a desktop" in page
     assert "<script>" not in page
-    assert "<td>desk</td>" in page
+    assert "<h3>desk</h3>" in page
     assert WORD not in page + answer.out + answer.err
 
 

@@ -13,7 +13,7 @@ from provisioner.loads.measured import remember
 from provisioner.loads.terms import MIB
 from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny_model, tiny_model
 from provisioner.values.address import Address
-from provisioner.values.facts import DeviceMemory, Proof
+from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from provisioner.workflow import proving
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.cli.conftest import World
@@ -220,7 +220,7 @@ def test_what_a_proof_measures_is_shown_by_the_next_sum(
     on_card.write_text(ON_CARD.replace("CONTEXT", "8192"), encoding="utf-8")
     assert world.command("up", str(on_card), "--yes").code == 0
 
-    def measuring(*arguments: Any, **named: Any) -> tuple[Proof | DeviceMemory, ...]:
+    def measuring(*arguments: Any, **named: Any) -> tuple[Proof | DeviceMemory | ProofStep, ...]:
         return (*prove(*arguments, **named), DeviceMemory(Address("llama/llama_cpp"), 1000 * MIB))
 
     monkeypatch.setattr(proving, "prove", measuring)

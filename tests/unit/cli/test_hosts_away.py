@@ -34,6 +34,7 @@ LINES = {
     "up": ("up", "--yes"),
     "status": ("status",),
     "top": ("top",),
+    "report": ("report", "lab.html"),
     "verify": ("verify", "--after-reboot"),
     "audit": ("audit",),
     "probe": ("probe", "llama", "--yes"),

@@ -19,6 +19,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "up": (("up", "--yes"), ("up", "--yes", "--full")),
     "status": (("status",),),
     "top": (("top", "--once"),),
+    "report": (("report", "{place}/lab.html"),),
     "verify": (("verify",),),
     "audit": (("audit",),),
     "probe": (("probe", "llama", "--yes"),),
@@ -38,7 +39,7 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "doctor": (("doctor",),),
     "destroy": (("destroy", "--yes"),),
 }
-CODES = {"init": (64,), "graph": (4, 64), "eject": (1, 4), "lock": (1, 4)}
+CODES = {"init": (64,), "graph": (4, 64), "report": (4, 64), "eject": (1, 4), "lock": (1, 4)}
 """What is written for a user, where the user said: the words are wrong, or what was begun was taken back."""
 
 

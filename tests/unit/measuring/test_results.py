@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from provisioner.measuring.results import digest_of, keep, tried_before
+from provisioner.measuring.results import digest_of, keep, tried_before, tries_in
 from provisioner.measuring.trials import Tried
 from provisioner.values.state import Device, Instance
 
@@ -59,3 +61,18 @@ def test_what_may_go_otherwise_is_tried_again(tmp_path: Path, outcome: str, coun
 def test_an_answer_counts_more_than_what_became_of_a_shorter_one(tmp_path: Path) -> None:
     tries = [Tried(4096, "no room"), Tried(8192, "answered"), Tried(16384, "no room")]
     assert kept(tmp_path / "one.jsonl", *tries) == {8192: "answered", 16384: "no room"}
+
+
+def test_everything_that_was_tried_is_told_with_its_time_and_lines_of_earlier_versions_without(tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    keep(file, "same", Tried(4096, "answered"))
+    keep(file, "other", Tried(8192, "crashed", "signal"))
+    first, second = tries_in(file)
+    assert (first.digest, first.tried) == ("same", Tried(4096, "answered"))
+    assert (second.digest, second.tried) == ("other", Tried(8192, "crashed", "signal"))
+    assert datetime.fromisoformat(first.at).tzinfo is not None
+    line = json.loads(file.read_text().splitlines()[0])
+    del line["at"]
+    file.write_text(f"{json.dumps(line)}\n[]\ncut")
+    assert [one.at for one in tries_in(file)] == [""]
+    assert tries_in(tmp_path / "none.jsonl") == []

@@ -1,0 +1,61 @@
+"""Where clients of a lab ask it: the gateway with its URL, by whatever finds the addresses of containers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from provisioner.catalog import Catalog
+from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import SPEECH_PROTOCOL
+from provisioner.report.client import Gateway, Speech
+from provisioner.report.gateway import PROTOCOL, Entrance, SpeechEndpoint, entrance_of, speech_endpoint_of
+from provisioner.values.errors import InputError
+
+
+class FindAddress(Protocol):
+    """Finds the address of a container; ``PreflightError`` where it has none now."""
+
+    def __call__(self, name: str, /, *, is_on_lan: bool) -> str:
+        """``is_on_lan``: that at which its host shows it to the LAN, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Where a lab answers; ``needs_root``: clients have to trust the root of its own authority."""
+
+    gateway: Gateway
+    needs_root: bool
+
+
+def answering(lab: Lab, find_address: FindAddress) -> Answering:
+    """Where clients ask; ``InputError`` where no service of the file speaks with them."""
+    entrance = entrance_of(lab.resolved)
+    endpoint = speech_endpoint_of(lab.resolved, entrance)
+    first = entrance or (endpoint.entrance if endpoint else None)
+    if first is None:
+        raise InputError(
+            f"Unable to tell clients where lab {lab.name} answers: no service of the file speaks their protocol",
+            resolution=_what_to_add(lab.resolved.catalog),
+        )
+    url = _url(first, find_address)
+    speech = None
+    if endpoint is not None:
+        speech = _speech(endpoint, url if endpoint.entrance == first else _url(endpoint.entrance, find_address))
+    return Answering(Gateway(lab.name, url, first.key_variable, first.models, speech), first.has_own_root)
+
+
+def _what_to_add(catalog: Catalog) -> str:
+    gateway, engine = catalog.example(PROTOCOL, "gateway"), catalog.example(PROTOCOL, "engine")
+    return f"Add a gateway{gateway}, an engine{engine}, or speech{catalog.example(SPEECH_PROTOCOL)}."
+
+
+def _speech(endpoint: SpeechEndpoint, url: str) -> Speech:
+    return Speech(url, endpoint.entrance.key_variable, endpoint.model, endpoint.voice)
+
+
+def _url(entrance: Entrance, find_address: FindAddress) -> str:
+    if entrance.site:
+        return f"{entrance.site}/v1"
+    address = find_address(entrance.container, is_on_lan=entrance.is_on_lan)
+    return f"http://{address}:{entrance.port}/v1"
