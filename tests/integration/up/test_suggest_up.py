@@ -45,3 +45,8 @@ def test_up_of_what_is_written_works(lab: Lab) -> None:
     assert again.code == 0, again.out
     asked = lab.incus("exec", container, "--", "systemctl", "cat", "llama-server.service")
     assert f"--ctx-size {CONTEXT}" in asked.replace('"', "")
+    page = lab.provision("report", "lab.html")
+    assert page.code == 0, page.err
+    shown = (lab.folder / "lab.html").read_text(encoding="utf-8")
+    assert f"{container}/llama_cpp" in shown
+    assert "never proved from this machine" not in shown
