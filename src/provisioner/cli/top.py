@@ -78,7 +78,7 @@ def _print_once(console: Console, watched: Watch, interval: float) -> int:
     from provisioner.report.live import live_lines, live_text
 
     watched.picture()
-    time.sleep(interval)
+    time.sleep(interval)  # there is nothing to wait for: it is the time that rates are of
     picture = watched.picture()
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     text = live_text(picture.rows, picture.cards, columns, style=console.style)
@@ -191,6 +191,7 @@ def _keys() -> Iterator[Any]:
 
 
 def _wait() -> bool:
+    """Where no keyboard is asked, what was seen last is looked at as often."""
     time.sleep(POLL_S)
     return False
 

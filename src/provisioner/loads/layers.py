@@ -106,10 +106,10 @@ class _Keys:
         return max(value, 0) if isinstance(value, int) else 0
 
     def largest(self, name: str) -> int:
-        """The largest number under that name, which has one for all layers or one for each; 0 without any."""
+        """The largest number under that name, which has one for all layers or one for each; 0 without one above 0."""
         value = self.value(name)
         numbers = value if isinstance(value, list) else [value]
-        return max((number for number in numbers if isinstance(number, int)), default=0)
+        return max((number for number in numbers if isinstance(number, int) and number > 0), default=0)
 
 
 def shape_of(values: Values, vocabulary: int = 0) -> Shape:

@@ -413,6 +413,7 @@ def _asked_share(candidate: Candidate) -> float | None:
     if not candidate.is_mixture:
         return 1.0
     used = header.values.get(f"{header.architecture}.expert_used_count")
-    if not isinstance(used, int) or not header.experts or not expert_bytes(candidate.load.tensors):
+    is_told = isinstance(used, int) and 0 < used <= header.experts
+    if not is_told or not expert_bytes(candidate.load.tensors):
         return None
-    return used / header.experts
+    return float(used / header.experts)

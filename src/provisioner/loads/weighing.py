@@ -1,4 +1,4 @@
-"""A model of the file as its GGUF file's head tells it, or, where nothing was read of that, its size and its name."""
+"""A model as its GGUF file's head tells it, else its size and its name; and what sums of models do not hold."""
 
 from __future__ import annotations
 
@@ -33,3 +33,19 @@ def unread_of(load: Load) -> Iterator[str]:
         yield f"{load.name}: {'; '.join(load.shape.unread)}; {MARGIN_WORDS}"
     if not load.weights:
         yield f"{load.name}: nobody tells how large its file is, so its weights are missing in the sum"
+    if not load.flash_attention and load.shape.widths is None:
+        yield f"{load.name}: what attention takes without flash attention is not counted"
+
+
+def uncounted_of_folder(load: Load, header: Header | None, *, sees: bool, drafts: bool) -> Iterator[str]:
+    """What a sum leaves out, or holds too much, of a model that is a folder; ``sees``: its encoder is loaded.
+
+    ``drafts``: its own component for drafts is used.
+    """
+    has_encoder = header is not None and header.values.get("has_encoder")
+    if has_encoder and sees:
+        yield f"{load.name}: what images take while they are computed is not counted"
+    elif has_encoder:
+        yield f"{load.name}: its encoder of images, which is not loaded, is counted with its weights"
+    if drafts:
+        yield f"{load.name}: what its component for drafts keeps is not counted"

@@ -357,3 +357,12 @@ def test_a_name_that_says_no_type_is_not_taken_for_one(label: str, quant: str) -
     plain = nine("Q5_K_M")
     untold = replace(plain, label=label, header=Header("llama"))
     assert untold.quant == quant
+
+
+@pytest.mark.parametrize("asked", [-8, 0, 129, 2**40, "8"])
+def test_a_mixture_that_says_nonsense_of_its_experts_has_no_bound(asked: Any) -> None:
+    odd = mixture()
+    values = {**odd.header.values, "qwen3moe.expert_used_count": asked}
+    (way, *_) = ways_of(replace(odd, header=replace(odd.header, values=values)), USABLE)
+    assert read_bytes(way) is None
+    assert bound_per_s(way, 272 * GB) is None

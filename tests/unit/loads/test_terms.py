@@ -253,6 +253,9 @@ def test_half_the_tokens_at_once_take_half_of_the_buffers() -> None:
         ({"feed_forward_length": 8192, "n_deepstack_layers": 3}, Widths(8192, 2048, 32, beside=6144)),
         ({}, None),
         ({"feed_forward_length": 8192, "attention.head_count": "many"}, None),
+        ({"feed_forward_length": -8192}, None),
+        ({"feed_forward_length": [-1, -2]}, None),
+        ({"feed_forward_length": 8192, "attention.head_count": [-4]}, None),
     ],
 )
 def test_the_widths_are_those_that_the_file_tells(said: dict[str, Any], widths: Widths | None) -> None:

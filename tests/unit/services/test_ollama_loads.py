@@ -110,7 +110,11 @@ def test_how_many_tokens_are_computed_at_once_follows_context_and_memory(context
 def test_without_flash_attention_fewer_are_computed_at_once(context: int, memory: int, batch: int) -> None:
     found = loads(context=context, memory=memory, flash_attention="off")
     assert found.loads[0].ubatch == batch
-    assert "llama: what attention takes without flash attention is not counted" in found.unread
+    assert "llama: what attention takes without flash attention is not counted" in found.unread, (
+        "its widths are not told"
+    )
+    assert not found.loads[0].flash_attention
+    assert loads(context=context, memory=memory).loads[0].flash_attention
 
 
 def test_as_many_of_the_largest_count_as_may_be_loaded() -> None:

@@ -102,6 +102,7 @@ class _Server:
             unified=False,  # the number of slots is told, and then each has its own cache
             adapts=True,
             tensors=header.tensors if header else {},
+            flash_attention=self.option("flash_attention") != "off",
         )
 
     def _slots(self, header: Header | None) -> int:
@@ -153,8 +154,6 @@ class _Server:
                     f"{load.name}: Ollama takes its context by the card's memory, which is not known; "
                     f"counted are {LEAST_CONTEXT:,} tokens a request, the least that it takes"
                 )
-            if self.option("flash_attention") == "off":
-                yield f"{load.name}: what attention takes without flash attention is not counted"
 
     def unknown(self) -> str:
         """Why nobody knows what some of its models need; empty where all are known."""

@@ -12,6 +12,7 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent, shape_of_exllama
 from provisioner.loads.layers import Shape
 from provisioner.loads.terms import MIB, Load
+from provisioner.loads.weighing import uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 
@@ -172,10 +173,5 @@ def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Ite
             f"{load.name}: {away} of experts are counted as the host's, by the bits of a weight on average; "
             "exllamav3 takes only those there that are stored with codebook mul1"
         )
-    has_encoder = header is not None and header.values.get("has_encoder")
-    if has_encoder and service.option("vision"):
-        yield f"{load.name}: what images take while they are computed is not counted"
-    elif has_encoder:
-        yield f"{load.name}: its encoder of images, which is not loaded, is counted with its weights"
-    if service.option("draft_mode") == "mtp":
-        yield f"{load.name}: what its component for drafts keeps is not counted"
+    drafts = service.option("draft_mode") == "mtp"
+    yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=drafts)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape, shape_of_folder
 from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes
+from provisioner.loads.weighing import uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
 
@@ -113,10 +114,5 @@ def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Ite
         yield f"{load.name}: vLLM takes {share} of the card, whose memory is not known; counted is what the model needs"
     if _quantises(service, header):
         yield f"{load.name}: its weights are counted as half of their files, the least that `quantization: fp8` leaves"
-    has_encoder = header is not None and header.values.get("has_encoder")
-    if has_encoder and service.option("vision"):
-        yield f"{load.name}: what images take while they are computed is not counted"
-    elif has_encoder:
-        yield f"{load.name}: its encoder of images, which is not loaded, is counted with its weights"
-    if service.option("speculative") == "mtp":
-        yield f"{load.name}: what its component for drafts keeps is not counted"
+    drafts = service.option("speculative") == "mtp"
+    yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=drafts)
