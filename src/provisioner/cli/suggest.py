@@ -10,14 +10,15 @@ import click
 
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
-from provisioner.loads.suggestions import USES
+from provisioner.loads.uses import USES
 from provisioner.values.errors import ExitCode, InputError, with_hint
 from provisioner.values.quantities import SizeError, parse_size
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.lab.opening import Lab
-    from provisioner.loads.suggestions import Left, Way
+    from provisioner.loads.candidates import Way
+    from provisioner.loads.suggestions import Left
     from provisioner.report.suggest import Asked
 
 

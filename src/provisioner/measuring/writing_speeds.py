@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from provisioner.loads.suggestions import Measured
+from provisioner.loads.candidates import Measured
 from provisioner.measuring import engine_bench, llm_bench
 from provisioner.measuring.history import Result
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
-from provisioner.loads.suggestions import Candidate, Left, Server, Way, bound_per_s, measured_of
+from provisioner.loads.candidates import Candidate, Server, Way
+from provisioner.loads.speeds import bound_per_s, measured_of
+from provisioner.loads.suggestions import Left
 from provisioner.report.style import PLAIN, Style, safe_line, table
 
 HEAD = ("FILE", "QUANT", "BITS", "ENGINE", "CONTEXT", "CACHE", "EXPERTS", "TAKES", "LEFT", "TOKENS/S")

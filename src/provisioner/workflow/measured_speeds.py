@@ -10,7 +10,7 @@ from provisioner.gpus.bandwidth import is_same_card
 from provisioner.gpus.cards import Card
 from provisioner.lab.artifacts import manifest_digest
 from provisioner.lab.opening import Lab
-from provisioner.loads.suggestions import Candidate
+from provisioner.loads.candidates import Candidate
 from provisioner.measuring.history import DamagedResultError, Result, files_of, results_in
 from provisioner.measuring.writing_speeds import writing_speeds
 from provisioner.models.hashes import sha256_of

@@ -17,10 +17,10 @@ from provisioner.lab import Known, resolve
 from provisioner.lab.opening.folder_files import folder_problem
 from provisioner.labfile.parsing import parse_spec
 from provisioner.labfile.spec import Model
+from provisioner.loads.candidates import Candidate, Choice, Server
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent
 from provisioner.loads.layers import Shape
-from provisioner.loads.suggestions import Candidate, Choice, Server
 from provisioner.loads.terms import Load
 from provisioner.models.folders import (
     CONFIG,

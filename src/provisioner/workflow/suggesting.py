@@ -15,8 +15,8 @@ from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab
 from provisioner.loads.budgets import usable_of
+from provisioner.loads.candidates import Candidate
 from provisioner.loads.layers import shape_of
-from provisioner.loads.suggestions import Candidate
 from provisioner.loads.terms import MIB, Load
 from provisioner.loads.vision import image_buffer
 from provisioner.models.folders import FolderError

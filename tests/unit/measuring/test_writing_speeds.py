@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from provisioner.loads.suggestions import Measured
+from provisioner.loads.candidates import Measured
 from provisioner.measuring.history import Result, Setting
 from provisioner.measuring.series import Series, Trial
 from provisioner.measuring.writing_speeds import writing_speeds

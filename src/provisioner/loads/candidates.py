@@ -1,0 +1,174 @@
+"""Files that a card could be given, and the ways to serve them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from provisioner.loads.advice import SMALLER
+from provisioner.loads.terms import Load
+from provisioner.loads.weights import BYTES_PER_WEIGHT, FILE_TYPES, FLOOR, FLOOR_BITS
+from provisioner.models.header import Header
+from provisioner.models.sources import ModelPart
+
+WHOLE = ("f16", "f16")
+"""The types of a cache that loses nothing."""
+CACHES = (WHOLE, *SMALLER)
+LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
+"""How types below the floor are called in names of files."""
+TYPE = re.compile(r"(UD-)?(I?Q|TQ|MXFP|NVFP|BF|F)[0-9]", re.IGNORECASE)
+"""How all types are; another end of a name says nothing of them."""
+FLOOR_OF_FOLDERS = 4.0
+"""Bits of a weight below which EXL3, AWQ and GPTQ count as below the floor.
+
+Cards of two EXL3 repositories tell a divergence of 0.02 and 0.04 at 4 bits, as Q4_K_M has it, and of 0.11 at 3.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How fast a file was seen to write: tokens in a second behind ``depth`` others, and when.
+
+    Of how it was served: the types of its cache, how many layers the card had (None: all), and of how many the experts
+    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing.
+    """
+
+    per_s: float
+    at: str
+    depth: int = 0
+    keys: str = "f16"
+    values: str = "f16"
+    gpu_layers: int | None = None
+    experts: int = 0
+    is_told: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The service that would serve a folder: its role, and its option that says how long its context is.
+
+    ``keys``: the options for secrets without which it does not serve; ``image``: of its container, empty for its own.
+    """
+
+    role: str
+    context: str
+    keys: tuple[str, ...] = ()
+    image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One type of cache with which an engine could serve a file, and what it then takes with its whole context.
+
+    ``cache``: how the engine calls it; ``options``: what the block says of the service beside model and context.
+    """
+
+    load: Load
+    cache: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that could be served: what it is called, what it needs on a card, and what its head says.
+
+    ``load``: with its whole context, all of it on the card; ``written``: what the file of a lab says of it; ``label``:
+    what its name says of its weights; ``eye``: what is written of its projector, where it has one; ``parts``: its
+    files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
+    Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
+    the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
+    computed with, None where nobody knows them.
+    """
+
+    name: str
+    load: Load
+    header: Header
+    written: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    eye: Mapping[str, str] = field(default_factory=dict)
+    parts: tuple[ModelPart, ...] = ()
+    measured: tuple[Measured, ...] = ()
+    form: str = ""
+    server: Server | None = None
+    choices: tuple[Choice, ...] = ()
+    unknown: str = ""
+    idle: int | None = 0
+
+    @property
+    def caches(self) -> tuple[Choice, ...]:
+        """With which caches it could be served, the one that loses least first."""
+        if self.form:
+            return self.choices
+        found: list[Choice] = []
+        for keys, values in CACHES:
+            cache = keys if keys == values else f"{keys}, {values}"
+            load = replace(self.load, keys=keys, values=values)
+            found.append(Choice(load, cache, {"kv_cache": {"k": keys, "v": values}}))
+        return tuple(found)
+
+    @property
+    def bits(self) -> float:
+        """Bits of a weight, on average; 0 where nobody tells them."""
+        told: float = self.header.bits or self.header.values.get("bits") or 0.0
+        return told
+
+    @property
+    def sees(self) -> bool:
+        """Whether it takes images."""
+        return bool(self.eye)
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether a token asks only some of its experts."""
+        return bool(self.header.experts or self.load.shape.experts)
+
+    @property
+    def quant(self) -> str:
+        """How its weights are stored, as its head says it, else its name; empty where neither does."""
+        number = self.header.values.get("general.file_type")
+        by_name = self.label if TYPE.match(self.label) else ""
+        return FILE_TYPES.get(number, by_name) if isinstance(number, int) else by_name
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether its weights have lost what is noticed, by what is known of its type, else by their bits."""
+        if self.form:
+            return 0 < self.bits < FLOOR_OF_FOLDERS
+        known = BYTES_PER_WEIGHT.get(self.quant)
+        if known is not None:
+            return known < BYTES_PER_WEIGHT[FLOOR]
+        return 0 < self.header.bits < FLOOR_BITS or LOW.match(self.quant) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a file would be served: with which cache, of how many layers the experts stay in the host's memory.
+
+    ``place``: the cache's among those of its engine, 0 for the one that loses nothing; ``context``: the largest one
+    that it then has; ``total``: bytes of the card with it.
+    """
+
+    candidate: Candidate
+    choice: Choice
+    place: int
+    experts: int
+    context: int
+    total: int
+    usable: int
+
+    @property
+    def keys(self) -> str:
+        """The type of its cached keys, as sums call it."""
+        return self.choice.load.keys
+
+    @property
+    def values(self) -> str:
+        """The type of its cached values."""
+        return self.choice.load.values
+
+    @property
+    def free(self) -> int:
+        """Bytes of the card that are left."""
+        return self.usable - self.total
