@@ -246,6 +246,15 @@ def test_a_bar_is_as_wide_as_the_card_and_its_parts_are_what_lies_there() -> Non
     assert "it fits by the sums" in words
 
 
+def test_where_less_is_reserved_the_bar_is_still_as_wide_as_the_card() -> None:
+    whole = 12 * 1024
+    content = with_sizes(1500, 1000, usable=(whole - 480) * MIB, reserved=480 * MIB)
+    ((*parts,),) = bars(content)
+    expected = [1500 / whole, 1000 / whole, (whole - 480 - 2500) / whole, 480 / whole]
+    assert [wide for _, wide in parts] == pytest.approx([100 * one for one in expected], abs=0.02)
+    assert "480 MiB" in part(content, "cards")
+
+
 def test_what_was_measured_is_a_bar_of_its_own_and_what_was_not_is_not_called_free() -> None:
     _, measured = bars(full_lab())
     assert [kind for kind, _ in measured] == ["e0", "rest", "reserved"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from provisioner.loads.budgets import RESERVED, Budget
+from provisioner.loads.budgets import Budget
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.measured import Measured, identity_of
 from provisioner.loads.refusals import mib
@@ -111,7 +111,7 @@ def _bar(budget: Budget, words: str, sizes: Sequence[int], left: str = "free") -
     elif budget.usable is not None and free < 0:
         return _drawn(words, [part for part in parts if part.size > 0], over=-free)
     if budget.card is not None:
-        parts.append(Part(RESERVED, "reserved"))
+        parts.append(Part(budget.reserved, "reserved"))
     return _drawn(words, [part for part in parts if part.size > 0])
 
 
@@ -183,7 +183,7 @@ def _rest_rows(
             yield _key("over"), "too much, beyond the line", mib(-left), "", ""
         yield _key("free"), "free", mib(max(left, 0)), by_measure, ""
     if budget.card is not None:
-        yield _key("reserved"), "kept for the driver, a display and contexts", mib(RESERVED), "", ""
+        yield _key("reserved"), "kept for the driver, a display and contexts", mib(budget.reserved), "", ""
 
 
 def _terms(content: LabContent, budget: Budget) -> Markup:
