@@ -38,7 +38,8 @@ def ended_proofs(
 ) -> dict[Address, Proved]:
     """The proofs of services that were asked something, by what was found out about them.
 
-    ``failed``: containers whose run failed; where nothing judged a service of theirs, its first failed step says why.
+    ``failed``: containers whose run failed; where nothing judged a service of theirs, its first failed step says why,
+    and one without such a step is left out: it is not proved by what went well before.
     """
     known = tuple(facts)
     outcomes = by_address(known, Proof)
@@ -47,12 +48,14 @@ def ended_proofs(
         steps.setdefault(step.address, []).append(step)
     found = {}
     for address in dict.fromkeys((*steps, *outcomes)):
-        own = tuple(steps.get(address, ())[:MOST_STEPS])
+        own = steps.get(address, [])
         outcome = outcomes.get(address)
         failure = outcome.failure if outcome else ""
         if outcome is None and address.container in failed:  # elsewhere a role has made up for it
             failure = _words_of_failed(own)
-        found[address] = Proved(at, verb, own, failure)
+            if not failure:  # nobody knows whether its proof came to its end
+                continue
+        found[address] = Proved(at, verb, tuple(own[:MOST_STEPS]), failure)
     return found
 
 

@@ -38,7 +38,10 @@ def test_of_a_run_that_judges_nothing_the_failed_step_says_why() -> None:
     assert ended_proofs("up", AT, [ASKED, REFUSED], failed)[ENGINE].failure == REFUSED.words
     silent = ProofStep(ENGINE, "Look", well=False)
     assert ended_proofs("up", AT, [silent], failed)[ENGINE].failure == "Look: failed"
-    assert ended_proofs("up", AT, [ASKED], failed)[ENGINE].failure == ""
+    assert ended_proofs("up", AT, [ASKED], failed) == {}, "it may not have come to its end"
+    assert ended_proofs("up", AT, [ASKED])[ENGINE].failure == ""
+    late = ended_proofs("up", AT, [*[ASKED] * MOST_STEPS, REFUSED], failed)[ENGINE]
+    assert (late.failure, len(late.steps)) == (REFUSED.words, MOST_STEPS)
     assert ended_proofs("up", AT, [ASKED, REFUSED])[ENGINE].failure == "", "its role has made up for it"
 
 
