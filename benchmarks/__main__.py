@@ -22,6 +22,7 @@ from benchmarks import (
     memory,
     module_server,
     noop,
+    one_lab,
     proxmox,
     speech,
     speech_memory,
@@ -48,6 +49,7 @@ BENCHMARKS: Mapping[str, Callable[[Labs, int], list[Row]]] = {
     "speech-memory": speech_memory.rows,
     "engine-terms": engine_terms.rows,
     "looks": looks.rows,
+    "one-lab": one_lab.rows,
     "homes": homes.rows,
     "desktop": desktop.rows,
 }

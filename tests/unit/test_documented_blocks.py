@@ -14,12 +14,13 @@ from tests.signed_pairs import signed
 
 REACHES = (".",)
 
-TOUR = "tour.md"
+TOUR, MEASURING = "tour.md", "measuring.md"
 BLOCKS = list(documented.blocks())
 LISTED = documented.not_tried()
 SHELL = [block for block in BLOCKS if block.language == "sh" and block.name not in LISTED]
 LABS = [block for block in BLOCKS if block.is_lab and block.name not in LISTED]
-RUN = [block for block in BLOCKS if block.language == "console" and block.page == TOUR]
+RUN = [block for block in BLOCKS if block.language == "console" and block.page in (TOUR, MEASURING)]
+"""Each line of them is run on a real host: by tests/integration/up/test_tour.py and test_one_lab_up.py."""
 
 
 def named(block: Block) -> str:
@@ -106,7 +107,7 @@ def test_a_file_that_says_what_nobody_knows_is_found(
 
 
 def test_every_verb_is_run_on_the_tour() -> None:
-    lines = [command.line for block in RUN for command in documented.commands(block.text)]
+    lines = [command.line for block in RUN if block.page == TOUR for command in documented.commands(block.text)]
     verbs = {line.split()[1] for line in lines if line.startswith("provision ")}
     assert sorted(set(VERBS) - verbs) == []
 

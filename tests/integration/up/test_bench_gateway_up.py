@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.engine_series import model_in
+from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import Lab
 from tests.lab.incus import Lab as Incus
 
@@ -39,14 +40,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     folder = tmp_path_factory.mktemp(NAME)
     with pytest.MonkeyPatch.context() as patched:
         model_in(folder, patched.setattr)
-    lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
-    lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    with brought_up(incus_lab, folder, NAME, FILE) as lab:
+        yield lab
 
 
 def measured(lab: Lab, name: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import pytest
 
 from provisioner.models import tiny as tiny_model
 from provisioner.trial_unit import TRIAL
+from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
@@ -77,14 +78,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             patched.setattr(tiny_model, name, value)
         patched.setattr(tiny_model._Tensor, "content", property(drawn))
         (folder / "deep.gguf").write_bytes(tiny_model.tiny_model())
-    lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
-    lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    with brought_up(incus_lab, folder, NAME, FILE) as lab:
+        yield lab
 
 
 def killed_in_its_second_try(lab: Lab) -> list[int]:

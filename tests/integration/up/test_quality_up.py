@@ -12,6 +12,7 @@ import pytest
 from benchmarks import engine_series
 from benchmarks.engine_series import model_in
 from provisioner.models import tiny
+from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
 
@@ -83,14 +84,8 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for name, bits in {"parent": 0, **BITS}.items():
             quant_in(folder, name, bits, patched.setattr)
     (folder / "text.txt").write_text("The kettle has boiled, and the bread is still warm on the table. " * 400)
-    lab = Lab(folder, incus_lab.environment, "debian/12", "debian/12", name=NAME)
-    lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    with brought_up(incus_lab, folder, NAME, FILE) as lab:
+        yield lab
 
 
 def judged(lab: Lab, *more: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab, sh
 from tests.lab.incus import Lab as Incus
 
@@ -48,14 +49,8 @@ STARTS = "journalctl --quiet --output cat --unit llama-server | grep -c '^Starte
 @pytest.fixture(scope="module")
 def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The lab, up."""
-    lab = Lab(tmp_path_factory.mktemp(NAME), incus_lab.environment, "debian/12", "debian/12", name=NAME)
-    lab.write(FILE)
-    lab.provision("destroy", "--prune", "--yes", "--lab", NAME)  # what an interrupted run of this test left
-    first = lab.provision("up", "--yes")
-    assert first.code == 0, first.out[-4000:] + first.err[-4000:]
-    yield lab
-    ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME)
-    assert ended.code == 0, ended.out + ended.err
+    with brought_up(incus_lab, tmp_path_factory.mktemp(NAME), NAME, FILE) as lab:
+        yield lab
 
 
 def seen(lab: Lab) -> dict[str, dict[str, Any]]:
