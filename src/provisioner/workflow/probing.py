@@ -55,7 +55,6 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
             resolution="Name an engine with one model for chats.",
         )
     engine, seen = look_at(lab, effects, service, VERB)
-    estimate = estimated_contexts(lab, seen.cards).get(service.address)
     (desired,) = engine.instance.services
     return Subject(
         service=service,
@@ -64,7 +63,7 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         contexts=_contexts(service, trial, low, high),
         digest=digest_of(inputs_of(desired), trial.option, engine.instance),
         start_s=seen.inside.starts.get(service.address, 0.0),
-        estimates=() if estimate is None else (estimate,),
+        estimates=estimated_contexts(lab, seen.cards).get(service.address, ()),
     )
 
 

@@ -139,3 +139,40 @@ def test_the_same_engine_without_a_layer_on_the_card_is_refused(lab: DriftLab) -
         lab.sh(
             ENGINE, f"cp -a /root/llama-server.service {unit}; systemctl daemon-reload; systemctl restart llama-server"
         )
+
+
+SWEEPS = {
+    "gpu_layers": ("0", "99"),
+    "depth": ("0", "1024"),
+    "ubatch": ("256", "1024"),
+    "batch": ("512", "2048"),
+    "threads": ("1", "4"),
+    "cache_k": ("f16", "q8_0"),
+}
+"""What was swept by hand on a card of 16 GB, from its first surprise to its last."""
+WORDS = {"gpu_layers": "ngl", "depth": "d", "ubatch": "ub", "batch": "b", "threads": "t", "cache_k": "ctk"}
+READ = 512
+
+
+@pytest.mark.incus
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SWEEPS)
+def test_what_is_swept_by_hand_is_swept_on_the_card(lab: DriftLab, name: str) -> None:
+    values = SWEEPS[name]
+    sweep = f"{name}={','.join(values)}"
+    asked = ("bench", ENGINE, "--kind", "engine", "--yes", "--json", "--trials", "10", "--tokens", str(READ), "64")
+    found = lab.provision(*asked, "--sweep", sweep, "--refuse")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    assert [one["options"][WORDS[name]] for one in result["results"]] == list(values)
+    reads = []
+    for one in result["results"]:
+        figures = {figure["name"]: figure for figure in one["figures"]}
+        (read,) = [figure["median"] for called, figure in figures.items() if called.startswith(f"pp{READ}")]
+        assert all(figure["median"] > 0 for figure in figures.values())
+        reads.append(read)
+    if name == "gpu_layers":
+        assert reads[1] > 2 * reads[0], "the card reads a prompt no faster than the processor"
+    if name == "depth":
+        assert reads[1] < 1.1 * reads[0], "behind other tokens a prompt is read no faster"

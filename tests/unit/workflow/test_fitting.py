@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from provisioner.gpus.cards import Card
 from provisioner.lab.opening import Lab, open_lab
 from provisioner.loads.measured import measured
+from provisioner.loads.terms import needed_bytes
+from provisioner.measuring.trials import LEAST_LEFT
 from provisioner.models.tiny_hf import tiny_folder
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, PreflightError
 from provisioner.values.events import Diagnostic, Event
 from provisioner.values.facts import ContainerFact, DeviceMemory, UnitState
-from provisioner.workflow.fitting import budgets_of, check_fit, estimated_contexts, remember_use
+from provisioner.workflow.fitting import BESIDE, budgets_of, check_fit, estimated_contexts, remember_use
 from tests.gguf_bytes import gguf_bytes
 from tests.unit.loads.models import QWEN
 
@@ -79,9 +82,33 @@ def test_what_does_not_fit_is_refused_by_exit_code_4(lab: Lab) -> None:
 
 def test_the_largest_contexts_are_those_that_a_refusal_names(lab: Lab) -> None:
     found = estimated_contexts(lab, {"llama": SMALL})
-    assert found == {"llama/llama_cpp": 21_504}
-    assert estimated_contexts(lab, {}) == {}
-    assert estimated_contexts(lab, {"llama": BLIND}) == {}
+    assert found[Address("llama/llama_cpp")] == (21_504,)
+    assert Address("llama/llama_cpp") not in estimated_contexts(lab, {"llama": BLIND})
+
+
+def test_without_a_card_the_containers_memory_limits_a_context(file: Path) -> None:
+    values = {**QWEN, "qwen35.vocab_size": 248_320, "tokenizer.ggml.tokens": ["a"]}
+    (file.parent / "nine.gguf").write_bytes(gguf_bytes(values, {"output.weight": (4 * MIB,)}))
+    lab = of_memory(file, "1GiB")
+    with_weights, without = estimated_contexts(lab, {})[Address("llama/llama_cpp")]
+    (engine,) = [one for budget in budgets_of(lab, {}) for one in budget.engines if one.container == "llama"]
+    (load,) = engine.loads
+    free = 2**30 - LEAST_LEFT - BESIDE
+    next_larger = replace(load, context=with_weights + 256)
+    assert needed_bytes(replace(load, context=with_weights)) <= free < needed_bytes(next_larger)
+    assert needed_bytes(replace(load, context=without)) <= free + load.weights
+    assert with_weights < without
+
+
+def test_where_nothing_is_left_for_a_context_none_is_estimated(file: Path) -> None:
+    assert Address("llama/llama_cpp") not in estimated_contexts(of_memory(file, "150MiB"), {})
+
+
+def of_memory(file: Path, memory: str) -> Lab:
+    """The lab whose container ``llama`` has so much."""
+    text = FILE.replace("llama: { services:", f"llama: {{ memory: {memory}, services:")
+    file.write_text(text, encoding="utf-8")
+    return open_lab(file)
 
 
 def test_engines_that_fit_alone_may_not_fit_together(lab: Lab) -> None:
