@@ -1,4 +1,4 @@
-"""One model in three sizes, for labs that are measured: twelve layers like those of SmolLM2 135M, their weights drawn.
+"""One model in three sizes, for labs that are measured: some 80 million weights, which were drawn.
 
 It says nothing sensible, and computes what a model of that shape computes: nobody has to download anything for it.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from provisioner.measuring.filler import WORDS
 from provisioner.models.tiny import SPACE, vocabulary
 
-WIDTH, LAYERS, HEADS, KEY_HEADS, INNER = 576, 12, 9, 3, 1536
+WIDTH, LAYERS, HEADS, KEY_HEADS, INNER = 576, 12, 9, 9, 1536
 CONTEXT, TOKENS = 32_768, 49_152
 SEED = 24
 SPREAD_OF_TOKENS = 0.08

@@ -18,7 +18,9 @@ TRIAL = "provision-trial.service"
 UNITS = Path("/run/systemd/system")
 ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED = "answered", "no room", "crashed", "hung", "refused"
 OUTCOMES = (ANSWERED, NO_ROOM, CRASHED, HUNG, REFUSED)
-SETTINGS = "Restart=no\nOOMPolicy=stop\nRuntimeMaxSec={seconds}\n"
+STOP_S = 10
+"""It has nothing to finish: a server that reads a long prompt would take its time."""
+SETTINGS = f"Restart=no\nOOMPolicy=stop\nTimeoutStopSec={STOP_S}\nRuntimeMaxSec={{seconds}}\n"
 ENDED = ("failed", "inactive")
 OOM_KILL, SIGNAL, SIGKILL = "oom-kill", "signal", "9"
 """How systemd says that a process was ended: the last two where it is the container whose memory was full."""
@@ -41,7 +43,8 @@ class FailedError(Exception):
 def trial_of(text: str, engine: str, without: Sequence[str], changes: Sequence[Sequence[str]], seconds: float) -> str:
     """The text of the trial's unit; ``ValueError`` where something that is to be changed does not stand there.
 
-    ``engine``: the name of the unit that it is made of. A start of that one ends it, also where who tried was killed.
+    ``engine``: the name of the unit that it is made of. A start of that one ends it, also where who tried was killed,
+    and waits for its end: what both keep under /run would go with it.
     """
     kept = [line for line in text.splitlines() if not any(words in line for words in without)]
     changed = "\n".join(kept)
@@ -49,7 +52,7 @@ def trial_of(text: str, engine: str, without: Sequence[str], changes: Sequence[S
         changed, count = re.subn(pattern, lambda _, other=other: other, changed)  # type: ignore[misc]
         if not count:
             raise ValueError(f"{pattern} does not stand in the unit")
-    alone = changed.replace("[Unit]", f"[Unit]\nConflicts={engine}", 1)
+    alone = changed.replace("[Unit]", f"[Unit]\nConflicts={engine}\nAfter={engine}", 1)
     return alone.replace("[Service]", f"[Service]\n{SETTINGS.format(seconds=round(seconds))}", 1)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from provisioner import trial_unit, trying
 from provisioner.measuring.depth import BEGINNING, PLACES, Heard, doubts, places_in
+from provisioner.measuring.engines import WITHOUT
 from tests import engine_stand_in
 
 KEY = "canary-of-the-engine-0123456789"
@@ -220,8 +221,23 @@ def test_the_trial_is_not_started_again_and_tells_nobody() -> None:
     text = f"[Unit]\nOnFailure=switch-gone.service\n[Service]\n{hooks}"
     made = trial_unit.trial_of(text, "engine.service", ["switch", "Restart="], [], 90)
     assert "switch" not in made
-    alone = ["[Unit]", "Conflicts=engine.service", "[Service]", "Restart=no", "OOMPolicy=stop", "RuntimeMaxSec=90"]
-    assert made.splitlines() == alone
+    assert made.splitlines() == [
+        "[Unit]",
+        "Conflicts=engine.service",
+        "After=engine.service",
+        "[Service]",
+        "Restart=no",
+        "OOMPolicy=stop",
+        "TimeoutStopSec=10",
+        "RuntimeMaxSec=90",
+    ]
+
+
+def test_no_line_of_the_engine_lets_its_trial_take_longer_to_end() -> None:
+    text = "[Unit]\n[Service]\nTimeoutStopSec=1900\nExecStop=/x/drain.py\n"
+    made = trial_unit.trial_of(text, "engine.service", WITHOUT, [], 90)
+    assert "ExecStop" not in made
+    assert [line for line in made.splitlines() if line.startswith("TimeoutStopSec")] == ["TimeoutStopSec=10"]
 
 
 def test_it_may_run_for_as_long_as_its_start_and_all_of_its_answers_may_take(asked: Any) -> None:

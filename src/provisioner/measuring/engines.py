@@ -15,6 +15,7 @@ WITHOUT = (
     "StartLimit",
     "Restart",
     "ExecStop=",
+    "TimeoutStopSec=",
     "WantedBy=",
 )
 """Lines of an engine's unit that lead requests to it, start it again, or have its answers finished."""

@@ -186,12 +186,11 @@ class Provider(ABC):
 
         executions: dict[str, Execution] = {}
         failures: dict[str, ProviderError] = {}
-        with ThreadPoolExecutor(max(1, min(LOOKS, len(stdins)))) as pool:
-            for name, ended in zip(stdins, pool.map(run, stdins), strict=True):
-                if isinstance(ended, ProviderError):
-                    failures[name] = ended
-                else:
-                    executions[name] = ended
+        for name, ended in zip(stdins, _each(run, list(stdins)), strict=True):
+            if isinstance(ended, ProviderError):
+                failures[name] = ended
+            else:
+                executions[name] = ended
         return Looked(executions, failures=failures)
 
     @abstractmethod
@@ -289,3 +288,11 @@ class Provider(ABC):
     def address(self, name: str) -> str | None:  # noqa: ARG002 - for drivers whose containers have one
         """The container's own address in the LAN while it runs; None where it has none, or none yet."""
         return None
+
+
+def _each(run: Callable[[str], Execution | ProviderError], names: Sequence[str]) -> list[Execution | ProviderError]:
+    """What ``run`` gives for each name, all at once; a single one is run by this thread, which ctrl-c interrupts."""
+    if len(names) == 1:
+        return [run(name) for name in names]
+    with ThreadPoolExecutor(max(1, min(LOOKS, len(names)))) as pool:
+        return list(pool.map(run, names))

@@ -9,10 +9,12 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ import pytest
 
 from provisioner.models import tiny as tiny_model
 from provisioner.trial_unit import TRIAL
+from provisioner.values.errors import ExitCode
 from tests.integration.up.measured_lab import brought_up
 from tests.integration.up.quickstart_lab import ENGINE_KEY, Lab
 from tests.lab.incus import Lab as Incus
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.incus, pytest.mark.slow]
 
@@ -52,6 +56,8 @@ containers:
 DEEP = {"EMBEDDING": 64, "FEED_FORWARD": 64, "LAYERS": 64, "HEADS": 2, "CONTEXT": 4096}
 """32 KiB of cache for each token, and little to compute; eight requests share a context, of which one is asked."""
 STEP = 8 * 256
+SOON_S = 90
+"""A trial is ended within ten seconds, and the engine has then to start again."""
 
 
 KILLED: list[int] = []
@@ -82,10 +88,10 @@ def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield lab
 
 
-def killed_in_its_second_try(lab: Lab) -> list[int]:
-    """Which contexts a run had tried or begun to try when it was killed."""
+@contextmanager
+def probing(lab: Lab) -> Iterator[subprocess.Popen[str]]:
+    """A run of ``probe``, whose output can be read while it goes on; it is ended afterwards."""
     command = [str(Path(sys.executable).parent / "provision"), "probe", ENGINE, *RANGE, "--yes", "--json"]
-    begun: list[int] = []
     with subprocess.Popen(
         command,
         cwd=lab.folder,
@@ -94,7 +100,18 @@ def killed_in_its_second_try(lab: Lab) -> list[int]:
         stderr=subprocess.DEVNULL,
         stdin=subprocess.DEVNULL,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no thread runs
     ) as run:
+        try:
+            yield run
+        finally:
+            run.kill()
+
+
+def killed_in_its_second_try(lab: Lab) -> list[int]:
+    """Which contexts a run had tried or begun to try when it was killed."""
+    begun: list[int] = []
+    with probing(lab) as run:
         assert run.stdout
         for line in run.stdout:
             found = re.fullmatch(r"([0-9,]+) tokens: trying", json.loads(line).get("message", ""))
@@ -102,8 +119,24 @@ def killed_in_its_second_try(lab: Lab) -> list[int]:
                 begun.append(int(found[1].replace(",", "")))
             if len(begun) == 2:
                 break
-        run.kill()
     return begun
+
+
+def test_a_run_that_is_interrupted_ends_soon_and_leaves_an_engine_that_serves(lab: Lab) -> None:
+    def trial_runs() -> bool:
+        state = lab.incus("exec", ENGINE, "--", "systemctl", "is-active", TRIAL, check=False)
+        return state.strip() == "active"
+
+    with probing(lab) as run:
+        wait_until(trial_runs, 120)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=SOON_S)
+    assert run.returncode == ExitCode.INTERRUPTED
+    assert not trial_runs()
+    assert lab.ask(ENGINE, 8080, "deep", ENGINE_KEY).status == 200
+    # What the trial had under /run is the engine's own: it is asked with the key there before it ends.
+    kept = lab.incus("exec", ENGINE, "--", "ls", "/run/llama-server")
+    assert kept.split() == ["api-key"]
 
 
 def test_a_run_that_is_killed_leaves_an_engine_that_up_starts_again(lab: Lab) -> None:
