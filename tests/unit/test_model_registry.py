@@ -12,9 +12,9 @@ import pytest
 
 from provisioner.lab.opening import pulled_models
 from provisioner.lab.opening.pulled_models import cached_pulled, fetch_pulled
-from provisioner.models import registry as registry_client
 from provisioner.models.pulled import Pulled, Wanted
-from provisioner.models.registry import read_pulled
+from provisioner.models.registry import answers
+from provisioner.models.registry.answers import read_pulled
 from provisioner.models.registry.manifests import ManifestError, read_manifest
 from provisioner.models.registry.names import ModelName, model_name
 from provisioner.models.remote_head import LIMIT, NoHeadError
@@ -197,6 +197,7 @@ def test_the_version_that_a_file_names_is_asked_for_once_and_another_one_is_unkn
         ((200, {}, b" " * (5 << 20)), "what comes has more than 4,194,304 bytes"),
         ((302, {"Location": "http://127.0.0.1:1/x"}, b""), "leads to http://127.0.0.1:1, where nothing is encrypted"),
         ((302, {"Location": "file:///etc/passwd"}, b""), "302"),
+        ((302, {"Location": "https://a..b/x"}, b""), "label empty or too long"),
     ],
 )
 def test_what_is_no_answer_is_said_and_asked_again_another_time(registry: Registry, page: Any, why: str) -> None:
@@ -273,7 +274,7 @@ def test_what_is_no_model_is_said_and_not_read_again(
 
 
 def test_a_registry_that_stands_still_holds_nobody_up(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_client, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(answers, "TIMEOUT_S", 0.2)
     registry.server.pages = {}
     registry.server.content, registry.server.stalls = b"{" * 100, [1]
     assert "gives no answer: " in told(registry).unknown
