@@ -233,6 +233,8 @@ def test_a_gated_private_or_missing_repository_says_what_to_do(
 def test_a_hub_in_need_and_one_that_is_not_there(standin: StandIn) -> None:
     standin.say(503, {})
     assert isinstance(refusal(standin), UnreachableHubError)
+    standin.say(302, b"", Location="http://a..b/")
+    assert "label empty or too long" in refusal(standin).message
     with serving(FileServer()) as gone:
         hub = Hub(gone.address.rpartition("/models")[0])
     with pytest.raises(UnreachableHubError, match=r"gives no answer: .*refused"):

@@ -95,7 +95,16 @@ def test_the_token_does_not_follow_to_another_server(server: FileServer) -> None
         assert "Authorization" not in other.seen[0].headers
 
 
-@pytest.mark.parametrize("answer", [(404, {}), (403, {}), (503, {}), (302, {"Location": "ftp://host/m.gguf"})])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, {}),
+        (403, {}),
+        (503, {}),
+        (302, {"Location": "ftp://host/m.gguf"}),
+        (302, {"Location": "http://a..b/m.gguf"}),
+    ],
+)
 def test_a_refusal_is_a_note_and_another_time_it_is_asked_for_again(
     server: FileServer, answer: tuple[int, dict[str, str]]
 ) -> None:

@@ -13,11 +13,12 @@ from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
 from provisioner.models.header import Header
 from provisioner.services import knowledge_of
-from provisioner.services.base import LAN, ModelUse, ResolvedService
+from provisioner.services.base import LAN, ModelUse, ResolvedService, models_fetched
 from provisioner.values.address import Address
 
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
+    from provisioner.models.pulled import Pulled, Wanted
 
 DEFAULT_IMAGE = "debian/12"
 INCUS_DOMAIN = "incus"
@@ -57,6 +58,8 @@ class ResolvedContainer:
 class Known:
     """What is known beside the file, by containers but for ``headers`` (by models) and ``wheels`` (by services).
 
+    ``pulled``: what registries say of models that services fetch by themselves.
+
     ``images``: of which those are made that are there, which they keep where the file names none. ``addresses``: where
     they are reached in the LAN. ``wheels``: the options that follow from stacks of wheels. ``texts``: what is in the
     files that services' options name, by services and options.
@@ -68,6 +71,7 @@ class Known:
     addresses: Mapping[str, str] = field(default_factory=dict)
     wheels: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     texts: Mapping[Address, Mapping[str, str]] = field(default_factory=dict)
+    pulled: Mapping[Wanted, Pulled] = field(default_factory=dict)
 
 
 NOTHING_KNOWN = Known()
@@ -245,8 +249,18 @@ def _service(
         models={use.name: spec.models[use.name] for use in uses if use.name in spec.models},
         headers={use.name: known.headers[use.name] for use in uses if use.name in known.headers},
         texts=known.texts.get(address, {}),
+        pulled=_pulled(known, service, page),
         share=_group(container.page, address),
     )
+
+
+def _pulled(known: Known, service: ServiceSpec, page: ServiceType) -> dict[str, Pulled]:
+    """What is known of the models that the service fetches by itself, by their names in the file."""
+    found: dict[str, Pulled] = {}
+    for name, wanted in models_fetched(page, service.options):
+        if wanted in known.pulled:
+            found[name] = known.pulled[wanted]
+    return found
 
 
 def _group(page: HostPage | None, service: Address) -> tuple[Address, ...]:

@@ -65,5 +65,5 @@ def _asked(
         return within(deadline_s, answered)
     except HubError as error:
         raise NoHeadError(error.message) from error
-    except (OSError, EOFError, http.client.HTTPException) as error:
+    except (OSError, EOFError, UnicodeError, http.client.HTTPException) as error:  # UnicodeError: no name of a host
         raise NoHeadError(str(getattr(error, "reason", None) or error) or type(error).__name__) from error

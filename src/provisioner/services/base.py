@@ -16,6 +16,7 @@ from provisioner.values.state import Problem, Secret, port_behind
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.loads.engines import EngineLoads
+    from provisioner.models.pulled import Pulled, Wanted
     from provisioner.wheels.known import Stack
 
 LAN = "lan"
@@ -92,6 +93,8 @@ class ResolvedService:
     """What is in the files that its options name, by the options, as far as that is known."""
     needed_by: tuple[Address, ...] = ()
     """The services of other hosts that reach it over the LAN."""
+    pulled: Mapping[str, Pulled] = field(default_factory=dict)
+    """What registries say of the models that it fetches by itself, by their names in the file, as far as is known."""
     share: tuple[Address, ...] = ()
     """The services that take turns with it on one card, itself included, in the file's order; empty: it takes none."""
 
@@ -205,11 +208,7 @@ class ResolvedService:
     @property
     def fetched_models(self) -> tuple[str, ...]:
         """The names of the models that it fetches by itself, which the file says nothing else of."""
-        named: list[str] = []
-        for option, reference in self.page.references.items():
-            if reference.kind == FETCHED:
-                named += [str(one["name"]) for one in self.written.get(option, ())]
-        return tuple(named)
+        return tuple(name for name, _ in models_fetched(self.page, self.written))
 
     @property
     def key(self) -> Any:
@@ -241,6 +240,20 @@ class ResolvedService:
         """Something wrong with an option; dots in ``option`` lead into its value."""
         parts = (int(part) if part.isdigit() else part for part in option.split("."))
         return Problem((*self.path, *parts), message, hint)
+
+
+def models_fetched(page: ServiceType, written: Mapping[str, Any]) -> list[tuple[str, Wanted]]:
+    """The models that a service with these options fetches by itself, each with its name in the file."""
+    found: list[tuple[str, Wanted]] = []
+    for option, reference in page.references.items():
+        if reference.kind != FETCHED:
+            continue
+        from provisioner.models.pulled import Wanted  # nothing that a lab needs whose services fetch none
+
+        for entry in written.get(option, ()):
+            wanted = Wanted(str(entry.get("model", "")), str(entry.get("digest") or ""))
+            found.append((str(entry["name"]), wanted))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

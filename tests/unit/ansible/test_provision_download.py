@@ -348,6 +348,9 @@ def test_what_goes_round_in_circles_is_given_up(server: FileServer, folder: Path
 
 
 def test_a_redirect_to_something_else_than_http_is_not_followed(server: FileServer, folder: Path) -> None:
+    server.pages["/models/tiny.gguf"] = lambda _seen: (302, {"Location": "http://a..b/tiny.gguf"}, b"")
+    assert "label empty or too long" in refusal(wanted(server, folder))
+    server.pages.clear()
     server.answers = [(302, {"Location": "ftp://127.0.0.1/tiny.gguf"})]
     assert "ftp://127.0.0.1" in refusal(wanted(server, folder))
 

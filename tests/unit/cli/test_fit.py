@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from provisioner.models.tiny import EMBEDDING, FEED_FORWARD, TOKENS, ensure_tiny
 from provisioner.values.address import Address
 from provisioner.values.facts import DeviceMemory, Proof, ProofStep
 from provisioner.workflow import proving
-from tests.gguf_bytes import gguf_bytes
+from tests.gguf_bytes import gguf_bytes, model_bytes
+from tests.model_registry import Registry, model_registry
 from tests.unit.cli.conftest import World
 from tests.unit.loads.models import QWEN
 
@@ -250,3 +253,70 @@ def test_engines_that_take_turns_fit_where_each_of_them_does(world: World, nine:
     found = card(world, str(nine), "--memory", "2GiB")
     assert [one["turns"] for one in found["services"]] == [["llama/llama_cpp", "other/llama_cpp"]] * 2
     assert found["total"] == found["services"][0]["total"]
+
+
+PULLING = """\
+name: homelab
+hosts: { box: { incus: local } }
+containers:
+  local:
+    gpu: any
+    services:
+      ollama:
+        api_key: !secret ollama_key
+        pull: [{ name: small, model: "HOST/library/small:1b" }]
+"""
+
+
+@pytest.fixture
+def registry(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A registry; the lab's file names a model in it, which the registry does not have yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "pve-root-ca.pem"))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("PROVISION_SECRET_OLLAMA_KEY", "0123456789abcdef")
+    with model_registry(tmp_path) as running:
+        lab.write_text(PULLING.replace("HOST", running.host), encoding="utf-8")
+        yield running
+
+
+def test_what_a_registry_does_not_tell_is_unknown_with_its_reason(world: World, lab: Path, registry: Registry) -> None:
+    answer = world.command("fit", str(lab), "--memory", "8GiB")
+    assert answer.code == 3
+    why = f"what small takes, which it fetches by itself, is not known: {registry.host} answers 404: manifest unknown"
+    assert why in answer.out
+    world.host.graphics = (CARD,)
+    plan = world.command("plan", str(lab))
+    assert plan.code == 0, plan.err
+    assert f"local/ollama: {why}" in plan.err
+
+
+def test_what_ollama_fetches_is_added_up_from_what_its_registry_tells(
+    world: World, lab: Path, registry: Registry
+) -> None:
+    parameters = json.dumps({"num_ctx": 2048}).encode()
+    registry.publish("library/small:1b", {"model": model_bytes(block_count=8), "params": parameters}, {})
+    found = card(world, str(lab), "--memory", "8GiB")
+    terms = {term["name"]: term["bytes"] for term in found["terms"]}
+    assert terms["cache"] == 2048 * 8 * 2 * 32 * 2  # of each token: 8 layers, keys and values, one head of 32, f16
+    assert terms["left free"] == 1024 * MIB
+    assert world.command("fit", str(lab), "--memory", "8GiB").code == 0
+    assert world.command("fit", str(lab), "--memory", "512MiB").code == 4
+
+
+def test_a_registry_is_asked_when_a_plan_is_made_and_only_for_what_gets_a_card(
+    world: World, lab: Path, registry: Registry
+) -> None:
+    registry.publish("library/small:1b", {"model": model_bytes()}, {})
+    world.host.graphics = (CARD,)
+    for verb in ("validate", "show", "status"):
+        world.command(verb, str(lab))
+    assert registry.server.seen == []
+    assert world.command("plan", str(lab)).code == 0
+    asked = len(registry.server.seen)
+    assert asked == 3
+    assert world.command("up", str(lab), "--yes").code == 0
+    assert len(registry.server.seen) == asked
+    lab.write_text(lab.read_text(encoding="utf-8").replace("small:1b", "other").replace("    gpu: any\n", ""))
+    assert world.command("plan", str(lab)).code == 0
+    assert len(registry.server.seen) == asked

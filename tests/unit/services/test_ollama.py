@@ -81,6 +81,7 @@ def test_a_server_with_nothing_but_fetched_models_needs_no_file() -> None:
         ((), {"pull": [{"name": "a:b", "model": "qwen3"}]}, 'Ollama takes no model named "a:b"'),
         ((), {"pull": [{"name": "a", "model": "https://x/y"}]}, "this is not what a registry calls a model"),
         ((), {"pull": [{"name": "a", "model": "../etc/x"}]}, "this is not what a registry calls a model"),
+        ((), {"pull": [{"name": "a", "model": "hf.co/x"}]}, "this is not what a registry calls a model"),
         ((), {"pull": [{**SMALL, "digest": "c" * 12}]}, "this is no digest"),
         (("tiny",), {"kv_cache_type": "q8_0", "flash_attention": "off"}, "a cache of q8_0 needs flash attention"),
     ],

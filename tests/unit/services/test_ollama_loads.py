@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import shape_of
 from provisioner.loads.refusals import refusals
 from provisioner.loads.terms import MIB, Load, cache_bytes
+from provisioner.loads.vision import image_buffer
 from provisioner.models.header import Header
+from provisioner.models.pulled import Pulled
 from provisioner.services import knowledge_of
 from provisioner.services.ollama.loads import KEPT_FREE, own_context
 from provisioner.values import paths
@@ -29,18 +32,32 @@ HEADS = {
     "llama": Header("llama", values=LLAMA, tokens=32_000, tensors={"blk.31.x.weight": 4096 * MIB}),
     "hybrid": Header("qwen35", values={**QWEN, "qwen35.vocab_size": 248_320}, tensors={"blk.31.x": 5491 * MIB}),
 }
+NOTHING_PULLED: Mapping[str, Pulled] = {}
+EYE = {
+    "clip.projector_type": "mlp",
+    "clip.vision.image_size": 336,
+    "clip.vision.patch_size": 14,
+    "clip.vision.embedding_length": 1024,
+    "clip.vision.feed_forward_length": 4096,
+}
 SIZES = {name: sum(header.tensors.values()) for name, header in HEADS.items()}
 
 
-def loads(names: tuple[str, ...] = ("llama",), memory: int = 0, contexts: Any = None, **options: Any) -> EngineLoads:
-    """What a server of these models needs on a card."""
+def loads(
+    names: tuple[str, ...] = ("llama",),
+    memory: int = 0,
+    contexts: Any = None,
+    pulled: Mapping[str, Pulled] = NOTHING_PULLED,
+    **options: Any,
+) -> EngineLoads:
+    """What a server of these models needs on a card; ``pulled``: what registries say of those that it fetches."""
     content = lab(names, **options)
     content["containers"]["amd"]["gpu"] = "any"
     for name, context in (contexts or {}).items():
         content["models"][name]["context"] = context
     service = resolve(parsed(content), load_catalog()).services[ADDRESS]
     headers = {name: HEADS[name] for name in names if name in HEADS}
-    found = knowledge_of("ollama").loads(replace(service, headers=headers), SIZES, memory)
+    found = knowledge_of("ollama").loads(replace(service, headers=headers, pulled=pulled), SIZES, memory)
     assert found is not None
     return found
 
@@ -139,12 +156,116 @@ def test_what_llama_cpp_keeps_free_is_part_of_the_sum(options: dict[str, Any], f
     assert only(context=4096, **options).kept_free == free
 
 
-def test_what_it_fetches_by_itself_is_unknown_and_named() -> None:
+def fetched(name: str = "llama", **said: Any) -> Pulled:
+    """One of the models above as a registry has it."""
+    header = HEADS[name]
+    return replace(Pulled("d" * 64, header, SIZES[name], family=header.architecture, parts=("model",)), **said)
+
+
+def small(pulled: Pulled, **options: Any) -> Load:
+    """The one load of a server that fetches its one model."""
+    found = loads((), pulled={"small": pulled}, pull=[SMALL], **options)
+    assert found.unknown == ""
+    (load,) = found.loads
+    return load
+
+
+def test_what_it_fetches_is_unknown_and_named_where_nobody_asked_its_registry() -> None:
     found = loads(context=4096, pull=[SMALL])
     assert [load.name for load in found.loads] == ["llama"]
-    assert found.unknown.startswith("it fetches small by itself: its registry alone knows how large that is")
+    assert found.unknown == "what small takes, which it fetches by itself, is not known: its registry was not asked"
     alone = loads((), pull=[SMALL])
     assert (alone.loads, bool(alone.unknown)) == ((), True)
+
+
+def test_a_fetched_model_is_added_up_as_one_of_the_file_is() -> None:
+    assert replace(small(fetched(), context=4096), name="llama") == only(context=4096)
+    both = loads(("hybrid",), pulled={"small": fetched()}, pull=[SMALL], context=4096, max_loaded_models=2)
+    assert [load.name for load in both.loads] == ["hybrid", "small"]
+    assert both.unknown == ""
+    assert both.ways is not None
+    assert both.ways[0].write == "max_loaded_models: 1"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "options", "context"),
+    [
+        ({}, {"context": 2048}, 2048),
+        ({"num_ctx": 1024}, {"context": 2048}, 1024),
+        ({"num_ctx": 4096}, {"context": 2048, "num_parallel": 2}, 8192),
+        ({"num_ctx": 1}, {}, 4),
+        ({"num_ctx": 1_000_000}, {}, 8192),
+        ({}, {"memory": 24 * GIB}, 8192),
+    ],
+)
+def test_the_context_that_comes_with_a_model_counts_before_that_of_the_server(
+    numbers: dict[str, int], options: dict[str, Any], context: int
+) -> None:
+    assert small(fetched(numbers=numbers), **options).context == context
+
+
+@pytest.mark.parametrize(("said", "batch"), [(1536, 1536), (64, 64), (0, 512)])
+def test_the_batch_that_comes_with_a_model_counts(said: int, batch: int) -> None:
+    assert small(fetched(numbers={"num_batch": said}), context=65_536, memory=80 * GIB).ubatch == batch
+
+
+def test_the_family_that_its_registry_names_says_whether_requests_are_computed_one_by_one() -> None:
+    assert small(fetched(family="qwen3vl"), context=4096, num_parallel=3).slots == 1
+    assert small(fetched(family="llama"), context=4096, num_parallel=3).slots == 3
+    assert small(fetched("hybrid", family=""), context=4096, num_parallel=3).slots == 1
+
+
+def test_an_encoder_of_images_beside_the_model_is_counted_and_its_buffers_lie_in_what_is_left_free() -> None:
+    eye = fetched(projector=Header("clip", values=EYE), projector_size=600 * MIB, parts=("model", "projector"))
+    load = small(eye, context=1024)
+    assert (load.encoder, load.image_buffer) == (600 * MIB, image_buffer(EYE))
+    assert load.context == 2048
+    assert load.kept_free == KEPT_FREE - load.image_buffer
+    assert small(eye, environment={"LLAMA_ARG_FIT_TARGET": "256"}).kept_free == 0
+    free = small(eye, environment={"LLAMA_ARG_FIT_TARGET": "2048"})
+    assert free.kept_free == 2048 * MIB - free.encoder - free.image_buffer
+
+
+def test_how_large_images_may_be_is_guessed_where_no_file_says_it() -> None:
+    eye = fetched(projector=Header("clip"), projector_size=600 * MIB)
+    found = loads((), pulled={"small": eye}, pull=[SMALL], context=4096)
+    assert found.loads[0].image_buffer == 500 * MIB
+    assert "small: how large images may be is not known; 500 MiB stand for the buffers of one" in found.unread
+
+
+@pytest.mark.parametrize(("architecture", "encoder"), [("gemma3", 300 * MIB), ("llama", 0)])
+def test_an_encoder_in_the_model_s_own_file_is_told_apart_where_ollama_uses_it(architecture: str, encoder: int) -> None:
+    tensors = {"blk.0.x": 1000 * MIB, "v.blk.0.x": 250 * MIB, "mm.0.weight": 50 * MIB}
+    load = small(fetched(header=Header(architecture, tensors=tensors), size=1300 * MIB, family=architecture))
+    assert (load.encoder, load.weights) == (encoder, 1300 * MIB - encoder)
+    assert ("v.blk.0.x" in load.tensors) == (not encoder)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"unknown": "10.0.0.1 answers 404: manifest unknown"}, "10.0.0.1 answers 404: manifest unknown"),
+        ({"parts": ("adapter", "model")}, "it comes with an adapter"),
+        ({"parts": ("draft", "model")}, "it drafts its answers"),
+        ({"numbers": {"draft_num_predict": 4}}, "it drafts its answers"),
+        ({"numbers": {"num_gpu": 20}}, "it comes with num_gpu: 20"),
+    ],
+)
+def test_what_nobody_has_added_up_of_a_fetched_model_is_unknown(said: dict[str, Any], why: str) -> None:
+    other = {"name": "other", "model": "org/other"}
+    pulled = {"small": fetched(**said), "other": fetched()}
+    found = loads((), pulled=pulled, pull=[SMALL, other], context=4096)
+    assert found.unknown.startswith(f"what small takes, which it fetches by itself, is not known: {why}")
+    assert [load.name for load in found.loads] == ["other"]
+
+
+def test_no_shorter_context_is_advised_where_one_comes_with_a_model() -> None:
+    def written(**said: Any) -> list[str]:
+        ways = loads((), pulled={"small": fetched(**said)}, pull=[SMALL], memory=24 * GIB).ways
+        return [way.write for way in ways or ()]
+
+    assert written() == ["kv_cache_type: q8_0", "kv_cache_type: q8_0, context: 4096", ""]
+    assert written(numbers={"num_ctx": 8192}) == ["kv_cache_type: q8_0", ""]
 
 
 def test_a_model_of_which_nothing_was_read_is_guessed() -> None:

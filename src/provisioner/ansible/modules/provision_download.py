@@ -166,7 +166,7 @@ class Download:
                 return self._receive(answer, known)
         except urllib.error.HTTPError as error:
             raise self._judged(error) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, UnicodeError, http.client.HTTPException) as error:  # UnicodeError: no name of a host
             raise without_answer(error) from error
 
     def _request(self, known: Mapping[str, Any]) -> urllib.request.Request:

@@ -16,6 +16,7 @@ from provisioner.lab.rules import card_problems, model_option_problems, warnings
 from provisioner.labfile.loader import Loaded, Needs, load
 from provisioner.labfile.spec import Model, Spec
 from provisioner.models.header import Header
+from provisioner.services.base import models_fetched
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError
@@ -25,6 +26,7 @@ from provisioner.values.state import Fleet, Problem
 if TYPE_CHECKING:
     from provisioner.gpus.cards import Card
     from provisioner.labfile.pins import Pin
+    from provisioner.models.pulled import Pulled, Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Lab:
     _latest: list[ResolvedLab] = field(default_factory=list, init=False, repr=False, compare=False)
     """What it means with what became known last."""
     _fetched: dict[str, Header] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _pulled: dict[Wanted, Pulled] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def spec(self) -> Spec:
@@ -154,8 +157,9 @@ class Lab:
     @property
     def with_headers(self) -> ResolvedLab:
         """What the file means, with what ``look_at_models`` read of models elsewhere."""
-        headers = {**self.resolved.known.headers, **self._fetched}
-        return self._knowing(replace(self.resolved.known, headers=headers))
+        known = self.resolved.known
+        headers, pulled = {**known.headers, **self._fetched}, {**known.pulled, **self._pulled}
+        return self._knowing(replace(known, headers=headers, pulled=pulled))
 
     def _knowing(self, known: Known) -> ResolvedLab:
         """What the file means with that; the same value as before where it was asked for just now."""
@@ -174,8 +178,22 @@ class Lab:
     def look_at_models(self) -> list[Diagnostic]:
         """Read the heads of models elsewhere that are not known yet, and hold the services' options against them.
 
+        Registries are asked for models that services fetch by themselves, where these get a card: it may not hold them.
         What is new to say; raises ``InputError`` with what no server could run with.
         """
+        return [*self._look_at_pulled(), *self._look_at_files()]
+
+    def _look_at_pulled(self) -> list[Diagnostic]:
+        wanted = _fetched_on_cards(self.spec, self.resolved.catalog)
+        if not wanted:
+            return []
+        from provisioner.lab.opening.pulled_models import fetch_pulled  # nothing that models of the file need
+
+        found, notes = fetch_pulled(wanted)
+        self._pulled.update(found)
+        return [Diagnostic("note", note) for note in notes]
+
+    def _look_at_files(self) -> list[Diagnostic]:
         known = self.resolved.known.headers
         files = {name: file for name, file in self.models().files.items() if name not in known}
         if not any("://" in file.path for file in files.values()):
@@ -232,7 +250,8 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
         if needs == "all":
             headers |= _cached(path, spec.models)
         texts, unreadable = _texts(path, spec, catalog)
-        resolved = resolve(spec, catalog, Known(headers=headers, texts=texts))
+        pulled = _cached_pulled(spec, catalog) if needs == "all" else {}
+        resolved = resolve(spec, catalog, Known(headers=headers, texts=texts, pulled=pulled))
         opened.append(resolved)
         stacks = _stack_problems(resolved, path)
         options = model_option_problems(resolved)
@@ -252,6 +271,26 @@ def _cached(path: Path, models: Mapping[str, Model]) -> dict[str, Header]:
 
     has_pins = any(model.source.startswith("hf:") for model in elsewhere.values())
     return cached_headers(elsewhere, read_pins(paths.lock_file(path)) if has_pins else {})
+
+
+def _fetched_on_cards(spec: Spec, catalog: Catalog) -> tuple[Wanted, ...]:
+    """The models that services fetch by themselves whose containers want a card, each once."""
+    wanted: dict[Wanted, None] = {}
+    for container in spec.containers.values():
+        if container.gpu is None:
+            continue
+        for role, service in container.services.items():
+            wanted |= {model: None for _, model in models_fetched(catalog.services[role], service.options)}
+    return tuple(wanted)
+
+
+def _cached_pulled(spec: Spec, catalog: Catalog) -> dict[Wanted, Pulled]:
+    wanted = _fetched_on_cards(spec, catalog)
+    if not wanted:
+        return {}
+    from provisioner.lab.opening.pulled_models import cached_pulled  # nothing that models of the file need
+
+    return cached_pulled(wanted)
 
 
 def _stack_problems(resolved: ResolvedLab, path: Path) -> Iterable[Problem]:

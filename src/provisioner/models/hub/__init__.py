@@ -284,7 +284,7 @@ def asked(hub: Hub, url: str, repository: str, most: int, deadline_s: float | No
         return within(DEADLINE_S if deadline_s is None else deadline_s, lambda: _read(request, most))
     except urllib.error.HTTPError as error:
         raise _error_of_answer(error, hub, repository) from error
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, UnicodeError, http.client.HTTPException) as error:  # UnicodeError: no name of a host
         reason = getattr(error, "reason", error)
         hint = "Is this machine online? HF_ENDPOINT, HTTPS_PROXY and NO_PROXY say how the hub is reached."
         raise UnreachableHubError(f"{hub.endpoint} gives no answer: {reason}", hint) from error

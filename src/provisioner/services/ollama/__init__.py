@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
+from provisioner.models.registry.names import model_name
 from provisioner.services import base
 from provisioner.services.base import Limits, Metrics, Processor, ResolvedService
 from provisioner.values.state import Problem
@@ -96,7 +97,8 @@ def _name_problems(service: ResolvedService) -> Iterator[Problem]:
 def _pull_problems(service: ResolvedService) -> Iterator[Problem]:
     """What no registry calls a model, and a digest that is none."""
     for place, one in enumerate(service.option("pull")):
-        if not REFERENCE.fullmatch(str(one["model"])):
+        model = str(one["model"])
+        if not REFERENCE.fullmatch(model) or model_name(model) is None:
             hint = "Write what its registry calls it, such as qwen3:0.6b, without https://."
             yield service.problem(f"pull.{place}.model", "this is not what a registry calls a model", hint)
         if one.get("digest") is not None and not DIGEST.fullmatch(str(one["digest"])):

@@ -1,0 +1,178 @@
+"""What a registry answers, asked as Ollama's server asks it: the manifest of a name, and the heads of its files.
+
+Only reads, without any credentials: who asks for a login is not asked again. Files of models are not downloaded: of
+each only the head is read, at most ``remote_head.LIMIT`` bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from provisioner.models.gguf import read_head
+from provisioner.models.header import GgufError, Header
+from provisioner.models.hub import HubError, Redirects
+from provisioner.models.pulled import Pulled
+from provisioner.models.registry.manifests import MEDIA_TYPE, Layer, Manifest, ManifestError, read_manifest
+from provisioner.models.registry.names import ModelName
+from provisioner.models.remote_head import LIMIT, TIMEOUT_S, NoHeadError
+from provisioner.values.plain_data import json_value
+from provisioner.values.time_limits import within
+
+DEADLINE_S = 30.0
+"""For everything that is asked of one model."""
+MOST_OF_A_MANIFEST = 4 << 20
+MOST_OF_A_PAGE = 1 << 20
+"""What a model's config and its options may take; the real ones have some hundred bytes."""
+MOST_OF_AN_ERROR, MOST_OF_WHY, MOST_OF_A_WORD = 10_000, 300, 40
+GGUF_FORMATS = ("", "gguf")
+_CONTENT_RANGE = re.compile(r"bytes 0-[0-9]{1,18}/([0-9]{1,18})", re.ASCII)
+_T = TypeVar("_T")
+
+
+def read_pulled(name: ModelName, known: Pulled | None = None, deadline_s: float = DEADLINE_S) -> Pulled:
+    """What the registry says of the model now; ``known`` itself where it is still that version.
+
+    ``NoHeadError``: it does not say it now, another time it may.
+    """
+    try:
+        return within(deadline_s, lambda: _read(name, known))
+    except HubError as error:
+        raise NoHeadError(error.message) from error
+    except (OSError, EOFError, UnicodeError, http.client.HTTPException) as error:  # UnicodeError: no name of a host
+        reason = getattr(error, "reason", None) or error
+        raise NoHeadError(f"{name.host} gives no answer: {str(reason) or type(error).__name__}") from error
+
+
+def _read(name: ModelName, known: Pulled | None) -> Pulled:
+    content = _answered(name.manifest, {"Accept": MEDIA_TYPE}, _whole(MOST_OF_A_MANIFEST))
+    digest = hashlib.sha256(content).hexdigest()  # of these bytes: Ollama tells the same as the model's digest
+    if known is not None and known.digest == digest:
+        return known
+    try:
+        manifest = read_manifest(content)
+    except ManifestError as error:
+        raise NoHeadError(f"{name.host} answers what is no manifest: {error}") from error
+    try:
+        return _pulled(name, digest, manifest)
+    except GgufError as error:  # another time it is the same
+        return Pulled(digest, unknown=str(error))
+
+
+def _pulled(name: ModelName, digest: str, manifest: Manifest) -> Pulled:
+    config = _page(name, manifest.config)
+    if config.get("remote_host"):
+        return Pulled(digest, unknown="it is computed elsewhere, and has no weights")
+    model = manifest.layers.get("model")
+    model_format = str(config.get("model_format") or "")
+    if model_format not in GGUF_FORMATS:
+        return Pulled(digest, unknown=f"its weights are no GGUF but {model_format[:MOST_OF_A_WORD]}")
+    if model is None:
+        return Pulled(digest, unknown="its manifest lists no file of a model")
+    options = _page(name, manifest.layers.get("params"))
+    projector = manifest.layers.get("projector")
+    family = config.get("model_family")
+    return Pulled(
+        digest,
+        _head(name, model),
+        model.size,
+        _head(name, projector) if projector else None,
+        projector.size if projector else 0,
+        family if isinstance(family, str) else "",
+        _numbers(options),
+        tuple(sorted(manifest.layers)),
+    )
+
+
+def _numbers(options: Mapping[str, Any]) -> dict[str, int]:
+    """The whole numbers, which Ollama also takes as 4096.0."""
+    found: dict[str, int] = {}
+    for name, value in options.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and value == int(value):
+            found[name] = int(value)
+    return found
+
+
+def _page(name: ModelName, layer: Layer | None) -> Mapping[str, Any]:
+    """The object in a small file, whose content is held against its digest; empty without such a file."""
+    if layer is None:
+        return {}
+    content = _answered(name.blob(layer.digest), {}, _whole(MOST_OF_A_PAGE))
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != layer.digest:
+        raise NoHeadError(f"{name.host} gives another file than its manifest lists")
+    try:
+        page = json_value(content)
+    except ValueError as error:
+        raise NoHeadError(f"{name.host} gives a file that is no JSON: {error}") from error
+    return page if isinstance(page, dict) else {}
+
+
+def _head(name: ModelName, layer: Layer) -> Header:
+    """The head of a model's file; a server that knows no ranges is left when the head is over."""
+
+    def read(answer: http.client.HTTPResponse) -> Header:
+        size = _size_of(answer)
+        if size is not None and size != layer.size:
+            raise NoHeadError(f"{name.host} lists a file of {layer.size:,} bytes, and has one of {size:,}")
+        return read_head(answer.read1, LIMIT)
+
+    return _answered(name.blob(layer.digest), {"Range": f"bytes=0-{LIMIT - 1}"}, read)
+
+
+def _size_of(answer: http.client.HTTPResponse) -> int | None:
+    """Bytes of the whole file of which this is the beginning, as the answer tells; None where it does not."""
+    if answer.status == http.client.PARTIAL_CONTENT:
+        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if told is None:
+            raise NoHeadError("what comes is not the beginning of the file")
+        return int(told[1])
+    return answer.length
+
+
+def _whole(most: int) -> Callable[[http.client.HTTPResponse], bytes]:
+    """What reads all of an answer, which may have so many bytes."""
+
+    def read(answer: http.client.HTTPResponse) -> bytes:
+        content = answer.read(most + 1)
+        if len(content) > most:
+            raise NoHeadError(f"what comes has more than {most:,} bytes")
+        return content
+
+    return read
+
+
+def _answered(url: str, headers: dict[str, str], read: Callable[[http.client.HTTPResponse], _T]) -> _T:
+    """What ``read`` makes of the answer; ``NoHeadError`` with the registry's own words where it refuses."""
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", **headers})  # noqa: S310  # https
+    try:
+        with urllib.request.build_opener(Redirects).open(request, timeout=TIMEOUT_S) as answer:
+            return read(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            why = _reason_in(error.read(MOST_OF_AN_ERROR)) or str(error.reason)
+        raise NoHeadError(f"{request.host} answers {error.code}: {why}") from error
+
+
+def _reason_in(content: bytes) -> str:
+    """Why a registry refuses, in its words; empty where it says nothing that people could read.
+
+    A registry says ``{"errors": [{"code": …, "message": …}]}``, Hugging Face ``{"error": …}``.
+    """
+    try:
+        page = json_value(content)
+    except ValueError:
+        return ""
+    if not isinstance(page, dict):
+        return ""
+    listed = page.get("errors")
+    first = listed[0] if isinstance(listed, list) and listed else None
+    why = first.get("message") if isinstance(first, dict) else page.get("error")
+    if not isinstance(why, str):
+        return ""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in why).split())[:MOST_OF_WHY]
