@@ -56,6 +56,8 @@ TEXT = Path("/run/provision-trial.text")
 STATE, FOLDER = Path("/var/lib"), "provision-trial"
 """What its user may write to, below the folder of all such ones."""
 MARGIN_S = 60.0
+BUILD, MODEL = "X-Artifact", "X-Model"
+"""By which lines a unit says what is mounted."""
 
 
 def words_in(text: str, program: str) -> list[str]:
@@ -96,8 +98,8 @@ def served(asked: Mapping[str, Any]) -> dict[str, Any]:
         "card": card,
         "driver": driver,
         "free": _free(),
-        "build": _noted(text, "X-Artifact"),
-        "model": _noted(text, "X-Model"),
+        "build": noted(text, BUILD),
+        "model": noted(text, MODEL),
     }
 
 
@@ -107,7 +109,8 @@ def _free() -> int:
     return shutil.disk_usage(STATE).free + sum(file.lstat().st_size for file in written.glob("*"))
 
 
-def _noted(text: str, name: str) -> str:
+def noted(text: str, name: str) -> str:
+    """The SHA-256 that a line of a unit holds, the last of that name; empty where none does."""
     found = re.findall(rf"^{name}=([0-9a-f]{{64}})$", text, re.MULTILINE)
     return found[-1] if found else ""
 

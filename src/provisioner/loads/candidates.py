@@ -32,7 +32,9 @@ class Measured:
     """How fast a file was seen to write: tokens in a second behind ``depth`` others, and when.
 
     Of how it was served: the types of its cache, how many layers the card had (None: all), and of how many the experts
-    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing.
+    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing. Of folders instead: the
+    ``engine`` that served it, and its ``cache``, as that calls it. ``by_clients``: they saw it, with the server and the
+    way to it in between; else the engine alone computed it.
     """
 
     per_s: float
@@ -43,6 +45,9 @@ class Measured:
     gpu_layers: int | None = None
     experts: int = 0
     is_told: bool = True
+    engine: str = ""
+    cache: str = ""
+    by_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)

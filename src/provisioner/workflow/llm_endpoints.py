@@ -129,7 +129,14 @@ def endpoint_of_service(
         where,
         "Write expose: lan for it, or run this on its host.",
         lambda: _HostLoad(engine, effects, _looked(engine, effects)),
+        _ways_of_writing(service),
     )
+
+
+def _ways_of_writing(service: ResolvedService) -> dict[str, str]:
+    """By which of its options the results of a service are told apart, with what it is; empty where by none."""
+    ways = knowledge_of(service.role).ways_of_writing(service)
+    return {"engine": service.role, **ways} if ways else {}
 
 
 def costs(lab: ResolvedLab, service: ResolvedService, model: str) -> bool:

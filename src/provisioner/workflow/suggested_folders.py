@@ -34,7 +34,7 @@ from provisioner.models.folders import (
 )
 from provisioner.models.header import Header
 from provisioner.models.hub import Hub, asked, files_of, part_of
-from provisioner.models.sources import format_of_source
+from provisioner.models.sources import ModelPart, format_of_source
 from provisioner.report.suggest import name_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import FolderServing
@@ -83,7 +83,10 @@ def folder_here(folder: Path) -> Candidate | None:
     problem = folder_problem(Model.model_validate({"source": source, "format": form})) if form else None
     if problem is not None:
         raise problem
-    return folder_candidate(folder.name, source, header_of(config), form, size)
+    candidate = folder_candidate(folder.name, source, header_of(config), form, size)
+    if form is None:
+        return candidate
+    return replace(candidate, parts=tuple(ModelPart(str(folder / name), "") for name in selected(names)))
 
 
 def folder_of_hub(hub: Hub, repository: str, revision: str) -> Candidate | None:

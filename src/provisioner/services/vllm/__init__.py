@@ -16,6 +16,7 @@ from provisioner.services.base import (
     Trial,
     quoted_changes,
     template_thinking,
+    unusual_options,
 )
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
@@ -41,6 +42,8 @@ NO_ROOM = (
     "less than desired GPU memory utilization",
 )
 """Both as in the role's ``vars/main.yml``; a test holds them equal."""
+DECIDING = ("dtype", "quantization", "cpu_offload", "tensor_parallel", "enforce_eager", "speculative")
+"""Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 SERIES = {
     "read": "vllm:prompt_tokens_total",
     "written": "vllm:generation_tokens_total",
@@ -102,6 +105,10 @@ class Knowledge(base.Knowledge):
         if card.vendor != NVIDIA:
             unknown = "its stacks are for cards that know CUDA"
         return base.FolderServing("max_model_len", ("api_key",), "", caches, unknown, has_embeddings=True)
+
+    def ways_of_writing(self, service: ResolvedService) -> Mapping[str, str]:
+        """Its cache, and what else decides how fast it writes."""
+        return {"cache": str(service.option("kv_cache_dtype")), **unusual_options(service, DECIDING)}
 
     def trial(self, service: ResolvedService) -> Trial:
         """By what a request may hold."""
