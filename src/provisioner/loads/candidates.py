@@ -84,7 +84,7 @@ class Candidate:
     files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
     Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
     the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
-    computed with, None where nobody knows them.
+    computed with, None where nobody knows them. ``taken``: bytes of the card that others take beside it.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Candidate:
     choices: tuple[Choice, ...] = ()
     unknown: str = ""
     idle: int | None = 0
+    taken: int = 0
 
     @property
     def caches(self) -> tuple[Choice, ...]:

@@ -98,6 +98,7 @@ def way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
         "experts_away": way.experts,
         "total": way.total,
         "free": way.free,
+        "usable": way.usable,
         "bound_per_s": _bound(way, speed),
         "measured_per_s": measured.per_s if measured else None,
         "measured_at": measured.at if measured else None,

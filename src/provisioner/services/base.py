@@ -434,7 +434,7 @@ class Knowledge:
         """The options that follow from the stack of wheels that it is installed with, beside the wheels themselves."""
         return {}
 
-    def folder_serving(self, form: str, card: Card) -> FolderServing | None:  # noqa: ARG002
+    def folder_serving(self, form: str, card: Card, usable: int) -> FolderServing | None:  # noqa: ARG002
         """How it would serve weights of a format on a card; None where it does not read them."""
         return None
 

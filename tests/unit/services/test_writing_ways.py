@@ -31,7 +31,7 @@ DIGEST = "5a" * 32
 
 def serving(role: str) -> FolderServing:
     """How it would serve a folder."""
-    found = knowledge_of(role).folder_serving(FORMS[role], CARD)
+    found = knowledge_of(role).folder_serving(FORMS[role], CARD, CARD.memory)
     assert found is not None
     return found
 

@@ -72,7 +72,7 @@ class Knowledge(base.Knowledge):
 
         return loads_of(service, sizes)
 
-    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
+    def folder_serving(self, form: str, card: Card, usable: int) -> base.FolderServing | None:  # noqa: ARG002
         """EXL3, with a stack that has a wheel with a hash for the Python of that image; EXL2 by nobody's sums."""
         from provisioner.services.tabbyapi.loads import NO_EXLLAMA2
 

@@ -96,11 +96,11 @@ class Knowledge(base.Knowledge):
 
         return loads_of(service, sizes, memory)
 
-    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
-        """Whole weights, AWQ, GPTQ and FP8, with all that is usable of the card."""
+    def folder_serving(self, form: str, card: Card, usable: int) -> base.FolderServing | None:
+        """Whole weights, AWQ, GPTQ and FP8, with all that is usable of the card for it."""
         if form not in FORMATS:
             return None
-        caches = tuple(_caches(card))
+        caches = tuple(_caches(card, usable))
         unknown = "" if caches else "nothing of the card is usable"
         if card.vendor != NVIDIA:
             unknown = "its stacks are for cards that know CUDA"
@@ -147,12 +147,11 @@ class Knowledge(base.Knowledge):
         return Processor(is_device=True, why="")
 
 
-def _caches(card: Card) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _caches(card: Card, usable: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each cache is called, and the options to write for it; none where nothing of the card is usable."""
     from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE
-    from provisioner.loads.budgets import usable_of
 
-    hundredths = min(LARGEST_SHARE, 100 * (usable_of(card) or 0) // max(card.memory, 1))
+    hundredths = min(LARGEST_SHARE, 100 * usable // max(card.memory, 1))
     if hundredths < LEAST_SHARE:
         return
     share = {"gpu_memory_utilization": hundredths / 100}
