@@ -122,9 +122,11 @@ def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
     if False in kinds:
         lines.append("What is measured is what bench has kept of that file on a card of that name.")
     if True in kinds:
-        lines.append("What clients see (bench --kind llm) has the server and the way to it in it.")
+        lines.append(
+            "What is seen by clients is what bench --kind llm has kept of that file, on a card of that name as well."
+        )
     if len(kinds) > 1:
-        lines.append("Both are ranked together: of one file clients see no more than the engine computes.")
+        lines.append("Both are ranked together, and only what clients see has the server and the way to it in it.")
     if not unmeasured:
         return lines
     return lines + _about_bounds(unmeasured, speed)

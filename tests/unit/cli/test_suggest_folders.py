@@ -324,7 +324,7 @@ def test_what_clients_saw_of_a_folder_counts_as_it_was_served(world: World, tmp_
     assert (best["cache"], best["measured_per_s"], best["measured_by"]) == ("FP16", 41.2, "llm")
     text = world.command("suggest", str(folder), *NAMED).out
     assert text.splitlines()[1].endswith("41.2 by clients")
-    assert "What clients see (bench --kind llm) has the server and the way to it in it." in text
+    assert "What is seen by clients is what bench --kind llm has kept of that file" in text
     assert "TOKENS/S is a bound" not in text
 
 

@@ -56,6 +56,7 @@ def test_the_cache_is_called_as_it_is_suggested_and_nothing_else_is_told_of_such
 @pytest.mark.parametrize(
     ("role", "options", "told"),
     [
+        ("vllm", {"stack": "vllm-cpu"}, {"stack": "vllm-cpu"}),
         ("vllm", {"enforce_eager": True}, {"enforce_eager": "True"}),
         ("vllm", {"speculative": "ngram"}, {"speculative": "ngram"}),
         ("vllm", {"cpu_offload": 2}, {"cpu_offload": "2"}),
@@ -71,6 +72,16 @@ def test_what_else_decides_is_told(role: str, options: dict[str, Any], told: dic
 def test_others_tell_nothing_besides_their_unit() -> None:
     service = service_of("vllm")
     assert knowledge_of("llama_cpp").ways_of_writing(service) == {}
+
+
+def test_the_unit_that_speaks_names_its_weights() -> None:
+    folder = paths.data().parents[2] / "roles/kokoro"
+    head, _, _ = (folder / "templates/kokoro.service.j2").read_text(encoding="utf-8").partition("[Service]")
+    environment = Environment(undefined=ChainableUndefined)  # noqa: S701  # a unit is no page
+    environment.filters |= {"comment": str, "regex_replace": lambda text, *_: text}
+    pinned = yaml.safe_load((folder / "defaults/main.yml").read_text(encoding="utf-8"))["kokoro_model_sha256"]
+    told: dict[str, Any] = {"kokoro_model_sha256": pinned, "__kokoro_is_beside": True, "__kokoro_patches": []}
+    assert noted(environment.from_string(head).render(told), MODEL) == pinned
 
 
 @pytest.mark.parametrize("role", sorted(KEYS))

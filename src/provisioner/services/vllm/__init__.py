@@ -42,7 +42,7 @@ NO_ROOM = (
     "less than desired GPU memory utilization",
 )
 """Both as in the role's ``vars/main.yml``; a test holds them equal."""
-DECIDING = ("dtype", "quantization", "cpu_offload", "tensor_parallel", "enforce_eager", "speculative")
+DECIDING = ("stack", "dtype", "quantization", "cpu_offload", "tensor_parallel", "enforce_eager", "speculative")
 """Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 SERIES = {
     "read": "vllm:prompt_tokens_total",
