@@ -40,13 +40,14 @@ class _Subject:
 def bench_speech(session: Session, words: Words, asked: Asked, *, runs: int, long: int, plot: Path | None) -> int:
     """Have all that are named speak, keep what that took, and judge it; 3 where ``--gate`` finds one slower."""
     trials = asked.trials or runs
-    _check_trials(asked, trials)
     if plot is not None:
         check_place(plot)
     lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
     lab.check_targets(words.names)
+    speakers = speakers_of(lab, words.names)
+    _check_trials(asked, trials)
     effects = session.effects(lab)
-    subjects = _subjects(session, lab, effects, speakers_of(lab, words.names), long)
+    subjects = _subjects(session, lab, effects, speakers, long)
     if asked.gate:
         _check_accepted(lab, subjects)
     found: list[Bench] = []

@@ -66,9 +66,10 @@ def speakers_of(lab: Lab, names: Sequence[str]) -> tuple[Speaker, ...]:
     silent = [name for name in names if name not in {one.container for one in found}]
     if silent or not found:
         example = lab.resolved.catalog.example(SPEECH_PROTOCOL)
+        other = " --kind says what else is measured." if silent else ""
         raise InputError(
             f"Unable to measure {', '.join(silent) or lab.name}: no service there speaks",
-            resolution=f"Add a service that does{example}, or name a container that has one.",
+            resolution=f"Add a service that does{example}, or name a container that has one.{other}",
         )
     return tuple(found)
 
