@@ -46,7 +46,7 @@ def spoken(speaker: Speaker, provider: Provider, words: str, rounds: int) -> dic
     for _ in range(rounds):
         for form, runs in taken.items():
             ask = Ask("benchmark", words, form, speaker.voices[0])
-            (series,) = measure(speaker, provider, (ask,), runs=1, emit=lambda _: None).series
+            (series,) = measure(speaker, provider, (ask,), runs=1, emit=lambda _: None, is_warm=True).series
             say(f"speech: {len(words)} characters, {form}: {series.first_s:.2f} of {series.total_s:.2f} s")
             runs.extend(series.runs)
     return taken

@@ -47,10 +47,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """All answers to one question; times are medians."""
+    """All answers to one question; times are medians.
+
+    ``waited``: the part of their time in which something of the host waited for a processor, -1 where nobody tells.
+    """
 
     ask: Ask
     runs: tuple[Run, ...]
+    waited: float = -1.0
 
     @property
     def first_s(self) -> float:
@@ -87,6 +91,8 @@ class Bench:
     series: tuple[Series, ...]
     ram: int | None = None
     vram: int | None = None
+    cold: Run | None = None
+    """A first answer, in which what was made ready for it may be; it counts for nothing else."""
 
     def of(self, text: str) -> Series | None:
         """What was measured with that text in the usual format and the first voice."""

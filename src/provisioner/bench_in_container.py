@@ -3,8 +3,8 @@
 Reads JSON: ``unit`` (the name of the engine's unit), ``program`` (the name of the engine's program) and ``command``.
 Where that is empty, nothing is started: the answer says with which ``words`` the engine is served, its program first,
 and on what: ``threads`` (processors of the container), ``processor``, ``card``, ``driver``, ``free`` (bytes of its
-disk); and ``build`` and ``model``: the SHA-256 of what lies in the mounts that hold them, as its unit says them. Empty
-is what nobody tells.
+disk); and ``build`` and ``model``: the SHA-256 of what lies in the mounts that hold them, as its unit says them, before
+the first of them the commit of its sources, where it says one. Empty is what nobody tells.
 
 Else ``command`` is started in the place of the engine's, with ``without`` (lines of its unit that hold one of these are
 left out), ``no_room`` (what programs say when there is too little memory) and ``within_s``. ``begins``: lines that it
@@ -56,6 +56,8 @@ TEXT = Path("/run/provision-trial.text")
 STATE, FOLDER = Path("/var/lib"), "provision-trial"
 """What its user may write to, below the folder of all such ones."""
 MARGIN_S = 60.0
+BUILD, MODEL = "X-Artifact", "X-Model"
+"""By which lines a unit says what is mounted."""
 
 
 def words_in(text: str, program: str) -> list[str]:
@@ -96,8 +98,8 @@ def served(asked: Mapping[str, Any]) -> dict[str, Any]:
         "card": card,
         "driver": driver,
         "free": _free(),
-        "build": _noted(text, "X-Artifact"),
-        "model": _noted(text, "X-Model"),
+        "build": " ".join(word for word in (_commit(text), noted(text, BUILD)) if word),
+        "model": noted(text, MODEL),
     }
 
 
@@ -107,7 +109,14 @@ def _free() -> int:
     return shutil.disk_usage(STATE).free + sum(file.lstat().st_size for file in written.glob("*"))
 
 
-def _noted(text: str, name: str) -> str:
+def _commit(text: str) -> str:
+    """What a unit says of the sources that it runs, patches included; empty where it says nothing."""
+    found = re.findall(r"^X-Commit=([0-9a-f]{40}(?: [\w.-]{1,80}){0,9})$", text, re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def noted(text: str, name: str) -> str:
+    """The SHA-256 that a line of a unit holds, the last of that name; empty where none does."""
     found = re.findall(rf"^{name}=([0-9a-f]{{64}})$", text, re.MULTILINE)
     return found[-1] if found else ""
 

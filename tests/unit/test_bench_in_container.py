@@ -311,3 +311,16 @@ def test_a_look_of_another_shape_is_damaged(more: dict[str, Any]) -> None:
     assert served_answer(SERVED) == SERVED
     with pytest.raises(DamagedAnswerError):
         served_answer({**SERVED, **more})
+
+
+def test_the_build_of_sources_is_their_commit_with_its_patches(there: Path) -> None:
+    commit, artifact = "5f" * 20, "b" * 64
+    unit = there / "engine.service"
+    for lines, told in (
+        (f"X-Commit={commit}\n", commit),
+        (f"X-Commit={commit} split guard\nX-Artifact={artifact}\n", f"{commit} split guard {artifact}"),
+        (f"X-Commit=main\nX-Artifact={artifact}\n", artifact),
+    ):
+        unit.write_text(f"[Unit]\n{lines}X-Model={'e' * 64}\n[Service]\nExecStart=/bin/true\n")
+        found = program.served(asked())
+        assert (found["build"], found["model"]) == (told, "e" * 64)

@@ -9,18 +9,18 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from provisioner.bench import LONGEST, asks
+from provisioner.bench import LONGEST
 from provisioner.cli.bench_options import Asked, measuring_options
-from provisioner.cli.drawing import check_place, draw
+from provisioner.cli.drawing import check_place
 from provisioner.cli.options import Words, lab_words, option, verb
 from provisioner.cli.session import Session
 from provisioner.measuring.budget import LEAST_TRIALS
-from provisioner.values.errors import ExitCode, InputError
+from provisioner.values.errors import InputError
 
 SPEECH, ENGINE, LLM, LOAD, QUALITY = "tts", "engine", "llm", "load", "quality"
 JUDGED = ("tokens", "gate", "threshold", "accept", "plot")
 OF = {
-    SPEECH: {"runs", "long", "plot"},
+    SPEECH: {"runs", "long", "trials", *JUDGED[1:]},
     ENGINE: {"sweep", "refuse", "trials", *JUDGED},
     LLM: {"depth", "model", "url", "key", "trials", *JUDGED},
     LOAD: {"clients", "within", "model", "url", "key", *JUDGED},
@@ -84,8 +84,18 @@ def bench(session: Session, words: Words, *, kind: str, runs: int, long: int, pl
     measured = ENGINE if is_shown and kind == SPEECH else kind
     _check_kind(measured, asked)
     if measured == SPEECH:
-        return _speech(session, words, runs=runs, long=long, plot=plot)
+        return _speech(session, words, Asked(**asked), runs=runs, long=long, plot=plot)
     return _measured(session, words, Asked(**asked), measured, plot, is_shown=is_shown)
+
+
+def _speech(session: Session, words: Words, asked: Asked, *, runs: int, long: int, plot: Path | None) -> int:
+    """Measure speech; ``--trials`` says the same as ``--runs``, and not both are taken."""
+    from provisioner.cli.bench_speech import bench_speech
+
+    said = click.get_current_context().get_parameter_source("runs")
+    if asked.trials and said is ParameterSource.COMMANDLINE:
+        raise InputError("Unable to measure with --runs and --trials", resolution="They say the same: leave out one.")
+    return bench_speech(session, words, asked, runs=runs, long=long, plot=plot)
 
 
 def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Path | None, *, is_shown: bool) -> int:
@@ -132,26 +142,3 @@ def _check_kind(kind: str, asked: Mapping[str, Any]) -> None:
         raise InputError(
             f"Unable to measure {CALLED[kind]} with --{given[0]}", resolution="Leave it out, or say --kind."
         )
-
-
-def _speech(session: Session, words: Words, *, runs: int, long: int, plot: Path | None) -> int:
-    from provisioner.cli.containers import Containers
-    from provisioner.report.bench import bench_content, bench_text
-    from provisioner.workflow.benching import measure, speakers_of
-
-    if plot is not None:
-        check_place(plot)
-    lab = session.open_lab(words.existing(), with_secrets=True, needs="hosts")
-    lab.check_targets(words.names)
-    speakers = speakers_of(lab, words.names)
-    containers = Containers(session, lab)
-    there = {one: containers.running(one.container) for one in speakers}
-    emit = session.console.emit
-    found = [measure(one, there[one], asks(one.voices, long), runs=runs, emit=emit) for one in speakers]
-    written = {"file": str(plot)} if plot else {}
-    session.console.result(bench_text(found), kind=SPEECH, **bench_content(found), **written)
-    if plot is not None:
-        from provisioner.report.bench_picture import bench_svg
-
-        draw(plot, bench_svg(found))
-    return ExitCode.DONE

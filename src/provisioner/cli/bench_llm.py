@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from provisioner.cli.bench_options import Asked
@@ -29,7 +28,7 @@ def bench_llm(session: Session, words: Words, asked: Asked, plot: Path | None) -
     llm_endpoints.check_context(endpoint, depths)
     accepted = accepted_file_of(lab.name, subject.address)
     if asked.gate:
-        wanted = [replace(endpoint.where, options=one.options(endpoint.model)) for one in depths]
+        wanted = [endpoint.measured_with(one.options(endpoint.model)) for one in depths]
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
     llm_endpoints.check_reached(endpoint)
     trials = asked.trials or (0 if endpoint.is_ours else LEAST_TRIALS)

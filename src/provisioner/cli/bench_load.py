@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,7 +39,7 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
         wanted = []
         for clients in asked.clients:
             options = options_of(endpoint.model, asked.tokens, clients)
-            wanted.append(replace(endpoint.where, options=options))
+            wanted.append(endpoint.measured_with(options))
         check_accepted(KIND, accepted, subject.address, wanted, f"provision bench {subject.words} --kind {KIND}")
     llm_endpoints.check_reached(endpoint)
     if not asked.yes:
@@ -53,7 +52,7 @@ def bench_load(session: Session, words: Words, asked: Asked, plot: Path | None) 
         at = datetime.now(UTC).isoformat(timespec="seconds")
         results = []
         for one in found:
-            where = replace(endpoint.where, options=options_of(endpoint.model, asked.tokens, one.level.clients))
+            where = endpoint.measured_with(options_of(endpoint.model, asked.tokens, one.level.clients))
             results.append(one.result(at, endpoint.name, where))
             keep(file_of(lab.name, subject.address), results[-1])
     told = Told(load_text(found, session.console.style), {"levels": load_content(found)})

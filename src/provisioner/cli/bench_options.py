@@ -22,7 +22,7 @@ LONGEST_NAME = 40
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of every kind of ``bench`` but that of speech."""
+    """The options of every kind of ``bench``, but those that say something of speech alone."""
 
     tokens: tuple[int, int]
     sweep: Mapping[str, Sequence[str]]
@@ -153,12 +153,15 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         option("--chunks", type=click.IntRange(1, MOST_CHUNKS), default=None, help="Quality: of 512 tokens; else 32."),
         option(
-            "--trials", type=click.IntRange(2, 999), default=None, help="Engine, LLM: how often; else up to 60 times."
+            "--trials",
+            type=click.IntRange(2, 999),
+            default=None,
+            help="Engine, LLM: how often; else up to 60 times. Speech: as --runs.",
         ),
         option(
             "--gate",
             is_flag=True,
-            help="Engine, LLM, load: end with 3 where it has become slower than what was accepted.",
+            help="All but quality: end with 3 where it has become slower than what was accepted.",
         ),
         option(
             "--threshold",
@@ -166,16 +169,16 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             default=5,
             show_default=True,
             metavar="PERCENT",
-            help="Engine, LLM, load: how much slower it may be.",
+            help="All but quality: how much slower it may be.",
         ),
-        option("--accept", is_flag=True, help="Engine, LLM, load: have later results held against this one."),
-        option("--history", is_flag=True, help="Engine, LLM, load: show what was kept, and measure nothing."),
+        option("--accept", is_flag=True, help="All but quality: have later results held against this one."),
+        option("--history", is_flag=True, help="Show what was kept, and measure nothing."),
         option(
             "--compare",
             type=(str, str),
             default=None,
             metavar="A B",
-            help="Engine, LLM, load: hold two results against each other: numbers of --history, 'accepted', or files.",
+            help="Hold two results against each other: numbers of --history, 'accepted', or files.",
         ),
         option("--refuse", is_flag=True, help="Engine, quality: go on where requests wait for longer than they may."),
         option("--yes", is_flag=True, help="All but speech: do not ask."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,14 @@ class Told:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Results of one service, and the file with what of it they are held against."""
+
+    accepted: Path
+    results: Sequence[Result]
+
+
 def judge(
     session: Session,
     accepted: Path,
@@ -56,18 +64,27 @@ def judge(
     *,
     told: Told | None = None,
 ) -> int:
+    """As ``judge_all`` of one service."""
+    return judge_all(session, [Group(accepted, results)], asked, plot, told=told)
+
+
+def judge_all(
+    session: Session, groups: Sequence[Group], asked: Asked, plot: Path | None, *, told: Told | None = None
+) -> int:
     """Tell what was measured, draw it, and hold it against what was accepted; 3 where ``--gate`` finds it worse.
 
     Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
     """
     session.console.stop_progress()
+    results = [result for group in groups for result in group.results]
     _draw(plot, results)
     figures = told or Told(report.results_text(results, session.console.style), {})
-    found = _judged(session, results, kept_in(accepted), asked, figures)
+    found = _judged(session, groups, asked, figures)
     if asked.gate or asked.accept:
         _check_enough(results)
     if asked.accept:
-        accept(accepted, results)
+        for group in groups:
+            accept(group.accepted, group.results)
         session.console.say("Later results are held against this one.")
     return ExitCode.VERIFICATION_FAILED if asked.gate and found else ExitCode.DONE
 
@@ -92,19 +109,14 @@ def _draw(plot: Path | None, results: Sequence[Result]) -> None:
         draw(plot, engine_bench_svg(results))
 
 
-def _judged(
-    session: Session, results: Sequence[Result], baseline: Sequence[Result], asked: Asked, told: Told
-) -> list[Compared]:
+def _judged(session: Session, groups: Sequence[Group], asked: Asked, told: Told) -> list[Compared]:
     """Tell what was measured, held against what was accepted; the figures that have become worse.
 
     Raises ``PreflightError`` where ``--gate`` was asked for, and nothing can be said.
     """
     threshold = asked.threshold / PERCENT
-    known = []
-    for now in results:
-        before = accepted_for(now.kind, now.setting.options, baseline)
-        if before is not None:
-            known.append((before, now, list(held(before, now))))
+    results = [result for group in groups for result in group.results]
+    known = [one for group in groups for one in _held(group)]
     texts = [told.text]
     texts += [report.compared_text(*one, threshold, session.console.style) for one in known]
     worse = [one for *_, found in known for one in found if one.is_worse(threshold)]
@@ -118,6 +130,15 @@ def _judged(
     if asked.gate:
         _check_judged(known)
     return worse
+
+
+def _held(group: Group) -> Iterator[tuple[Result, Result, list[Compared]]]:
+    """Each result of a service that something accepted is known for: that, the result, and their figures."""
+    baseline = kept_in(group.accepted)
+    for now in group.results:
+        before = accepted_for(now.kind, now.setting.options, baseline)
+        if before is not None:
+            yield before, now, list(held(before, now))
 
 
 def check_accepted(kind: str, accepted: Path, address: Address, wanted: Iterable[Setting], command: str) -> None:
@@ -145,8 +166,9 @@ def _check_judged(known: Sequence[tuple[Result, Result, Sequence[Compared]]]) ->
         missing = {one.name for one in before.series} - {one.name for one in found}
         reasons += [f"{name} was accepted, and not measured now" for name in sorted(missing)]
     if reasons:
+        services = dict.fromkeys(now.service for _, now, _ in known)
         raise PreflightError(
-            f"Unable to judge {known[0][1].service}: {'; '.join(dict.fromkeys(reasons))}",
+            f"Unable to judge {', '.join(services)}: {'; '.join(dict.fromkeys(reasons))}",
             details="What was measured is kept.",
             resolution="Measure again when no other work runs.",
         )

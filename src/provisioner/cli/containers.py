@@ -6,7 +6,7 @@ from provisioner.cli.session import Session
 from provisioner.lab.opening import Lab
 from provisioner.providers.base import Provider
 from provisioner.values.errors import InputError, PreflightError
-from provisioner.values.state import InstanceKind, Status
+from provisioner.values.state import Instance, InstanceKind, Status
 from provisioner.workflow.surveying import observe
 
 
@@ -25,6 +25,13 @@ class Containers:
         if reason is not None or there is None:
             raise reason or self._unknown(name)
         return self._providers[there.host]
+
+    def instance(self, name: str) -> Instance:
+        """The container as it is there; raises as ``running``."""
+        reason, there = self.reason(name), self._actual.instance(name)
+        if reason is not None or there is None:
+            raise reason or self._unknown(name)
+        return there
 
     def reason(self, name: str) -> PreflightError | None:
         """Why nothing can be done in the container now, None when it runs; ``InputError`` for an unknown name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from provisioner.gpus.cards import Card
@@ -102,6 +102,15 @@ class Budget:
             else:
                 others += owner.total - total_of(load)
         return (self.usable or 0) - others
+
+    def beside(self, own: Collection[Address]) -> tuple[EngineLoads, ...]:
+        """The engines that lie there at the same time as those at these addresses, which are left out.
+
+        Of those that take turns only the largest; none of a group in which one of ``own`` takes its turn.
+        """
+        groups = _by_turns(self.engines)
+        others = [group for group in groups if not any(engine.address in own for engine in group)]
+        return tuple(_largest(group) for group in others)
 
     def total_beside(self, engine: EngineLoads) -> int:
         """What the others take at most while that engine lies there."""

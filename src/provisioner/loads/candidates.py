@@ -32,7 +32,9 @@ class Measured:
     """How fast a file was seen to write: tokens in a second behind ``depth`` others, and when.
 
     Of how it was served: the types of its cache, how many layers the card had (None: all), and of how many the experts
-    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing.
+    lay in the host's memory. ``is_told``: whether all that is known; else it says nothing. Of folders instead: the
+    ``engine`` that served it, and its ``cache``, as that calls it. ``by_clients``: they saw it, with the server and the
+    way to it in between; else the engine alone computed it.
     """
 
     per_s: float
@@ -43,6 +45,9 @@ class Measured:
     gpu_layers: int | None = None
     experts: int = 0
     is_told: bool = True
+    engine: str = ""
+    cache: str = ""
+    by_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class Candidate:
     files, the first one first, without a hash where nobody took it; ``measured``: on that card, the oldest first.
     Of a folder: ``form``, its format; ``server``, which reads it, None as long as no card was looked at; ``choices``,
     the caches of that; ``unknown``, why nobody knows what it takes; ``idle``, bytes of its weights that no token is
-    computed with, None where nobody knows them.
+    computed with, None where nobody knows them. ``taken``: bytes of the card that others take beside it.
     """
 
     name: str
@@ -95,6 +100,7 @@ class Candidate:
     choices: tuple[Choice, ...] = ()
     unknown: str = ""
     idle: int | None = 0
+    taken: int = 0
 
     @property
     def caches(self) -> tuple[Choice, ...]:

@@ -32,6 +32,9 @@ def measured_of(way: Way) -> Measured | None:
 def _was_served_so(measured: Measured, way: Way) -> bool:
     """Whether what was measured lay as in that way; of an unknown one a dense model is taken to lie on the card."""
     candidate = way.candidate
+    if candidate.form or measured.engine:
+        role = candidate.server.role if candidate.server is not None else ""
+        return bool(role) and (measured.engine, measured.cache) == (role, way.choice.cache)
     if not measured.is_told:
         return not candidate.is_mixture
     count = candidate.load.count

@@ -48,18 +48,27 @@ class Left:
 
 
 def ways_of(candidate: Candidate, usable: int) -> tuple[Way, ...]:
-    """Every way to serve a file on a card with so many usable bytes: one for each type of cache with which it fits."""
+    """Every way to serve a file on a card with so many usable bytes: one for each type of cache with which it fits.
+
+    What others take of the card is not there for it.
+    """
     return tuple(_ways(candidate, usable))
 
 
+def room_of(candidate: Candidate, usable: int) -> int:
+    """What others leave to a file of a card's usable bytes."""
+    return max(usable - candidate.taken, 0)
+
+
 def _ways(candidate: Candidate, usable: int) -> Iterator[Way]:
+    room = room_of(candidate, usable)
     for place, choice in enumerate(candidate.caches):
         for experts in _places_of_experts(choice.load):
             placed = replace(choice.load, placing=Placing(None, experts))
-            context = _practical(largest_context(placed, usable), usable)
+            context = _practical(largest_context(placed, room), usable)
             if context >= LEAST_CONTEXT:
                 total = total_of(replace(placed, context=context))
-                yield Way(candidate, choice, place, experts, context, total, usable)
+                yield Way(candidate, choice, place, experts, context, total, room)
                 break  # each further layer in the host's memory makes it slower
 
 
@@ -144,7 +153,8 @@ def _why_not(candidate: Candidate, usable: int) -> str:
     smallest = replace(candidate.caches[-1].load, context=LEAST_CONTEXT)
     *_, most_away = _places_of_experts(smallest)
     least = needed_bytes(replace(smallest, placing=Placing(None, most_away)))
-    room = min(usable, smallest.share or usable)
+    left = room_of(candidate, usable)
+    room = min(left, smallest.share or left)
     missing = -(-(least - room) // 2**20)
     besides = ", with all experts in the host's memory" if most_away else ", and a dense model is not split"
     if candidate.is_mixture and not most_away:

@@ -12,13 +12,18 @@ from provisioner.measuring.history import Result
 WRITING = re.compile(r"tg\d+(?: @ d(\d+))?", re.ASCII)
 """The names of series that say how fast is written, and behind how many tokens."""
 NO_DEVICE = "none"
+ENGINE, CACHE = "engine", "cache"
+"""The options by which results of clients say how a folder was served."""
+ASKED = frozenset({"model", "p", "n", "d", ENGINE, CACHE})
+"""All options of what clients see; a result with others was served in a way that nothing is suggested in."""
 
 
 def writing_speeds(results: Iterable[Result], is_that_card: Callable[[str], bool]) -> dict[str, list[Measured]]:
     """What was measured on that card, in the order of the results, by the SHA-256 under which each keeps its model.
 
     ``is_that_card``: of a name that its driver has told; results without one were measured on the CPU. Those of
-    ``bench --kind llm`` do not say how the model was served.
+    ``bench --kind llm`` say what clients see, and of models that are folders by which engine and with which cache; of
+    others they do not say how they were served.
     """
     found: dict[str, list[Measured]] = {}
     for result in results:
@@ -33,7 +38,9 @@ def writing_speeds(results: Iterable[Result], is_that_card: Callable[[str], bool
 def _measured_in(result: Result) -> Iterator[Measured]:
     options = result.setting.options
     is_engine = result.kind == engine_bench.KIND
-    if (is_engine and _computes_elsewhere(options)) or result.kind not in (engine_bench.KIND, llm_bench.KIND):
+    if not is_engine and result.kind != llm_bench.KIND:
+        return
+    if _computes_elsewhere(options) if is_engine else not options.keys() <= ASKED:
         return
     for series in result.series:
         name = WRITING.fullmatch(series.name)
@@ -43,12 +50,18 @@ def _measured_in(result: Result) -> Iterator[Measured]:
         if is_engine:
             yield _as_served(series.middle, result.at, depth, options)
         else:
-            yield Measured(series.middle, result.at, depth, is_told=False)
+            yield _as_clients_saw(series.middle, result.at, depth, options)
 
 
 def _computes_elsewhere(options: Mapping[str, str]) -> bool:
     """Whether llama-bench was told to leave the cache, or everything, off the card."""
     return options.get("nkvo") == "1" or options.get("dev") == NO_DEVICE
+
+
+def _as_clients_saw(per_s: float, at: str, depth: int, options: Mapping[str, str]) -> Measured:
+    """What clients saw, with the engine and the cache where they are told."""
+    engine, cache = options.get(ENGINE, ""), options.get(CACHE, "")
+    return Measured(per_s, at, depth, is_told=bool(engine and cache), engine=engine, cache=cache, by_clients=True)
 
 
 def _as_served(per_s: float, at: str, depth: int, options: Mapping[str, str]) -> Measured:

@@ -79,6 +79,9 @@ def _memory(benches: Sequence[Bench]) -> Iterator[str]:
     for bench in benches:
         card = "" if bench.device != "gpu" else f", of the card {_mib(bench.vram)}"
         yield f"{bench.container}: memory {_mib(bench.ram)}{card}"
+        if bench.cold is not None:
+            first, last = bench.cold.first_s, bench.cold.last_s
+            yield f"{bench.container}: the first answer of all came after {first:.2f} s, all of it after {last:.2f} s"
 
 
 def _mib(size: int | None) -> str:
@@ -91,6 +94,7 @@ def _content(bench: Bench) -> dict[str, Any]:
         "device": bench.device,
         "ram": bench.ram,
         "vram": bench.vram,
+        "cold": asdict(bench.cold) if bench.cold is not None else None,
         "series": [_series_content(series) for series in bench.series],
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.gpus.bandwidth import GB, MemorySpeed
-from provisioner.loads.candidates import Candidate, Server, Way
+from provisioner.loads.candidates import Candidate, Measured, Server, Way
 from provisioner.loads.speeds import bound_per_s, measured_of
 from provisioner.loads.suggestions import Left
 from provisioner.report.style import PLAIN, Style, safe_line, table
@@ -98,19 +98,35 @@ def way_content(way: Way, speed: MemorySpeed | None) -> dict[str, Any]:
         "experts_away": way.experts,
         "total": way.total,
         "free": way.free,
+        "usable": way.usable,
         "bound_per_s": _bound(way, speed),
         "measured_per_s": measured.per_s if measured else None,
         "measured_at": measured.at if measured else None,
         "measured_depth": measured.depth if measured else None,
+        "measured_by": _measured_by(measured),
     }
+
+
+def _measured_by(measured: Measured | None) -> str | None:
+    """The kind of benchmark; None without one."""
+    if measured is None:
+        return None
+    return "llm" if measured.by_clients else "engine"
 
 
 def _about_speed(ways: Sequence[Way], speed: MemorySpeed | None) -> list[str]:
     """What was measured, what the bounds are, and what they rest on."""
     unmeasured = [way for way in ways if measured_of(way) is None]
+    kinds = {measured.by_clients for way in ways if (measured := measured_of(way))}
     lines: list[str] = []
-    if len(unmeasured) < len(ways):
+    if False in kinds:
         lines.append("What is measured is what bench has kept of that file on a card of that name.")
+    if True in kinds:
+        lines.append(
+            "What is seen by clients is what bench --kind llm has kept of that file, on a card of that name as well."
+        )
+    if len(kinds) > 1:
+        lines.append("Both are ranked together, and only what clients see has the server and the way to it in it.")
     if not unmeasured:
         return lines
     return lines + _about_bounds(unmeasured, speed)
@@ -137,7 +153,9 @@ def _bound(way: Way, speed: MemorySpeed | None) -> float | None:
 
 def _speed_text(way: Way, speed: MemorySpeed | None) -> str:
     measured = measured_of(way)
-    return f"{measured.per_s:.1f} measured" if measured else _bound_text(_bound(way, speed))
+    if measured is None:
+        return _bound_text(_bound(way, speed))
+    return f"{measured.per_s:.1f} {'by clients' if measured.by_clients else 'measured'}"
 
 
 def _bound_text(bound: float | None) -> str:

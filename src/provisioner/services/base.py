@@ -447,9 +447,17 @@ class Knowledge:
         """The options that follow from the stack of wheels that it is installed with, beside the wheels themselves."""
         return {}
 
-    def folder_serving(self, form: str, card: Card) -> FolderServing | None:  # noqa: ARG002
+    def folder_serving(self, form: str, card: Card, usable: int) -> FolderServing | None:  # noqa: ARG002
         """How it would serve weights of a format on a card; None where it does not read them."""
         return None
+
+    def ways_of_writing(self, service: ResolvedService) -> Mapping[str, str]:  # noqa: ARG002
+        """What of its options decides how fast it writes, as results keep it beside the model that it serves.
+
+        ``cache``: what ``folder_serving`` calls the cache that it has; the others by their names, where they are not
+        the role's own. Empty where results of it are told apart by nothing else.
+        """
+        return {}
 
     def options_of_image(self, image: str) -> Mapping[str, Any]:  # noqa: ARG002
         """The options that follow from the container's image."""
@@ -544,6 +552,16 @@ class Knowledge:
     def screen(self, service: ResolvedService) -> Screen:
         """How one logs in to it; of services with protocol ``rdp`` only."""
         return Screen(str(service.option("user") or ""))
+
+
+def unusual_options(service: ResolvedService, names: Sequence[str]) -> dict[str, str]:
+    """The options of these names that are not what the role has by itself, as texts."""
+    found: dict[str, str] = {}
+    for name in names:
+        value = service.option(name)
+        if value != service.page.options[name].default:
+            found[name] = str(value)
+    return found
 
 
 def template_thinking(*, is_on: bool) -> Mapping[str, Any]:

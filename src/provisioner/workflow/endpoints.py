@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -46,7 +46,8 @@ class Endpoint:
 
     ``context``: how many tokens one request may have, None where nobody here knows; ``is_ours``: whether it knows how
     to be kept from ending early, and costs nothing; ``where``: what results say it was measured on; ``hint``: what to
-    do where this machine does not reach it; ``look``: begins to look at what is in the way there.
+    do where this machine does not reach it; ``look``: begins to look at what is in the way there; ``served``: by which
+    options of the service its results are told apart, beside what it is asked.
     """
 
     name: str
@@ -57,6 +58,11 @@ class Endpoint:
     where: Where
     hint: str
     look: Callable[[], Load] = NobodyTells
+    served: Mapping[str, str] = field(default_factory=dict)
+
+    def measured_with(self, options: Mapping[str, str]) -> Where:
+        """On what something was measured that was asked with these options."""
+        return replace(self.where, options={**options, **self.served})
 
 
 def length_of_words(endpoint: Endpoint, forwarder: Forwarder, tokens: int) -> Length:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -122,9 +121,7 @@ def measure_llm(
         turn_s = _cold(bench)
         _trials(bench, trials or trials_within(turn_s), emit)
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    return tuple(
-        one.result(at, endpoint.name, replace(endpoint.where, options=one.options(endpoint.model))) for one in depths
-    )
+    return tuple(one.result(at, endpoint.name, endpoint.measured_with(one.options(endpoint.model))) for one in depths)
 
 
 def _cold(bench: _Bench) -> float:

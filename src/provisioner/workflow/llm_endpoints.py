@@ -27,7 +27,7 @@ from provisioner.values.address import Address
 from provisioner.values.errors import InputError, PreflightError, ProviderError
 from provisioner.values.state import Secret
 from provisioner.workflow.effects import Effects
-from provisioner.workflow.endpoints import Endpoint
+from provisioner.workflow.endpoints import Endpoint, Load
 from provisioner.workflow.engine_benching import served_there
 from provisioner.workflow.engine_pauses import SPARE_S, asked_there, look_at
 
@@ -55,6 +55,11 @@ class _HostLoad:
         others = answered_now - answered - own
         is_counted = answered >= 0 and answered_now >= answered
         return before.share_until(after), others if is_counted else -1
+
+
+def host_load(engine: Engine, effects: Effects) -> Load:
+    """The load of the host of an engine of ours, from now on."""
+    return _HostLoad(engine, effects, _looked(engine, effects))
 
 
 def _looked(engine: Engine, effects: Effects) -> tuple[Waits, int]:
@@ -128,8 +133,15 @@ def endpoint_of_service(
         not may_cost,
         where,
         "Write expose: lan for it, or run this on its host.",
-        lambda: _HostLoad(engine, effects, _looked(engine, effects)),
+        lambda: host_load(engine, effects),
+        _ways_of_writing(service),
     )
+
+
+def _ways_of_writing(service: ResolvedService) -> dict[str, str]:
+    """By which of its options the results of a service are told apart, with what it is; empty where by none."""
+    ways = knowledge_of(service.role).ways_of_writing(service)
+    return {"engine": service.role, **ways} if ways else {}
 
 
 def costs(lab: ResolvedLab, service: ResolvedService, model: str) -> bool:

@@ -21,6 +21,7 @@ from provisioner.loads.candidates import Candidate, Choice, Server
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.exllama import is_recurrent
 from provisioner.loads.layers import Shape
+from provisioner.loads.suggestions import room_of
 from provisioner.loads.terms import Load
 from provisioner.models.folders import (
     CONFIG,
@@ -34,7 +35,7 @@ from provisioner.models.folders import (
 )
 from provisioner.models.header import Header
 from provisioner.models.hub import Hub, asked, files_of, part_of
-from provisioner.models.sources import format_of_source
+from provisioner.models.sources import ModelPart, format_of_source
 from provisioner.report.suggest import name_of
 from provisioner.services import knowledge_of
 from provisioner.services.base import FolderServing
@@ -83,7 +84,10 @@ def folder_here(folder: Path) -> Candidate | None:
     problem = folder_problem(Model.model_validate({"source": source, "format": form})) if form else None
     if problem is not None:
         raise problem
-    return folder_candidate(folder.name, source, header_of(config), form, size)
+    candidate = folder_candidate(folder.name, source, header_of(config), form, size)
+    if form is None:
+        return candidate
+    return replace(candidate, parts=tuple(ModelPart(str(folder / name), "") for name in selected(names)))
 
 
 def folder_of_hub(hub: Hub, repository: str, revision: str) -> Candidate | None:
@@ -119,17 +123,20 @@ def folders_of_hub(hub: Hub, repository: str, revisions: Iterable[str]) -> list[
         return [one for one in found if one is not None]
 
 
-def on_card(candidates: Iterable[Candidate], card: Card) -> list[Candidate]:
-    """The files with what they take of a card, as their engines have it; those of GGUF have it by their heads."""
+def on_card(candidates: Iterable[Candidate], card: Card, usable: int) -> list[Candidate]:
+    """The files with what they take of a card, as their engines have it; those of GGUF have it by their heads.
+
+    ``usable``: bytes of the card that engines can have; what others take of it is not there for a file.
+    """
     placed: list[Candidate] = []
     for candidate in candidates:
         is_open = candidate.form and not candidate.unknown
-        placed.append(_placed(candidate, card) if is_open else candidate)
+        placed.append(_placed(candidate, card, room_of(candidate, usable)) if is_open else candidate)
     return placed
 
 
-def _placed(candidate: Candidate, card: Card) -> Candidate:
-    role, serving = _serving(candidate.form, card)
+def _placed(candidate: Candidate, card: Card, room: int) -> Candidate:
+    role, serving = _serving(candidate.form, card, room)
     if serving is None:
         return replace(candidate, unknown=f"no service reads {candidate.form}")
     server, unknown = Server(role, serving.context, serving.keys, serving.image), serving.unknown
@@ -144,10 +151,10 @@ def _placed(candidate: Candidate, card: Card) -> Candidate:
     return replace(candidate, server=server, load=choices[0].load, choices=tuple(choices), idle=idle)
 
 
-def _serving(form: str, card: Card) -> tuple[str, FolderServing | None]:
+def _serving(form: str, card: Card, room: int) -> tuple[str, FolderServing | None]:
     """The first role whose service reads a format, and how; None where there is none."""
     for role in load_catalog().services:
-        serving = knowledge_of(role).folder_serving(form, card)
+        serving = knowledge_of(role).folder_serving(form, card, room)
         if serving is not None:
             return role, serving
     return "", None

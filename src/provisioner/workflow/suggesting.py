@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from provisioner.gpus.bandwidth import cards_called, near_names
 from provisioner.gpus.cards import Card
@@ -48,6 +48,8 @@ from provisioner.values.errors import InputError, PreflightError
 from provisioner.workflow.fitting import size_of_weights
 from provisioner.workflow.suggested_folders import folder_among, folder_candidate, folder_here, folders_of_hub
 
+Found = TypeVar("Found")
+"""What a hub is asked for."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 BITRATE = re.compile(r"\d(\.\d+)?bpw", re.IGNORECASE)
 """How revisions of EXL3 repositories are called, each of which is the model in another size."""
@@ -106,9 +108,9 @@ def candidates_of(target: str, lab: Lab | None) -> list[Candidate]:
     elif Path(target).is_file():
         found = [_here(Path(target), [Path(target)], {}, 0, 0)]
     elif REPOSITORY.fullmatch(place):
-        found = _asked_hub(place, lambda hub: _of_hub(hub, place))
+        found = asked_hub(place, lambda hub: _of_hub(hub, place))
     elif is_folder(f"hf:{place}"):
-        found = _asked_hub(place, lambda hub: _of_revision(hub, place))
+        found = asked_hub(place, lambda hub: _of_revision(hub, place))
     else:
         raise InputError(
             f"Unable to find {target}: it is no model of the file, no folder and no repository",
@@ -132,9 +134,9 @@ def _of_lab(lab: Lab, name: str) -> Candidate:
             resolution="Run provision lock, and look at what it says of it.",
         )
     model = lab.spec.models[name]
-    if file.is_folder:
-        return folder_candidate(name, model.source, header, model.format, size_of_weights(file))
     parts = (ModelPart(file.filename, file.sha256, file.size), *file.rest)
+    if file.is_folder:
+        return replace(folder_candidate(name, model.source, header, model.format, size_of_weights(file)), parts=parts)
     size = sum(part.size or 0 for part in parts)
     found = _candidate(name, header, size, {"source": model.source})
     return replace(found, parts=parts)
@@ -172,7 +174,7 @@ def _head(file: Path) -> Header:
         raise InputError(f"Unable to read {file}: {error}", resolution="Take it away, or name another one.") from error
 
 
-def _asked_hub(place: str, ask: Callable[[Hub], list[Candidate]]) -> list[Candidate]:
+def asked_hub(place: str, ask: Callable[[Hub], Found]) -> Found:
     """What a hub answers; raises ``PreflightError`` where it does not, ``InputError`` where there is no such thing."""
     try:
         return ask(hub_of_environment())

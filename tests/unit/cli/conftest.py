@@ -128,6 +128,8 @@ class World:
     """How often containers were told to forget what a trial has written."""
     free: int = 10**12
     """Bytes of a container's disk that nobody uses."""
+    model: str = "e" * 64
+    """The SHA-256 by which a unit names its model."""
     card: str = ""
     """The card of containers, as llama-bench's look says it."""
     crashes: bool = False
@@ -297,7 +299,7 @@ class World:
                 "card": self.card,
                 "driver": "",
                 "build": "b" * 64,
-                "model": "e" * 64,
+                "model": self.model,
                 "free": self.free,
             }
             return Execution(0, json.dumps({"words": words, "threads": 2, **told}).encode(), b"")

@@ -221,12 +221,20 @@ def test_what_is_no_engine_is_refused(up: World, words: tuple[str, ...]) -> None
     assert (answer.code, up.questions) == (64, [])
 
 
-@pytest.mark.parametrize("words", [("--gate",), ("--accept",), ("--trials", "5"), ("--sweep", "batch=1"), ("--yes",)])
+@pytest.mark.parametrize("words", [("--sweep", "batch=1"), ("--depth", "5"), ("--yes",)])
 def test_what_says_nothing_of_speech_is_refused(up: World, words: tuple[str, ...]) -> None:
-    """Left out silently, a gate would never fail."""
     answer = up.command("bench", "llama", *words)
     assert answer.code == 64
     assert f"Unable to measure speech with {words[0]}" in answer.err
+
+
+@pytest.mark.parametrize("words", [("--gate",), ("--accept",), ("--trials", "5")])
+def test_an_engine_does_not_speak_and_its_kind_has_to_be_said(up: World, words: tuple[str, ...]) -> None:
+    """Left out silently, a gate would never fail."""
+    answer = up.command("bench", "llama", *words)
+    assert (answer.code, up.questions) == (64, [])
+    assert "Unable to measure llama: no service there speaks" in answer.err
+    assert "--kind says what else is measured" in answer.err
 
 
 @pytest.mark.parametrize("words", [("--runs", "3"), ("--long", "0")])

@@ -302,3 +302,26 @@ def test_it_is_drawn(world: World, cloud: StandIn, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PROVISION_SECRET_CLOUD_KEY", KEY)
     assert world.command(*url_words(cloud), "--plot", str(tmp_path / "x.svg")).code == 0
     assert "first token" in (tmp_path / "x.svg").read_text()
+
+
+@pytest.mark.usefixtures("ours")
+def test_the_gate_judges_no_other_model_and_no_other_way_of_serving(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ways = {"cache": "8,8"}
+    monkeypatch.setattr("provisioner.services.base.Knowledge.ways_of_writing", lambda *_: ways)
+    bench = ("bench", "llama", "--kind", "llm", *TRIALS)
+    assert world.command(*bench, "--accept").code == 0
+    (result,) = kept(tmp_path, "llama.llama_cpp")
+    told = {"model": "tiny", "p": "256", "n": "16", "d": "0", "engine": "llama_cpp", "cache": "8,8"}
+    assert (result.setting.options, result.setting.model) == (told, "e" * 64)
+    ways["cache"] = "FP16"
+    other_way = world.command(*bench, "--gate")
+    assert (other_way.code, "nothing was accepted with these options" in other_way.err) == (4, True)
+    ways["cache"] = "8,8"
+    world.model = "d" * 64
+    other_model = world.command(*bench, "--gate")
+    assert (other_model.code, f"model: {'e' * 64} and {'d' * 64}" in other_model.err) == (4, True)
+    world.model = ""
+    unknown = world.command(*bench, "--gate")
+    assert (unknown.code, f"model: {'e' * 64} and none" in unknown.err) == (4, True)

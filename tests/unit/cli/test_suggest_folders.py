@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
+from provisioner.lab.artifacts import manifest_digest
 from provisioner.loads.terms import MIB
+from provisioner.measuring.history import Result, Setting, keep
+from provisioner.measuring.history import file_of as history_of
+from provisioner.measuring.series import Series, Trial
 from provisioner.services.tabbyapi import IMAGE, STACK
 from provisioner.values import paths
+from provisioner.values.address import Address
 from tests.documented import secrets_of
 from tests.file_server import FileServer, Page, Seen, serving
 from tests.folder_files import blob_id
@@ -288,3 +294,104 @@ def test_the_stack_that_is_written_has_a_hash_of_each_wheel_for_the_python_of_it
         fitting = [one for one in package["wheels"] if "-cp312-" in one["url"] or "-py3-none-any" in one["url"]]
         assert fitting, name
         assert all(len(one["sha256"]) == 64 for one in fitting), name
+
+
+AT = "2026-11-20T08:00:00+00:00"
+NAMED = ("--gpu", "RTX 4070")
+SMALL = {**EXL3, "vocab_size": 64}
+"""Few embeddings, so that files of 64 MiB are a model: they are hashed here."""
+
+
+def seen_by_clients(model: str, engine: str, cache: str, *, card: str = "NVIDIA GeForce RTX 4070", **more: str) -> None:
+    """Keep that clients saw an engine write 41.2 tokens in a second."""
+    options = {"model": "m", "p": "512", "n": "128", "d": "0", "engine": engine, "cache": cache, **more}
+    setting = Setting("box", "EPYC, 4 of them", card, "580.95", "", model, options)
+    series = Series("tg128", "tokens/s", (Trial(41.0), Trial(41.2), Trial(44.0)))
+    address = Address.of("served", engine)
+    keep(history_of("homelab", address), Result(AT, "llm", str(address), setting, (series,)))
+
+
+def digest_of(folder: Path) -> str:
+    """Under which SHA-256 the container's unit names a folder's files: that of the list beside them."""
+    files = [folder / name for name in ("config.json", "model.safetensors")]
+    return manifest_digest((hashlib.sha256(one.read_bytes()).hexdigest(), one.name) for one in files)
+
+
+def test_what_clients_saw_of_a_folder_counts_as_it_was_served(world: World, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
+    seen_by_clients(digest_of(folder), "tabbyapi", "FP16")
+    (best,) = said(world, str(folder), *NAMED)["ways"]
+    assert (best["cache"], best["measured_per_s"], best["measured_by"]) == ("FP16", 41.2, "llm")
+    text = world.command("suggest", str(folder), *NAMED).out
+    assert text.splitlines()[1].endswith("41.2 by clients")
+    assert "What is seen by clients is what bench --kind llm has kept of that file" in text
+    assert "TOKENS/S is a bound" not in text
+
+
+@pytest.mark.parametrize(
+    ("engine", "cache", "more"),
+    [
+        ("vllm", "FP16", {}),
+        ("tabbyapi", "8,8", {}),
+        ("tabbyapi", "FP16", {"draft_mode": "ngram"}),
+        ("tabbyapi", "FP16", {"card": "NVIDIA GeForce RTX 4060"}),
+    ],
+)
+def test_what_was_served_otherwise_does_not_count(
+    world: World, tmp_path: Path, engine: str, cache: str, more: dict[str, str]
+) -> None:
+    folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
+    seen_by_clients(digest_of(folder), engine, cache, **more)
+    (best,) = said(world, str(folder), *NAMED)["ways"]
+    assert (best["cache"], best["measured_per_s"], best["measured_by"]) == ("FP16", None, None)
+
+
+def test_a_folder_of_the_file_is_known_by_all_its_files(world: World, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
+    Path("homelab.yml").write_text(
+        "name: homelab\nmodels: { eight: { source: 'dir:models/Eight' } }\n"
+        "containers: { tabby: { gpu: any, services: { tabbyapi: { model: eight, "
+        "api_key: !secret engine_key, admin_key: !secret gateway_key } } } }\n"
+    )
+    seen_by_clients(digest_of(folder), "tabbyapi", "FP16")
+    assert [way["measured_per_s"] for way in said(world, "eight", *NAMED)["ways"]] == [41.2]
+    (folder / "tokenizer.json").write_text("{}")
+    assert [way["measured_per_s"] for way in said(world, "eight", *NAMED)["ways"]] == [None], "other files"
+
+
+def test_a_revision_of_a_hub_is_known_by_all_its_files(world: World, hub: FileServer) -> None:
+    content = hashlib.sha256(config(**EXL3)).hexdigest()
+    seen_by_clients(manifest_digest([(content, "config.json"), ("c" * 64, "model.safetensors")]), "tabbyapi", "FP16")
+    (best,) = said(world, f"{REPOSITORY}@4.00bpw", *NAMED)["ways"]
+    assert (best["measured_per_s"], best["measured_by"]) == (41.2, "llm")
+    assert not [one for one in hub.seen if "safetensors" in one.path], "nothing is downloaded"
+
+
+def test_figures_of_engines_and_of_clients_are_told_apart(world: World, tmp_path: Path) -> None:
+    from tests.unit.cli.test_suggest import head, measured
+
+    folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
+    (folder / "eight-Q4_K_M.gguf").write_bytes(head(15))
+    seen_by_clients(digest_of(folder), "tabbyapi", "FP16")
+    gguf = hashlib.sha256(head(15)).hexdigest()
+    measured(manifest_digest([(gguf, "eight-Q4_K_M.gguf")]), "NVIDIA GeForce RTX 4070")
+    text = world.command("suggest", str(folder), *NAMED).out
+    assert {way["measured_by"] for way in said(world, str(folder), *NAMED)["ways"]} == {"llm", "engine"}
+    assert "41.2 measured" in text
+    assert "41.2 by clients" in text
+    assert "Both are ranked together" in text
+
+
+def test_a_folder_is_not_hashed_where_none_was_measured(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.unit.cli.test_suggest import measured
+
+    def no_hash(file: Path) -> str:
+        raise AssertionError(file)
+
+    monkeypatch.setattr("provisioner.workflow.measured_speeds.sha256_of", no_hash)
+    measured("e" * 64, "NVIDIA GeForce RTX 4070")
+    folder = write_model(tmp_path / "models/Eight", 64, **SMALL)
+    (best,) = said(world, str(folder), *NAMED)["ways"]
+    assert best["measured_per_s"] is None

@@ -39,7 +39,13 @@ def test_what_llama_bench_wrote_is_known_with_how_it_was_served() -> None:
 
 def test_what_clients_saw_does_not_say_how_it_was_served() -> None:
     found = speeds(result("llm", {"model": "m", "p": "512", "n": "128", "d": "0"}, "first token", "pp512", "tg128"))
-    assert found == [Measured(41.2, AT, is_told=False)]
+    assert found == [Measured(41.2, AT, is_told=False, by_clients=True)]
+
+
+def test_of_a_folder_clients_saw_which_engine_served_it_and_with_which_cache() -> None:
+    options = {"model": "m", "p": "512", "n": "128", "d": "4096", "engine": "tabbyapi", "cache": "8,8"}
+    (found,) = speeds(result("llm", options, "tg128 @ d4096"))
+    assert found == Measured(41.2, AT, 4096, engine="tabbyapi", cache="8,8", by_clients=True)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,7 @@ def test_what_clients_saw_does_not_say_how_it_was_served() -> None:
         result("engine", {"nkvo": "1"}, "tg128"),
         result("engine", {}, "tg128", model="f" * 64),
         result("llm", {}, "tg128", model=""),
+        result("llm", {"engine": "vllm", "cache": "auto", "speculative": "ngram"}, "tg128"),
         result("load", {}, "tg128"),
         result("quality", {}, "divergence"),
         result("engine", {}, "pp512"),
@@ -62,6 +69,7 @@ def test_what_clients_saw_does_not_say_how_it_was_served() -> None:
         "cache off it",
         "other model",
         "unknown model",
+        "drafts",
         "load",
         "quality",
         "reading",

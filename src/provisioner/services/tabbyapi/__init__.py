@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import CONTEXT, OPENAI, Processor, ResolvedService, Trial, template_thinking
+from provisioner.services.base import (
+    CONTEXT,
+    OPENAI,
+    Processor,
+    ResolvedService,
+    Trial,
+    template_thinking,
+    unusual_options,
+)
 from provisioner.values.state import Problem
 
 if TYPE_CHECKING:
@@ -25,6 +33,8 @@ WORD = "--context"
 PORT = "--port [0-9]+"
 STEP = 256
 """Tokens of one page of exllamav3's cache."""
+DECIDING = ("backend", "tensor_parallel", "gpu_split", "cpu_moe_offload_layers", "draft_mode")
+"""Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 KEY_FILE = "/run/tabbyapi/api_tokens.yml"
 NO_ROOM = ("Insufficient VRAM in split for model and cache", "CUDA out of memory")
 """Both as in the role's ``vars/main.yml``; a test holds them equal. The second one is torch's."""
@@ -62,7 +72,7 @@ class Knowledge(base.Knowledge):
 
         return loads_of(service, sizes)
 
-    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
+    def folder_serving(self, form: str, card: Card, usable: int) -> base.FolderServing | None:  # noqa: ARG002
         """EXL3, with a stack that has a wheel with a hash for the Python of that image; EXL2 by nobody's sums."""
         from provisioner.services.tabbyapi.loads import NO_EXLLAMA2
 
@@ -73,6 +83,10 @@ class Knowledge(base.Knowledge):
             unknown = "its stacks are for cards that know CUDA"
         caches = tuple((mode, {"stack": STACK, "cache_mode": mode}) for mode in CACHE_MODES)
         return base.FolderServing("max_seq_len", ("api_key", "admin_key"), IMAGE, caches, unknown)
+
+    def ways_of_writing(self, service: ResolvedService) -> Mapping[str, str]:
+        """Its cache, and what else decides how fast it writes."""
+        return {"cache": str(service.option("cache_mode")), **unusual_options(service, DECIDING)}
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any]:  # noqa: ARG002
         """By a variable of its chat template."""

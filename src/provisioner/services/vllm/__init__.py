@@ -16,6 +16,7 @@ from provisioner.services.base import (
     Trial,
     quoted_changes,
     template_thinking,
+    unusual_options,
 )
 from provisioner.values.quantities import size_text
 from provisioner.values.state import Problem
@@ -41,6 +42,8 @@ NO_ROOM = (
     "less than desired GPU memory utilization",
 )
 """Both as in the role's ``vars/main.yml``; a test holds them equal."""
+DECIDING = ("stack", "dtype", "quantization", "cpu_offload", "tensor_parallel", "enforce_eager", "speculative")
+"""Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 SERIES = {
     "read": "vllm:prompt_tokens_total",
     "written": "vllm:generation_tokens_total",
@@ -93,15 +96,19 @@ class Knowledge(base.Knowledge):
 
         return loads_of(service, sizes, memory)
 
-    def folder_serving(self, form: str, card: Card) -> base.FolderServing | None:
-        """Whole weights, AWQ, GPTQ and FP8, with all that is usable of the card."""
+    def folder_serving(self, form: str, card: Card, usable: int) -> base.FolderServing | None:
+        """Whole weights, AWQ, GPTQ and FP8, with all that is usable of the card for it."""
         if form not in FORMATS:
             return None
-        caches = tuple(_caches(card))
+        caches = tuple(_caches(card, usable))
         unknown = "" if caches else "nothing of the card is usable"
         if card.vendor != NVIDIA:
             unknown = "its stacks are for cards that know CUDA"
         return base.FolderServing("max_model_len", ("api_key",), "", caches, unknown, has_embeddings=True)
+
+    def ways_of_writing(self, service: ResolvedService) -> Mapping[str, str]:
+        """Its cache, and what else decides how fast it writes."""
+        return {"cache": str(service.option("kv_cache_dtype")), **unusual_options(service, DECIDING)}
 
     def trial(self, service: ResolvedService) -> Trial:
         """By what a request may hold."""
@@ -140,12 +147,11 @@ class Knowledge(base.Knowledge):
         return Processor(is_device=True, why="")
 
 
-def _caches(card: Card) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _caches(card: Card, usable: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What each cache is called, and the options to write for it; none where nothing of the card is usable."""
     from provisioner.loads.advice import LARGEST_SHARE, LEAST_SHARE
-    from provisioner.loads.budgets import usable_of
 
-    hundredths = min(LARGEST_SHARE, 100 * (usable_of(card) or 0) // max(card.memory, 1))
+    hundredths = min(LARGEST_SHARE, 100 * usable // max(card.memory, 1))
     if hundredths < LEAST_SHARE:
         return
     share = {"gpu_memory_utilization": hundredths / 100}
