@@ -29,6 +29,7 @@ AT = "2026-11-28T12:00:00+00:00"
 HOSTILE = "<script>alert('x')</script>\"&<img src=x onerror=alert(1)>"
 """A name that is a tag, an attribute's end and an entity."""
 ENGINE, OTHER = Address("llama/llama_cpp"), Address("coder/vllm")
+DRIVER, GONE = Address("llama/gpu_userspace"), Address("llama/kokoro")
 GATEWAY, DESK = Address("gateway/litellm"), Address("desk/desktop")
 CARD = Card("0000:01:00.0", "nvidia", "NVIDIA GeForce RTX 3060", "nvidia", "GPU-1", 12 * 2**30)
 BROWSER, DESKTOP = "/lab/.provision/screens/browser.png", "/lab/.provision/screens/desktop.png"
@@ -116,11 +117,14 @@ def proofs(word: str = "") -> dict[Address, Proved]:
     steps = (
         ProofStep(ENGINE, "Ask which model is served", well=True, took_s=0.2),
         ProofStep(ENGINE, "Ask without the key", well=True, took_s=0.1),
-        ProofStep(ENGINE, f"Prove that the device computes{word}", well=True, took_s=3.5),
+        ProofStep(ENGINE, f"Check the answer{word}", well=True, words=f"HTTP 200{word}\nHello!{word}", took_s=3.5),
     )
+    driver = ProofStep(DRIVER, "Check that it answers", well=True, words=f"RTX 3060{word}", took_s=0.3)
     failed = ProofStep(OTHER, "Wait until the server is ready", well=False, words=f"HTTP 503{word}", took_s=61.0)
     return {
         ENGINE: Proved("2026-11-28T11:59:00+00:00", "up", steps),
+        DRIVER: Proved("2026-11-28T11:59:00+00:00", "up", (driver,)),
+        GONE: Proved("2026-11-27T11:59:00+00:00", "up", (driver,)),
         OTHER: Proved("2026-11-28T11:57:00+00:00", "verify", (failed,), f"HTTP 503{word}"),
     }
 

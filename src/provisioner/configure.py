@@ -261,7 +261,7 @@ def _progress(emit: Emit, measured: list[DeviceMemory | ProofStep]) -> Callable[
 
 def _step(target: Address, event: TaskEvent) -> ProofStep:
     asked = _short(event).partition(" | ")[2]
-    return ProofStep(target, asked, ENDED[event.status], event.message, event.elapsed_s)
+    return ProofStep(target, asked, ENDED[event.status], event.message or event.came, event.elapsed_s)
 
 
 def _short(event: TaskEvent) -> str:

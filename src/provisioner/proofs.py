@@ -19,8 +19,9 @@ from provisioner.values.state import Secret
 FILE = "proofs.json"
 MOST_STEPS = 100
 """Of one proof; the longest of our roles has fewer than 60."""
-MOST_CHARACTERS = 600
-"""Of what a failed task said: its container's word is not trusted with the controller's disk."""
+MOST_CHARACTERS = 1600
+"""Of what a task said, more than ``runner.events`` lets through of one that went well: the word of a container is not
+trusted with the controller's disk."""
 
 
 @dataclass(frozen=True, slots=True)

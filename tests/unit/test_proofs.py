@@ -56,6 +56,16 @@ def test_what_is_kept_is_for_the_owner_alone_and_holds_no_secret(state: Path) ->
     assert "********" in kept.failure
 
 
+def test_what_came_is_kept_and_records_of_earlier_versions_are_read(state: Path) -> None:
+    heard = ProofStep(ENGINE, "Check the answer", well=True, words=f"Hello {CANARY}\nHTTP 200")
+    remember("lab", {ENGINE: Proved(AT, "up", (heard,))}, [Secret("key", CANARY)])
+    assert CANARY not in state.read_text()
+    assert proofs_in("lab")[ENGINE].steps[0].words == "Hello ********\nHTTP 200"
+    step = '{"asked": "Ask", "well": true, "words": "", "took_s": 0.5}'
+    state.write_text(f'{{"{ENGINE}": {{"at": "{AT}", "verb": "up", "failure": "", "steps": [{step}]}}}}')
+    assert proofs_in("lab")[ENGINE].steps == (ProofStep(ENGINE, "Ask", well=True, took_s=0.5),)
+
+
 def test_services_that_were_not_asked_keep_their_last_proof() -> None:
     remember("lab", {ENGINE: Proved(AT, "up", (ASKED,))})
     remember("lab", {GATEWAY: Proved(AT, "verify", ())})

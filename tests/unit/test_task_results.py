@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.runner.events import TaskEvent, task_event
+from provisioner.proofs import MOST_CHARACTERS
+from provisioner.runner.events import LONGEST_SAID, MOST_SAID, TaskEvent, short_words, task_event
 
 SEED = 13
 REAL: dict[str, Any] = {
@@ -17,6 +18,7 @@ REAL: dict[str, Any] = {
         "host": "llama",
         "role": "llama_cpp",
         "task": "llama_cpp : verify | Ask",
+        "task_action": "ansible.builtin.assert",
         "duration": 1.5,
         "res": {
             "changed": True,
@@ -81,6 +83,7 @@ def test_no_result_breaks_the_run() -> None:
         assert isinstance(found, TaskEvent), (number, event)
         assert all(isinstance(value, int) and 0 <= value < 2**63 for value in found.facts.values()), (number, event)
         assert isinstance(found.message, str)
+        assert isinstance(short_words(found.came), str)
 
 
 @pytest.mark.parametrize(
@@ -111,3 +114,38 @@ def test_results_within_results_have_an_end() -> None:
     assert found is not None
     assert found.message == "no reason was given"
     event["event_data"]["res"] = None  # freed here, and not level by level on the way out
+
+
+def judged(status: str = "runner_on_ok", action: str = "ansible.builtin.assert", **result: Any) -> str:
+    """What came by a task that judges."""
+    data = {"host": "llama", "task": "verify | Check", "task_action": action, "res": result}
+    found = task_event({"event": status, "event_data": data})
+    assert found is not None
+    return found.came
+
+
+def test_what_came_is_told_of_judging_tasks_that_hold_alone() -> None:
+    assert judged(msg="HTTP 401") == "HTTP 401"
+    assert judged(msg="HTTP 401", action="assert") == "HTTP 401"
+    assert judged(msg=["a", 7, "b"]) == "a\nb"
+    assert judged(msg="HTTP 401", action="ansible.builtin.debug") == ""
+    assert judged(msg="HTTP 401", status="runner_on_failed") == ""
+    assert judged(msg="HTTP 401", censored="hidden") == ""
+    assert judged(msg="All assertions passed") == "", "Ansible's own words"
+    assert judged(msg={"a": 1}) == ""
+
+
+def test_of_a_loop_what_each_item_says_is_told() -> None:
+    items = [{"msg": "a"}, {"msg": "b", "skipped": True}, {"msg": "c", "_ansible_no_log": True}, {"msg": "d"}]
+    assert judged(msg="All items completed", results=items) == "a\nd"
+
+
+def test_what_came_is_short_and_can_be_printed() -> None:
+    assert short_words("a\x1b[1mb\r\n\n\u202ec  d\x00") == "a [1mb\nc d"
+    assert short_words("x" * LONGEST_SAID) == "x" * LONGEST_SAID
+    long = short_words("x" * (LONGEST_SAID + 1))
+    assert (len(long), long[-1]) == (LONGEST_SAID, "…")
+    lines = short_words("\n".join(map(str, range(MOST_SAID + 2)))).split("\n")
+    assert (len(lines), lines[-1]) == (MOST_SAID + 1, "and 2 more")
+    whole = "\n".join(["x" * LONGEST_SAID] * (MOST_SAID + 5))
+    assert len(short_words(whole)) <= MOST_CHARACTERS, "none of it is cut where proofs are kept"

@@ -99,9 +99,14 @@ def _event(status: str, role: str, message: str = "") -> TaskEvent:
 def test_each_task_of_a_proof_that_was_run_is_a_step_of_it() -> None:
     events = [_event("start", "llama_cpp"), _event("ok", "llama_cpp"), _event("skipped", "llama_cpp")]
     failed = _event("failed", "llama_cpp", "HTTP 500")
-    steps = of_kind(_facts([*events, failed]), ProofStep)
+    judged = TaskEvent("ok", "a", "llama_cpp", "llama_cpp : verify | Judge", came="Hello")
+    steps = of_kind(_facts([*events, judged, failed]), ProofStep)
     address = Address("a/llama_cpp")
-    assert steps == [ProofStep(address, "Look", well=True), ProofStep(address, "Look", well=False, words="HTTP 500")]
+    assert steps == [
+        ProofStep(address, "Look", well=True),
+        ProofStep(address, "Judge", well=True, words="Hello"),
+        ProofStep(address, "Look", well=False, words="HTTP 500"),
+    ]
 
 
 def test_a_proof_that_ran_to_its_end_is_true() -> None:

@@ -2,7 +2,8 @@
 
 Reads JSON: ``kind`` (``embedding`` or ``rerank``), ``url``, ``key``, ``model``, ``timeout_s``, and ``measured``: how
 many requests are timed beside. The key is no argument, which all processes can read. Answers as JSON: ``status`` of
-HTTP (0: nobody answered), ``problem`` (empty: all is well), and ``timings``: of each timed request the tokens a second.
+HTTP (0: nobody answered), ``problem`` (empty: all is well), ``said``, what it answered in words where all is well, and
+``timings``: of each timed request the tokens a second.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ def told(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What the server answered, judged."""
     server = Server(asked)
     try:
-        problem = proved_by(server)
+        problem, said = proved_by(server)
         timings = [server.speed() for _ in range(asked.get("measured", 0))] if not problem else []
     except AnswerError as error:
-        return {"status": error.status, "problem": str(error), "timings": []}
-    return {"status": 200, "problem": problem, "timings": timings}
+        return {"status": error.status, "problem": str(error), "said": "", "timings": []}
+    return {"status": 200, "problem": problem, "said": said, "timings": timings}
 
 
 class AnswerError(Exception):
@@ -102,13 +103,33 @@ class Server:
         return {"prompt_per_second": answer["usage"]["prompt_tokens"] / took}
 
 
-def proved_by(server: Server) -> str:
-    """What is wrong with its answers; empty when nothing is."""
+def proved_by(server: Server) -> tuple[str, str]:
+    """What is wrong with its answers, empty when nothing is; and then what they are, in words."""
     if server.kind == "embedding":
-        return embedding_problem(server.embeddings(TEXTS))
+        answer = server.embeddings(TEXTS)
+        problem = embedding_problem(answer)
+        return problem, "" if problem else embedding_words(answer)
     first = server.ranks(DOCUMENTS)
     second = server.ranks([DOCUMENTS[place] for place in OTHER_ORDER])
-    return rank_problem(first, second)
+    problem = rank_problem(first, second)
+    return problem, "" if problem else rank_words(first)
+
+
+def embedding_words(answer: Any) -> str:
+    """What vectors came that are well."""
+    entries = sorted(answer["data"], key=lambda entry: entry["index"])
+    text, other, again = ([float(number) for number in entry["embedding"]] for entry in entries)
+    return (
+        f"vectors of {len(text)} numbers; the cosine of one text given twice is {_cosine(text, again):.4f}, "
+        f"that of two texts {_cosine(text, other):.4f}"
+    )
+
+
+def rank_words(answer: Any) -> str:
+    """What scores came that are well."""
+    _, scores = _scores(answer)
+    shown = ", ".join(f"{score:.4f}" for score in scores)
+    return f"asked {QUESTION!r} it puts {ANSWER!r} first; the scores are {shown}"
 
 
 def embedding_problem(answer: Any) -> str:

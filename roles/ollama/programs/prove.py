@@ -2,8 +2,9 @@
 
 Reads JSON: ``url`` (the server itself), ``door`` (where clients reach it), ``key``, ``models`` (names), ``within_s``
 for each. Answers as JSON, for each model: ``name``, ``kind`` (``chat`` or ``embedding``), ``status`` of its answer,
-``ended`` (why it ended), ``tokens``, ``size`` and ``on_card``, bytes of it in memory and of these on a card, 0 where it
-is not loaded. What could not be asked has an ``error`` in words. Python's own library is enough.
+``ended`` (why it ended), ``tokens``, ``said`` (what it answered, in words), ``size`` and ``on_card``, bytes of it in
+memory and of these on a card, 0 where it is not loaded. What could not be asked has an ``error`` in words. Python's own
+library is enough.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ AGAIN_S = 5.0
 LOOKED_AT = "10s"
 """So long a model stays that is loaded to see where it lies."""
 LOOK_S = 0.2
+GREETING = "Say hello."
+LONGEST_WORDS = 2000
+"""Characters of an answer that are passed on; whoever shows them takes out secrets, and shows fewer."""
 COMPLETES, EMBEDS = "completion", "embedding"
 
 Said = dict[str, Any]
@@ -97,18 +101,23 @@ def _chatted(asked: Mapping[str, Any], name: str) -> dict[str, Any]:
         "model": name,
         "max_tokens": 8,
         "temperature": 0,
-        "messages": [{"role": "user", "content": "Say hello."}],
+        "messages": [{"role": "user", "content": GREETING}],
     }
     status, content = answered(asked, "/v1/chat/completions", question)
     choice = (content.get("choices") or [{}])[0]
     tokens = (content.get("usage") or {}).get("completion_tokens", 0)
-    return {"status": status, "ended": choice.get("finish_reason") or "nothing", "tokens": tokens}
+    ended = choice.get("finish_reason") or "nothing"
+    message = choice.get("message") or {}
+    words = f"{message.get('content') or message.get('reasoning') or ''}"[:LONGEST_WORDS]
+    said = f'asked "{GREETING}" it answers with {tokens} tokens, ended by {ended}: {words}'
+    return {"status": status, "ended": ended, "tokens": tokens, "said": said}
 
 
 def _embedded(asked: Mapping[str, Any], name: str) -> dict[str, Any]:
     status, content = answered(asked, "/v1/embeddings", {"model": name, "input": ["hello"]})
     vector = (content.get("data") or [{}])[0].get("embedding") or []
-    return {"status": status, "ended": "stop" if any(vector) else "nothing", "tokens": len(vector)}
+    ended = "stop" if any(vector) else "nothing"
+    return {"status": status, "ended": ended, "tokens": len(vector), "said": f"a vector of {len(vector)} numbers"}
 
 
 def proofs(asked: Mapping[str, Any]) -> list[dict[str, Any]]:

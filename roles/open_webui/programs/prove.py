@@ -4,7 +4,8 @@ Reads JSON: ``url`` of the server itself, ``door`` of the switch before it, ``in
 people out, ``unit``, ``within_s``, ``answer_s``, ``models``, those that it has to offer, of which the first is asked,
 ``embeddings``, the address and the model by which documents are made searchable (empty: they are read whole), and
 ``browser``, whether a real one is to do so as well. Prints JSON: ``wrong``, one line for each thing that is not as it
-has to be. Changes nothing: its chats and documents are deleted again, its pictures are those of the latest proof.
+has to be, and ``came``, one for each thing that was tried. Changes nothing: its chats and documents are deleted again,
+its pictures are those of the latest proof.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ STRANGER = "stranger"
 """No address, so that no account is made where people may sign up: that they may not is said first, by 403."""
 CLOSED = ("/docs", "/redoc", "/openapi.json", "/ollama/api/tags", "/metrics")
 """Pages that nobody needs, closed by the switch."""
+GREETING = "Say hello."
+LONGEST_WORDS = 2000
+"""Characters of an answer that are passed on; whoever shows them takes out secrets, and shows fewer."""
 DEVELOPMENT = (b"swagger-ui", b'"openapi":')
 """What the pages for developers have in them; outside of production they are open to everybody."""
 
 
-def strangers(client: Client, door: Client) -> Iterator[str]:
-    """What somebody can do who has not signed in."""
+def strangers(client: Client, door: Client, came: list[str]) -> Iterator[str]:
+    """What somebody can do who has not signed in; each answer is added to ``came``."""
     wanted = {"name": "Stranger", "email": STRANGER, "password": secrets.token_urlsafe()}
     signs_in = {"email": STRANGER, "password": wanted["password"]}
     tries: list[tuple[str, str, Any, tuple[int, ...], str]] = [
@@ -39,11 +43,14 @@ def strangers(client: Client, door: Client) -> Iterator[str]:
         ("GET", "/api/models", None, (401, 403), "models are listed without signing in"),
         *(("GET", path, None, (404,), f"{path} is not closed") for path in CLOSED),
     ]
+    answers = []
     for method, path, body, statuses, otherwise in tries:
         status, _ = door.answer(method, path, body)
+        answers.append(f"{path} {status}")
         if status not in statuses:
             expected = " or ".join(map(str, statuses))
             yield f"{otherwise}: {method} {path} was answered with {status} instead of {expected}"
+    came.append(f"a stranger gets: {', '.join(answers)}")
     for path in CLOSED[:3]:
         _, said = client.answer("GET", path)
         if any(mark in said for mark in DEVELOPMENT):
@@ -59,9 +66,9 @@ def offers(client: Client, models: list[str]) -> Iterator[str]:
             yield f"it does not offer {model}: it has {', '.join(sorted(map(str, names))) or 'no model'}"
 
 
-def talks(client: Client, model: str) -> Iterator[str]:
-    """Have a chat with a model, of which nothing is left."""
-    question = {"role": "user", "content": "Say hello."}
+def talks(client: Client, model: str, came: list[str]) -> Iterator[str]:
+    """Have a chat with a model, of which nothing is left; its answer is added to ``came``."""
+    question = {"role": "user", "content": GREETING}
     asked = {"model": model, "messages": [question], "stream": False, "max_tokens": 32}
     said = client.mapping("POST", "/api/chat/completions", asked)
     choices = said.get("choices")
@@ -72,6 +79,8 @@ def talks(client: Client, model: str) -> Iterator[str]:
         yield f"{model} gave an empty answer"
     elif first.get("finish_reason") not in WHOLE:
         yield f"the answer of {model} was cut: its finish_reason is {first.get('finish_reason')}"
+    words = " ".join(text[:LONGEST_WORDS].split())
+    came.append(f'asked "{GREETING}" {model} answers, ended by {first.get("finish_reason")}: {words}')
     yield from _keeps(client, text)
 
 
@@ -89,13 +98,13 @@ def _keeps(client: Client, text: str) -> Iterator[str]:
         client.ask("DELETE", path)
 
 
-def wrong(wanted: dict[str, Any]) -> Iterator[str]:
-    """One line for each thing that is not as it has to be."""
+def wrong(wanted: dict[str, Any], came: list[str]) -> Iterator[str]:
+    """One line for each thing that is not as it has to be; what was tried is added to ``came``."""
     client, door = Client(wanted["url"], wanted["answer_s"]), Client(wanted["inside"], wanted["answer_s"])
     wait_until_ready(client, wanted["unit"], wanted["within_s"])
     Client(wanted["door"], wanted["answer_s"]).ask("GET", "/ready")
     browse.forget()
-    yield from strangers(client, door)
+    yield from strangers(client, door, came)
     password = technical_signed_in(door)
     if password is None:
         yield "its technical user cannot sign in: run up with --full, which gives it another password"
@@ -103,22 +112,29 @@ def wrong(wanted: dict[str, Any]) -> Iterator[str]:
     if door.role != ADMINISTRATOR:
         yield "its technical user is no administrator any more: run up with --full, which makes it one"
         return
+    came.append("its technical user signs in, and is an administrator")
     missing = list(offers(door, wanted["models"]))
     yield from missing
+    if wanted["models"]:
+        came.append(f"of the models it offers {', '.join(wanted['models'])}")
     if wanted["embeddings"]:
         yield from documents.finds(door, wanted["embeddings"], wanted["answer_s"])
+        came.append("of two documents it finds the one whose words are asked for")
     if missing or not wanted["models"]:
         return
-    yield from talks(door, wanted["models"][0])
+    yield from talks(door, wanted["models"][0], came)
     if wanted["browser"]:
         yield from browse.sees(door, password, wanted["models"][0], wanted["answer_s"])
+        came.append("a real browser signs in, and shows an answer")
 
 
 def main() -> int:
     """The exit code; 1 with the reason where it could not be asked."""
     wanted = json.load(sys.stdin)
+    came: list[str] = []
     try:
-        json.dump({"wrong": [masked(line, passwords()) for line in wrong(wanted)]}, sys.stdout)
+        complaints = [masked(line, passwords()) for line in wrong(wanted, came)]
+        json.dump({"wrong": complaints, "came": [masked(line, passwords()) for line in came]}, sys.stdout)
     except (AnswerError, OSError) as error:
         sys.stderr.write(f"{masked(str(error), passwords())}\n")
         return 1

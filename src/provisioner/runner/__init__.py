@@ -22,7 +22,7 @@ from typing import Any
 
 from provisioner.models.sources import TOKEN_NAMES
 from provisioner.module_server.handing import NOTES, Served, served
-from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, task_event
+from provisioner.runner.events import HIDDEN, NO_REASON, TaskEvent, short_words, task_event
 from provisioner.runner.plays import PLAY_FOR_EACH_SERVICE, with_hosts
 from provisioner.values import limits, paths
 from provisioner.values.errors import PlaybookError
@@ -106,7 +106,7 @@ def run_playbook(
             ends.append(str(event["event"]))
         task = task_event(event)
         if task is not None:
-            task = replace(task, message=masked(task.message, secrets))  # a program may repeat what it was given
+            task = _without_secrets(task, secrets)
             if task.status in {"failed", "unreachable"}:
                 failures.append(task)
             on_task(task)
@@ -132,6 +132,12 @@ def run_playbook(
         log = _keep_log(private, folder, Path(playbook).stem, secrets)
         by_servers = served(private)
     return PlaybookResult(ended.rc, tuple(failures), changed, log, finished=bool(ends), served=by_servers)
+
+
+def _without_secrets(task: TaskEvent, secrets: Sequence[Secret]) -> TaskEvent:
+    """The same with stars for each secret: a program may repeat what it was given, and a model what it was asked."""
+    came = short_words(masked(task.came, secrets))
+    return replace(task, message=masked(task.message, secrets), came=came)
 
 
 def ansible_environment(secrets_file: Path | None = None) -> dict[str, str]:

@@ -13,6 +13,10 @@ NO_REASON = "no reason was given"
 LARGEST_COUNT = 2**63
 DEEPEST = 3
 """Results within results: a loop has items, and no item has items of its own."""
+NOTHING_SAID = "All assertions passed"
+"""What ``ansible.builtin.assert`` says of itself where its task has no ``success_msg``."""
+MOST_SAID, LONGEST_SAID = 9, 160
+"""Lines of what a judging task says came, and characters of each: answers are of models and of other programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class TaskEvent:
 
     ``facts`` are what a module of ours measured for the controller (``provision_facts`` in its result), by their names.
     ``commands``: what a task of ``ansible.builtin.command`` ran, one for each item of its loop.
+    ``came``: what a task of ``ansible.builtin.assert`` that holds says came (its ``success_msg``), a part on each line,
+    as the answers had it: ``short_words`` makes it fit to be shown.
     """
 
     status: str
@@ -41,6 +47,7 @@ class TaskEvent:
     elapsed_s: float = 0.0
     facts: Mapping[str, Any] = field(default_factory=dict)
     commands: tuple[RunCommand, ...] = ()
+    came: str = ""
 
 
 STATUSES = {
@@ -74,7 +81,27 @@ def task_event(event: Mapping[str, Any]) -> TaskEvent | None:
         elapsed_s=_duration(data.get("duration")),
         facts=_facts(result),
         commands=_commands(status, result),
+        came=_came(status, str(data.get("task_action") or ""), result),
     )
+
+
+def short_words(text: str) -> str:
+    """At most ``MOST_SAID`` lines of this, each of at most ``LONGEST_SAID`` characters that can all be printed.
+
+    Secrets are to be masked before: half of one would not be found any more.
+    """
+    lines = list(filter(None, map(_short_line, text.split("\n"))))
+    left = len(lines) - MOST_SAID
+    if left > 0:
+        lines[MOST_SAID:] = [f"and {left} more"]
+    return "\n".join(lines)
+
+
+def _short_line(text: str) -> str:
+    # A space takes the place of what cannot be printed, so that nothing is joined that stood apart.
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= LONGEST_SAID else f"{line[: LONGEST_SAID - 1]}…"
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -110,6 +137,20 @@ def _items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _is_hidden(result: Mapping[str, Any]) -> bool:
     return bool(result.get("censored") or result.get("_ansible_no_log"))
+
+
+def _came(status: str, action: str, result: Mapping[str, Any]) -> str:
+    """What a judging task that holds says came, of a loop what each item says; nothing of any other task."""
+    if status not in {"ok", "changed"} or action.rpartition(".")[2] != "assert" or _is_hidden(result):
+        return ""
+    texts: list[str] = []
+    for item in _items(result) or [result]:
+        said = item.get("msg")
+        if _is_hidden(item) or item.get("skipped") or said == NOTHING_SAID:
+            continue
+        parts = said if isinstance(said, list) else [said]
+        texts += [part for part in parts if isinstance(part, str)]
+    return "\n".join(texts)
 
 
 def _commands(status: str, result: Mapping[str, Any]) -> tuple[RunCommand, ...]:

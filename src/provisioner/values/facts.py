@@ -169,7 +169,10 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class ProofStep:
-    """One task of a service's proof: what was ``asked``, whether that went ``well``, why not, and seconds."""
+    """One task of a service's proof: what was ``asked``, whether that went ``well``, and seconds.
+
+    ``words``: of one that went well what came, line by line, where the task judged it; else why it did not go well.
+    """
 
     address: Address
     asked: str

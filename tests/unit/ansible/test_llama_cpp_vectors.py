@@ -137,6 +137,7 @@ def test_a_reranker_is_asked_in_two_orders_and_timed(serve: Any) -> None:
 
     told = asked(serve(answer), "rerank", key="sk-1", measured=2)
     assert (told["status"], told["problem"]) == (200, "")
+    assert told["said"].endswith("first; the scores are -8.0000, 4.0000, -6.0000")
     assert [sorted(one) for one in told["timings"]] == [["prompt_per_second"]] * 2
     assert seen == [("/v1/rerank", "m", "Bearer sk-1")] * 4
 
@@ -147,12 +148,13 @@ def test_a_server_of_embeddings_is_asked_for_vectors_of_length_1(serve: Any) -> 
         by_text = {PROOF.TEXTS[0]: LONG}
         return 200, embeddings(*(by_text.get(text, OTHER) for text in question["input"]))
 
-    assert asked(serve(answer), "embedding") == {"status": 200, "problem": "", "timings": []}
+    said = "vectors of 3 numbers; the cosine of one text given twice is 1.0000, that of two texts 0.4800"
+    assert asked(serve(answer), "embedding") == {"status": 200, "problem": "", "said": said, "timings": []}
 
 
 def test_what_refuses_is_told_with_its_status(serve: Any) -> None:
     told = asked(serve(lambda *_: (503, {"error": "come again"})), "embedding", measured=3)
-    assert told == {"status": 503, "problem": 'HTTP 503: {"error": "come again"}', "timings": []}
+    assert told == {"status": 503, "problem": 'HTTP 503: {"error": "come again"}', "said": "", "timings": []}
 
 
 def test_what_does_not_answer_is_told() -> None:

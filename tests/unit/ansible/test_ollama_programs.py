@@ -244,6 +244,8 @@ def test_the_proof_tells_how_an_answer_ended_and_where_the_model_lies(server: st
     own, none = PROVE.proofs(question)
     assert (own["status"], own["ended"], own["kind"]) == (200, "length", "chat")
     assert own["tokens"] > 0
+    assert own["said"].startswith(f'asked "Say hello." it answers with {own["tokens"]} tokens, ended by length: ')
+    assert not own["said"].endswith(": "), "the words of the answer"
     assert 0 < own["on_card"] < own["size"]
     assert none["error"].startswith("it does not know none: HTTP 404")
     (silent,) = PROVE.proofs({**question, "url": "http://127.0.0.1:1", "models": ["own"]})

@@ -196,11 +196,20 @@ def test_a_service_is_told_with_its_proof_and_what_was_asked() -> None:
     assert "Evidence of the proof: 3 of 3 steps as they should be, 2026-11-28 11:59 UTC" in words
     assert "GET /health on port 8080" in words
     assert "HTTP 200" in words
-    assert "Prove that the device computes" in words
+    assert "Ask without the key· done0.1s" in words, "what is only asked is judged by a later step"
+    assert "Check the answer✓ HTTP 200Hello!3.5s" in words
+    assert "<br>Hello!" in lab_page(full_lab())
     assert "failed by provision verify, 2026-11-28 11:57 UTC" in words
     assert words.count("never proved from this machine") == 2
     opened = [attributes for name, attributes in read(full_lab()).tags if name == "details" and "open" in attributes]
     assert len(opened) == 2, "the proof that failed, and the first snippet"
+
+
+def test_what_a_role_beside_the_services_asked_is_told_of_the_last_run_alone() -> None:
+    words = part(full_lab(), "services")
+    assert "gpu_userspaceEvidence of the proof: 1 of 1 step as they should be" in words
+    assert "Check that it answers✓ RTX 30600.3s" in words
+    assert "kokoro" not in words, "it is not in the file any more"
 
 
 def test_pictures_stand_with_what_they_show_and_when_they_were_taken() -> None:

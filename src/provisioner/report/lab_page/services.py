@@ -6,13 +6,13 @@ import base64
 from collections.abc import Iterator
 
 from provisioner.proofs import Proved
-from provisioner.report.graph.topology import Service
+from provisioner.report.graph.topology import Box, Service
 from provisioner.report.lab_page.content import LabContent
 from provisioner.report.lab_page.elements import Markup, join, moment, opened, quiet, state, table, tag
 from provisioner.report.status import shown_text
 from provisioner.report.style import count_text, duration_text
 from provisioner.values.address import Address
-from provisioner.values.facts import ASLEEP, BUSY
+from provisioner.values.facts import ASLEEP, BUSY, ProofStep
 from provisioner.values.state import ContainerStatus, Screen, ServiceStatus, Status
 
 NOT_SEEN = ServiceStatus("")
@@ -28,6 +28,7 @@ def services(content: LabContent) -> Iterator[Markup]:
         container = seen.pop(box.name, ContainerStatus(box.name, box.host))
         statuses = {service.role: service for service in container.services}
         parts = [_of_service(content, one, statuses.get(one.role, NOT_SEEN)) for one in box.services]
+        parts += _of_other_roles(content, box)
         yield _panel(content, container, parts)
     for container in seen.values():
         yield _panel(content, container, [])
@@ -64,6 +65,20 @@ def _of_service(content: LabContent, service: Service, status: ServiceStatus) ->
     parts += _evidence(content, address)
     parts += _pictures(content, address, status)
     return join(parts)
+
+
+def _of_other_roles(content: LabContent, box: Box) -> Iterator[Markup]:
+    """The evidence of roles beside the services, such as the one that brings a card's driver.
+
+    Only of the run that proved a service of the container last: of roles that have gone a record stays.
+    """
+    addresses = {Address(service.id) for service in box.services}
+    times = {content.proofs[address].at for address in addresses if address in content.proofs}
+    for address, proved in sorted(content.proofs.items(), key=lambda item: str(item[0])):
+        is_other = address.container == box.name and address not in addresses
+        if is_other and proved.steps and proved.at == max(times, default=""):
+            yield tag("h4", address.service)
+            yield _steps(address, proved)
 
 
 def _health(content: LabContent, address: Address, status: ServiceStatus) -> Markup:
@@ -114,16 +129,23 @@ def _evidence(content: LabContent, address: Address) -> Iterator[Markup]:
 
 
 def _steps(address: Address, proved: Proved) -> Markup:
-    rows = []
-    for step in proved.steps:
-        came = state("good", "as it should be") if step.well else state("bad", step.words or "failed")
-        rows.append((step.asked, came, duration_text(step.took_s)))
+    rows = [(step.asked, _came(step), duration_text(step.took_s)) for step in proved.steps]
     parts = [tag("pre", proved.failure)] if proved.failure else []
     if rows:
         parts.append(table(f"What the proof of {address} asked", ("asked", "what came", "took"), rows))
     well = sum(step.well for step in proved.steps)
     words = f"Evidence of the proof: {well} of {count_text(len(rows), 'step')} as they should be, "
     return opened(join([words, moment(proved.at)]), *parts, is_open=bool(proved.failure))
+
+
+def _came(step: ProofStep) -> Markup:
+    """What came of one step; a step that only asked, and is judged by a later one, is done."""
+    if not step.well:
+        return state("bad", step.words or "failed")
+    lines = step.words.splitlines()
+    if not lines:
+        return state("dim", "done")
+    return state("good", join([lines[0], *(part for line in lines[1:] for part in (tag("br"), line))]))
 
 
 def _pictures(content: LabContent, address: Address, status: ServiceStatus) -> Iterator[Markup]:
