@@ -84,6 +84,8 @@ ATTENDING = frozenset(
     "qwen3_moe qwen3_vl_moe_text qwen3_vl_text seed_oss smollm3 stablelm starcoder2".split()
 )
 """The ``model_type`` of a config.json whose model keeps the keys and values of its heads in every layer."""
+LISTED_BUT_EVERY = {"cohere2": 4, "gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "olmo3": 4}
+"""Every how many-th layer attends to all tokens where a config.json has no list of them (transformers 5.19)."""
 OWN_HEADS = ("gemma", "glm4", "gpt_oss", "qwen3", "seed_oss")
 """How ``model_type`` begins where the size of a head follows from no other number."""
 WHOLE, WINDOW = "full_attention", "sliding_attention"
@@ -180,6 +182,9 @@ def _windows_of_folder(header: Header, unread: list[str]) -> list[int]:
     """The window of each layer, 0 where it attends to all tokens; what is not told is added to ``unread``."""
     window, kinds = header.values.get("sliding_window", 0), header.values.get("layer_types", [])
     is_windowed = 0 < window < (header.context or window + 1) and header.values.get("uses_window", True)
+    every = header.values.get("sliding_window_pattern") or LISTED_BUT_EVERY.get(header.architecture, 0)
+    if not kinds and header.architecture in LISTED_BUT_EVERY:
+        kinds = [WINDOW if (place + 1) % every else WHOLE for place in range(header.layers)]
     is_listed = len(kinds) == header.layers and set(kinds) <= {WHOLE, WINDOW}
     if not is_windowed and (is_listed or not kinds):
         return [0] * header.layers

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from provisioner.loads.layers import Attention, Layer, Recurrent, Shape, Widths
+from provisioner.loads.pages import STATE_BYTES, Kept, Pages, kept
 from provisioner.loads.placing import ALL_ON_CARD, Placing, held_back, layer_count
 
 MIB = 2**20
@@ -27,7 +28,7 @@ BITS |= {"fp8": 8}
 BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
 """exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2)."""
 CORRECTION = "correction by what was measured"
-STATE_BYTES, BUFFER_BYTES, MASK_BYTES = 4, 4, 2
+BUFFER_BYTES, MASK_BYTES = 4, 2
 MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
 """What stands for cache, state and buffers of a model whose layers are not known, as a share of its weights.
 
@@ -48,7 +49,8 @@ class Load:
     exllamav3's do, and the engine takes what it needs. ``workspaces`` stand for what libraries take while they compute.
     ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
     negative, less) the engine took when it was measured than its sum says. ``outputs``: of how many tokens the engine
-    makes logits at once; 0: of all that it computes at once.
+    makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is laid out where all of its
+    pages have one size.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Load:
     correction: int = 0
     outputs: int = 0
     flash_attention: bool = True
+    pages: Pages | None = None
 
     @property
     def has_context(self) -> bool:
@@ -198,6 +201,8 @@ def token_bytes(load: Load) -> int:
 
 def cache_bytes(load: Load) -> int:
     """What the keys and values of all tokens take; a window keeps its tokens, and those of one batch."""
+    if load.pages:
+        return _kept(load, load.pages).cache
     caches = 1 if load.unified else load.slots
     total = 0
     for layer in _attending(load):
@@ -221,8 +226,16 @@ def _attending(load: Load) -> list[Attention]:
 
 def state_bytes(load: Load) -> int:
     """What recurrent layers keep, for each slot."""
+    if load.pages:
+        return _kept(load, load.pages).state
     numbers = sum(layer.numbers for layer in load.layers if isinstance(layer, Recurrent))
     return load.slots * STATE_BYTES * numbers
+
+
+def _kept(load: Load, pages: Pages) -> Kept:
+    """What one request takes of a cache of pages."""
+    token = max((_packed(layer, load) for layer in _attending(load)), default=0)
+    return kept(load.layers, token, load.context, pages)
 
 
 def buffer_bytes(load: Load) -> int:

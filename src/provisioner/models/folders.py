@@ -28,7 +28,8 @@ _NUMBERS = (
     *("max_position_embeddings", "sliding_window", "intermediate_size"),
     *("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"),
     *("full_attention_interval", "linear_conv_kernel_dim", "linear_num_key_heads", "linear_num_value_heads"),
-    *("linear_key_head_dim", "linear_value_head_dim"),
+    *("linear_key_head_dim", "linear_value_head_dim", "kv_lora_rank", "qk_rope_head_dim", "sliding_window_pattern"),
+    *("mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups", "mamba_d_conv", "mamba_expand"),
 )
 _STRETCHING = ("linear", "dynamic", "yarn")
 """The ``rope_type`` with which a model takes ``factor`` times the tokens that it was trained with."""
@@ -129,6 +130,8 @@ def header_of(config: bytes) -> Header:
     settings = {**content, **_inner(content)}
     values: dict[str, Any] = {name: _number(settings.get(name)) for name in _NUMBERS}
     values["dtype"] = str(settings.get("dtype") or settings.get("torch_dtype") or "")
+    values["mamba_ssm_dtype"] = str(settings.get("mamba_ssm_dtype") or "")
+    values["is_tied"] = _is_tied(settings)
     values["is_quantised"] = method_of(config) != NO_METHOD
     values["bits"] = _bits(content)
     values["has_encoder"] = isinstance(content.get("vision_config"), dict)
@@ -148,6 +151,12 @@ def _inner(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a config.json says of the part that answers, where the model takes images, too."""
     inner = content.get("text_config")
     return inner if isinstance(inner, dict) else {}
+
+
+def _is_tied(settings: Mapping[str, Any]) -> bool:
+    """Whether the embeddings of tokens are the output, too; Gemma's are where nothing is said."""
+    tied = settings.get("tie_word_embeddings")
+    return str(settings.get("model_type")).startswith("gemma") if tied is None else tied is True
 
 
 def _number(value: Any) -> int:

@@ -79,6 +79,13 @@ def test_a_window_counts_where_it_says_which_layers_have_one() -> None:
         assert windows(**{"sliding_window": 512, **keys}) == [0] * 36
 
 
+def test_a_window_counts_as_the_makers_of_a_kind_have_it_where_no_list_says_it() -> None:
+    keys = {"sliding_window": 512, "num_hidden_layers": 8}
+    assert windows(model_type="gemma3_text", **keys) == [512] * 5 + [0] + [512] * 2
+    assert windows(model_type="gemma3_text", sliding_window_pattern=2, **keys) == [512, 0] * 4
+    assert windows(model_type="gemma2", **keys) == [512, 0] * 4
+
+
 @pytest.mark.parametrize(
     ("rope", "tokens"),
     [

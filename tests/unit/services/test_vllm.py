@@ -22,7 +22,7 @@ from provisioner.loads.budgets import RESERVED, Budget, budgets
 from provisioner.loads.engines import EngineLoads
 from provisioner.loads.layers import Shape
 from provisioner.loads.refusals import refusals
-from provisioner.loads.terms import MIB, Load
+from provisioner.loads.terms import MIB, Load, cache_bytes
 from provisioner.models.folders import header_of
 from provisioner.report.fit import fit_text
 from provisioner.report.style import PLAIN
@@ -36,12 +36,15 @@ from provisioner.values.state import Secret
 from tests.folder_files import folder_files, write_folder
 from tests.unit.lab.test_cards import AMD, NVIDIA
 from tests.unit.loads.models import QWEN_FOLDER
+from tests.unit.loads.vllm_sums import NEXT
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("hub", "vllm")
 CARD = replace(NVIDIA, memory=24 * 2**30)
 SIZE = 15_000 * MIB
 """Bytes of the model's files."""
+BLOCK = 36 * 16 * 2 * 2 * 8 * 128
+"""Bytes of 16 tokens in all its layers: so much of the cache is never given to a request."""
 
 
 def lab(model: str = "dir:/models/qwen", memory: str = "", gpu: str = "", **options: Any) -> dict[str, Any]:
@@ -192,13 +195,30 @@ def terms(budget: Budget) -> dict[str, int]:
 
 def test_its_share_of_the_card_counts_whatever_its_model_needs() -> None:
     budget = budget_of(known_model(), max_model_len=4096)
-    assert terms(budget) == {"weights": 15_000, "cache": 576, "compute buffers": 1024, "rest of its share": 5519}
+    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1024, "rest of its share": 5517}
     assert budget.added.total == int(0.9 * CARD.memory)
     assert (budget.missing, budget.unknown) == (0, ())
     assert advice_on(budget) == ()
     assert terms(budget_of(known_model(), max_model_len=4096, enforce_eager=True))["compute buffers"] == 512
     (guess,) = budget.engines[0].unread
     assert "reckoned, measured on no card" in guess
+
+
+@pytest.mark.parametrize(("gib", "step"), [(24, 2048), (80, 8192), (180, 16_384), (0, 8192)])
+def test_beside_a_window_lie_the_tokens_of_two_batches_of_the_card(gib: int, step: int) -> None:
+    kinds = ["sliding_attention", "full_attention"] * 18
+    known = known_model(sliding_window=1024, layer_types=kinds)
+    (load,) = budget_of(known, card=replace(CARD, memory=gib * 2**30)).engines[0].loads
+    of_window = (1023 + 2 * step + 15) // 16 + 1
+    assert cache_bytes(load) == (of_window + 40_960 // 16 + 1) * BLOCK // 2
+
+
+def test_a_cache_of_so_many_gib_holds_states_as_well() -> None:
+    known = known_model(**{**NEXT, "model_type": "qwen3_next", "max_position_embeddings": 16_384})
+    budget = budget_of(known, kv_cache_gib=1)
+    assert budget.missing == 0
+    assert terms(budget)["recurrent state"] == 77
+    assert budget.added.total == SIZE + 2 * 2**30
 
 
 def test_who_shares_the_card_has_what_its_share_leaves() -> None:
@@ -215,28 +235,28 @@ def test_who_shares_the_card_has_what_its_share_leaves() -> None:
 def test_one_request_that_does_not_fit_into_the_share_is_a_finding_with_what_to_write() -> None:
     budget = budget_of(known_model(), gpu_memory_utilization=0.8)  # 0 tokens: the model's own 40,960
     assert budget.added.missing == 0  # on the card there is room
-    assert -(-budget.missing // MIB) == 15_000 + 5760 + 1024 - int(0.8 * 24 * 1024)
+    assert budget.missing == (15_000 + 5760 + 1024) * MIB + BLOCK - int(0.8 * CARD.memory)
     (refusal,) = refusals([budget])
-    assert "qwen needs 21,784 MiB, and its share of the card is 19,661 MiB: 2,124 MiB too much" in refusal.details
+    assert "qwen needs 21,787 MiB, and its share of the card is 19,661 MiB: 2,126 MiB too much" in refusal.details
     assert refusal.resolution.startswith("Write gpu_memory_utilization: 0.89 ")
     ways = {advice.write: advice.fits for advice in advice_on(budget)}
     assert ways == {
         "gpu_memory_utilization: 0.89": True,
         "kv_cache_dtype: fp8": True,
-        "max_model_len: 25856": True,
+        "max_model_len: 25600": True,
         "cpu_offload: 3": True,
         "": None,
     }
     text = fit_text(budget, {}, PLAIN)
     assert "23,744 MiB usable (832 MiB of the card are not): a share of it is too small" in text
-    assert "largest context of qwen: 25,856 tokens (asked for 40,960)" in text
+    assert "largest context of qwen: 25,600 tokens (asked for 40,960)" in text
 
 
 def test_what_leaves_the_share_too_small_is_told_as_not_enough() -> None:
     budget = budget_of(known_model(), gpu_memory_utilization=0.6)
     ways = {advice.write: advice.fits for advice in advice_on(budget)}
     assert ways["kv_cache_dtype: fp8"] is False
-    assert "kv_cache_dtype: fp8 (a cache of one byte a number): 18,904 MiB, not enough" in fit_text(budget, {}, PLAIN)
+    assert "kv_cache_dtype: fp8 (a cache of one byte a number): 18,906 MiB, not enough" in fit_text(budget, {}, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +264,7 @@ def test_what_leaves_the_share_too_small_is_told_as_not_enough() -> None:
     [
         {"gpu_memory_utilization": 0.89},
         {"gpu_memory_utilization": 0.8, "kv_cache_dtype": "fp8"},
-        {"gpu_memory_utilization": 0.8, "max_model_len": 25_856},
+        {"gpu_memory_utilization": 0.8, "max_model_len": 25_600},
         {"gpu_memory_utilization": 0.8, "cpu_offload": 3},
     ],
 )
@@ -254,7 +274,7 @@ def test_what_is_advised_fits_when_it_is_written(options: dict[str, Any]) -> Non
 
 def test_a_cache_of_so_many_gib_has_to_hold_one_request() -> None:
     budget = budget_of(known_model(), kv_cache_gib=5)
-    assert budget.missing == (5760 - 5 * 1024) * MIB
+    assert budget.missing == (5760 - 5 * 1024) * MIB + BLOCK
     assert "kv_cache_gib: 6" in [advice.write for advice in advice_on(budget)]
     budget = budget_of(known_model(), kv_cache_gib=6)
     assert budget.missing == 0
@@ -267,7 +287,8 @@ def test_a_cache_of_so_many_gib_has_to_hold_one_request() -> None:
         ({}, {}, 15_000),
         ({}, {"dtype": "float32"}, 30_000),
         ({"torch_dtype": "float32"}, {}, 7500),
-        ({}, {"quantization": "fp8"}, 7500),
+        ({}, {"quantization": "fp8"}, 8687),  # embeddings and output of 2,374 MiB stay whole
+        ({"tie_word_embeddings": True}, {"quantization": "fp8"}, 8094),
         ({"quantization_config": {"quant_method": "awq"}}, {"quantization": "awq"}, 15_000),
         ({"quantization_config": {"quant_method": "fp8"}}, {"quantization": "fp8"}, 15_000),
         ({}, {"cpu_offload": 1}, 15_000 - 1024),
@@ -283,7 +304,7 @@ def test_weights_count_as_they_are_computed_with(keys: dict[str, Any], options: 
         (Known(), SIZE, "its config.json is not known"),
         (known_model(), 0, "nobody tells how large its files are"),
         (known_model(max_position_embeddings=None), SIZE, "its config.json does not say what context it has"),
-        (known_model(model_type="deepseek_v3"), SIZE, 'what layers of model_type "deepseek_v3" keep of a token'),
+        (known_model(model_type="deepseek_v32"), SIZE, 'what layers of model_type "deepseek_v32" keep of a token'),
     ],
 )
 def test_fit_says_what_it_does_not_know_and_counts_the_share(known: Known, size: int, reason: str) -> None:
@@ -305,7 +326,7 @@ def test_weights_that_are_too_large_alone_are_a_finding_all_the_same() -> None:
 def test_without_a_cards_memory_what_the_model_needs_is_told() -> None:
     nobody = Card("0000:01:00.0", "nvidia", "NVIDIA of no size")
     budget = budget_of(known_model(), card=nobody, max_model_len=4096)
-    assert terms(budget) == {"weights": 15_000, "cache": 576, "compute buffers": 1024}
+    assert terms(budget) == {"weights": 15_000, "cache": 579, "compute buffers": 1024}
     assert "vLLM takes 90% of the card, whose memory is not known" in budget.engines[0].unread[1]
     assert advice_on(budget) == ()
 
@@ -318,7 +339,7 @@ def test_what_is_left_out_of_the_sum_is_told() -> None:
     assert "what images take" in images
     assert "its component for drafts" in drafts
     (_, half) = budget_of(known_model(), quantization="fp8").engines[0].unread
-    assert "half of their files" in half
+    assert "halves its weights but for embeddings" in half
 
 
 def test_on_the_processor_nothing_lies_on_a_card() -> None:

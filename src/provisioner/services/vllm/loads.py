@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from provisioner.loads.engines import EngineLoads
-from provisioner.loads.layers import Shape, shape_of_folder
-from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes
+from provisioner.loads.layers import Shape
+from provisioner.loads.pages import Pages
+from provisioner.loads.terms import MIB, Load, cache_bytes, needed_bytes, state_bytes
 from provisioner.loads.weighing import uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
+from provisioner.services.vllm.shapes import LATENT, MAMBA, ends_of, shape_of_vllm
 
 GIB = 2**30
 ACTIVATIONS, GRAPHS = 512 * MIB, 512 * MIB
@@ -19,13 +21,19 @@ ACTIVATIONS, GRAPHS = 512 * MIB, 512 * MIB
 Both are reckoned and were measured on no card. What the driver and the context of CUDA take is not in them: that is
 left free of every card (``loads.budgets.RESERVED``).
 """
-STEP = 8192
-"""Tokens that are computed at once: as many on cards of 70 GiB and more, and 2,048 on others."""
+STEPS = ((160 * GIB, 16_384), (70 * GIB, 8192), (1, 2048), (0, 8192))
+"""From what memory of a card on so many tokens are computed at once (``get_batch_defaults``); 0: it is not known."""
+AT_ONCE = 2
+"""Steps of which tokens are kept beside a window: on a card the next is prepared while one is computed."""
+STATES, MAMBA_STATES = 2, 3
+"""States of a request: its own, and of prompts that begin alike one behind and, where Mamba makes it, one inside."""
+PAGE, LATENT_PAGE = 16, 64
+"""Tokens of a page in a layer, at least: of FlashAttention's, and of those for models with one vector of a token."""
 WIDE, WIDE_BYTES, USUAL_BYTES = "float32", 4, 2
 """Bytes of a number: vLLM computes in two where a model has four, unless that ``dtype`` is written."""
 FP8 = "fp8"
 FP8_SHARE = 0.5
-"""What ``quantization: fp8`` leaves at least of weights of two bytes."""
+"""What ``quantization: fp8`` leaves of weights of two bytes, but for embeddings and output, which stay whole."""
 
 
 def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) -> EngineLoads:
@@ -47,11 +55,14 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int], memory: int) ->
 
 
 def _load(service: ResolvedService, name: str, header: Header | None, size: int, memory: int) -> Load:
-    shape = shape_of_folder(header) if header else Shape("", unread=("its config.json is not known",))
+    number = WIDE_BYTES if service.option("dtype") == WIDE else USUAL_BYTES
+    shape = shape_of_vllm(header, number) if header else Shape("", unread=("its config.json is not known",))
     context = service.option("max_model_len") or shape.context
     if header and not context:
         shape = Shape(shape.architecture, unread=(*shape.unread, "its config.json does not say what context it has"))
     cache = _cache_type(service)
+    step = next(tokens for least, tokens in STEPS if memory >= least)
+    page = LATENT_PAGE if shape.architecture in LATENT else PAGE
     load = Load(
         name,
         shape,
@@ -59,9 +70,10 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int,
         context,
         cache,
         cache,
-        ubatch=STEP,
+        ubatch=step,
         buffers=ACTIVATIONS if service.option("enforce_eager") else ACTIVATIONS + GRAPHS,
         offloaded=service.option("cpu_offload") * GIB,
+        pages=Pages(page, AT_ONCE * step, MAMBA_STATES if shape.architecture in MAMBA else STATES),
     )
     return _with_share(service, load, memory)
 
@@ -70,7 +82,7 @@ def _with_share(service: ResolvedService, load: Load, memory: int) -> Load:
     """The load with what the server may take: a part of the card, or what it needs and the cache that is asked for."""
     asked = service.option("kv_cache_gib") * GIB
     if asked:
-        own_cache = 0 if load.is_guessed else cache_bytes(load)
+        own_cache = 0 if load.is_guessed else cache_bytes(load) + state_bytes(load)
         return replace(load, share=needed_bytes(load) - own_cache + asked)
     return replace(load, share=int(service.option("gpu_memory_utilization") * memory), card=memory)
 
@@ -89,7 +101,10 @@ def _weights(service: ResolvedService, header: Header | None, size: int) -> int:
     stored = WIDE_BYTES if header.values.get("dtype") == WIDE else USUAL_BYTES
     computed = WIDE_BYTES if service.option("dtype") == WIDE else USUAL_BYTES
     weights = size * computed // stored
-    return int(weights * FP8_SHARE) if _quantises(service, header) else weights
+    if not _quantises(service, header):
+        return weights
+    whole = min(ends_of(header) * computed, weights)
+    return whole + int((weights - whole) * FP8_SHARE)
 
 
 def _quantises(service: ResolvedService, header: Header | None) -> bool:
@@ -113,6 +128,6 @@ def _guesses(service: ResolvedService, load: Load, header: Header | None) -> Ite
         share = f"{service.option('gpu_memory_utilization'):.0%}"
         yield f"{load.name}: vLLM takes {share} of the card, whose memory is not known; counted is what the model needs"
     if _quantises(service, header):
-        yield f"{load.name}: its weights are counted as half of their files, the least that `quantization: fp8` leaves"
+        yield f"{load.name}: `quantization: fp8` halves its weights but for embeddings and output, which is reckoned"
     drafts = service.option("speculative") == "mtp"
     yield from uncounted_of_folder(load, header, sees=service.option("vision"), drafts=drafts)
