@@ -129,12 +129,17 @@ def header_of(config: bytes) -> Header:
     settings = {**content, **_inner(content)}
     values: dict[str, Any] = {name: _number(settings.get(name)) for name in _NUMBERS}
     values["dtype"] = str(settings.get("dtype") or settings.get("torch_dtype") or "")
-    values["is_quantised"] = method_of(config) != NO_METHOD
+    values["method"] = method_of(config)
+    values["is_quantised"] = values["method"] != NO_METHOD
     values["bits"] = _bits(content)
-    values["has_encoder"] = isinstance(content.get("vision_config"), dict)
+    encoder = content.get("vision_config")
+    values["has_encoder"] = isinstance(encoder, dict)
+    values["encoder"] = str(encoder.get("model_type") or "") if isinstance(encoder, dict) else ""
+    values["architectures"] = _texts(content.get("architectures"))
+    tied = settings.get("tie_word_embeddings")
+    values["is_tied"] = tied if isinstance(tied, bool) else None
     values["uses_window"] = settings.get("use_sliding_window") is not False
-    kinds = settings.get("layer_types")
-    values["layer_types"] = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+    values["layer_types"] = _texts(settings.get("layer_types"))
     return Header(
         str(settings.get("model_type") or ""),
         layers=values["num_hidden_layers"],
@@ -148,6 +153,11 @@ def _inner(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a config.json says of the part that answers, where the model takes images, too."""
     inner = content.get("text_config")
     return inner if isinstance(inner, dict) else {}
+
+
+def _texts(value: Any) -> list[str]:
+    """The entries of a list as text; none for anything else."""
+    return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
 def _number(value: Any) -> int:
