@@ -1,9 +1,9 @@
 """What exllamav3's own classes allocate as cache and state, told by a venv that has it and PyTorch for the processor.
 
-Run by that venv's Python: ``python exllama_sums.py`` reads a list of questions as JSON (``config``: a config.json;
-``tokens``, ``bits``: two numbers or null, ``slots``, ``history``), and answers with a list of ``cache`` and ``state``
-in bytes, and ``is_recurrent``. Its native extension alone is a stand-in: nothing of it
-runs while tensors are allocated.
+Run by that venv's Python from the repository's root: ``python -m tests.exllama_sums`` reads a list of questions as JSON
+(``config``: a config.json; ``tokens``, ``bits``: two numbers or null, ``slots``, ``history``), and answers with a list
+of ``cache`` and ``state`` in bytes, and ``is_recurrent``. Its native extension alone is a stand-in: nothing of it runs
+while tensors are allocated.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from unittest import mock
 EXTENSION = "exllamav3_ext"
 
 
-def stand_in() -> None:
-    """Give the library a native extension that answers nothing; raises nothing."""
-    module = mock.MagicMock(name=EXTENSION)
-    origin = EXTENSION + importlib.machinery.EXTENSION_SUFFIXES[0]
-    module.__spec__ = importlib.machinery.ModuleSpec(EXTENSION, mock.MagicMock(), origin=origin)
-    sys.modules[EXTENSION] = module
+def stand_in(extension: str) -> None:
+    """Give a library the native extension of that name, which answers nothing; raises nothing."""
+    module = mock.MagicMock(name=extension)
+    origin = extension + importlib.machinery.EXTENSION_SUFFIXES[0]
+    module.__spec__ = importlib.machinery.ModuleSpec(extension, mock.MagicMock(), origin=origin)
+    sys.modules[extension] = module
 
 
 def allocated(layers: Any) -> int:
@@ -63,5 +63,5 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    stand_in()
+    stand_in(EXTENSION)
     sys.stdout.write(json.dumps([answer(question) for question in json.load(sys.stdin)]))

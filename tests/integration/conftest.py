@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +23,16 @@ def pve_host(incus_lab: Lab) -> Iterator[PveHost]:
 
     with host_for_tests(incus_lab) as host:
         yield host
+
+
+@pytest.fixture(scope="session")
+def exllama_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The Python of a venv with exllamav2 and exllamav3, which is gone afterwards."""
+    from tests.exllama_venv import exllama_venv
+
+    folder = tmp_path_factory.mktemp("exllama")
+    yield exllama_venv(folder)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,10 @@ import pytest
 from provisioner.loads.exllama import ATTENDING, is_recurrent, shape_of_exllama
 from provisioner.loads.terms import Load, cache_bytes, state_bytes
 from provisioner.models.folders import header_of
-from tests import exllama_sums
+from tests.exllama_venv import answers_of
 from tests.unit.loads.exllama_sums import COUNTED, DELTA, DENSE, KINDS, SLOTS, TOKENS, WHOLE, Counted
 
 pytestmark = [pytest.mark.network, pytest.mark.slow]
-TORCH = ("torch==2.13.0+cpu", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
-EXLLAMA = ("exllamav3==1.4.2", "triton==3.9.0")
-"""The library's wheel of sources, whose native extension is not compiled; and what it imports at once."""
-TIMEOUT_S = 1800
 SHARE = 0.01
 """By how much a sum may be wrong."""
 DRAFTING = {"mtp_num_hidden_layers": 1}
@@ -51,27 +45,17 @@ MORE = (
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    """What the library allocates for each model, by its place among all."""
-    folder = tmp_path_factory.mktemp("exllamav3")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=TIMEOUT_S)
-    python = folder / "bin" / "python"
-    for wanted in (TORCH, EXLLAMA):
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True, timeout=TIMEOUT_S)
+def answers(exllama_python: Path) -> list[dict[str, Any]]:
+    """What the library allocates for each model, in their order."""
     questions = []
     for one in (*COUNTED, *MORE):
         how = {"tokens": TOKENS, "bits": one.bits, "slots": SLOTS, "history": one.history}
         questions.append({"config": one.config, **how})
-    program = Path(exllama_sums.__file__)
-    said = subprocess.run(
-        [python, program], input=json.dumps(questions), capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
-    assert said.returncode == 0, said.stderr[-4000:]
-    return dict(enumerate(json.loads(said.stdout)))
+    return answers_of(exllama_python, "tests.exllama_sums", questions)
 
 
 @pytest.mark.parametrize("place", range(len(COUNTED) + len(MORE)))
-def test_what_is_reckoned_is_what_the_library_allocates(answers: dict[int, dict[str, Any]], place: int) -> None:
+def test_what_is_reckoned_is_what_the_library_allocates(answers: list[dict[str, Any]], place: int) -> None:
     counted, answer = (*COUNTED, *MORE)[place], answers[place]
     header = header_of(json.dumps(counted.config).encode())
     shape = shape_of_exllama(header, is_packed=counted.bits is not None, drafted=counted.history)
@@ -87,7 +71,7 @@ def test_what_is_reckoned_is_what_the_library_allocates(answers: dict[int, dict[
 
 
 @pytest.mark.parametrize("place", range(len(COUNTED)))
-def test_what_is_noted_is_what_this_library_allocates(answers: dict[int, dict[str, Any]], place: int) -> None:
+def test_what_is_noted_is_what_this_library_allocates(answers: list[dict[str, Any]], place: int) -> None:
     counted, answer = COUNTED[place], answers[place]
     assert (answer["cache"], answer["state"]) == (counted.cache, counted.state)
 

@@ -54,11 +54,11 @@ def suggest(session: Session, words: Words, *, gpu: Card | None, exclusive: bool
     """Say which file of a model a card is best given, with which cache and context, and print what to write for it.
 
     Looked at are the heads of all GGUF files of a repository or of a folder, its config.json where it is one of EXL3,
-    AWQ, GPTQ, FP8 or whole weights, and models of the file. All of it lies on the card, or of a mixture all but some
-    experts; a dense model is never split, and below Q4_K_M nothing is suggested while anything better fits. How fast it
-    writes is shown as bench has measured it on such a card, else at most, where it is known how fast the card's memory
-    is. Without --gpu, what services of the file take of that card is taken off, but for the one that serves the model.
-    Exit code 4 when nothing fits.
+    EXL2, AWQ, GPTQ, FP8 or whole weights, and models of the file. All of it lies on the card, or of a mixture all but
+    some experts; a dense model is never split, and below Q4_K_M nothing is suggested while anything better fits. How
+    fast it writes is shown as bench has measured it on such a card, else at most, where it is known how fast the card's
+    memory is. Without --gpu, what services of the file take of that card is taken off, but for the one that serves the
+    model. Exit code 4 when nothing fits.
     """
     from provisioner.report.occupied import occupied_content, occupied_lines
     from provisioner.report.suggest import suggest_content, suggest_text

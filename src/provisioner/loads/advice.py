@@ -37,9 +37,6 @@ GIB = 2**30
 SMALLER = (("q8_0", "q8_0"), ("q8_0", "q4_0"))
 """Types of keys and values, the better first; keys of 4 bits let models lose track of what they have read."""
 
-SMALLER_PAGES = ((8, 8), (8, 4))
-"""Bits of keys and values in exllamav3's pages, the better first, for the same reason."""
-
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -251,11 +248,10 @@ def _in_pages(load: Load, budget: Budget) -> Iterator[Advice]:
     if total_of(load) <= budget.free_for(load):
         return
     if not load.is_guessed:
-        for keys, values in SMALLER_PAGES:
-            smaller = replace(load, keys=f"exl{keys}", values=f"exl{values}")
-            if not _is_smaller(smaller.keys, smaller.values, load):
+        for keys, values, write in load.smaller:
+            smaller = replace(load, keys=keys, values=values)
+            if not _is_smaller(keys, values, load):
                 continue
-            write = f'cache_mode: "{keys},{values}"'
             yield from _if_it_helps(smaller, load, budget, write, "smaller types of the cache")
             yield from _fewer_pages(smaller, load, budget, f", {write}")
         yield from _fewer_pages(load, load, budget, "")

@@ -21,7 +21,7 @@ LOW = re.compile(r"(UD-)?(I?Q[123]|TQ[12]|IQ4_XS|Q4_K_S|Q4_0)", re.IGNORECASE)
 TYPE = re.compile(r"(UD-)?(I?Q|TQ|MXFP|NVFP|BF|F)[0-9]", re.IGNORECASE)
 """How all types are; another end of a name says nothing of them."""
 FLOOR_OF_FOLDERS = 4.0
-"""Bits of a weight below which EXL3, AWQ and GPTQ count as below the floor.
+"""Bits of a weight below which EXL3, EXL2, AWQ and GPTQ count as below the floor.
 
 Cards of two EXL3 repositories tell a divergence of 0.02 and 0.04 at 4 bits, as Q4_K_M has it, and of 0.11 at 3.
 """
@@ -55,12 +55,14 @@ class Server:
     """The service that would serve a folder: its role, and its option that says how long its context is.
 
     ``keys``: the options for secrets without which it does not serve; ``image``: of its container, empty for its own.
+    ``lock``: the command that finds its wheels.
     """
 
     role: str
     context: str
     keys: tuple[str, ...] = ()
     image: str = ""
+    lock: str = "provision lock"
 
 
 @dataclass(frozen=True, slots=True)

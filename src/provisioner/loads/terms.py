@@ -26,7 +26,10 @@ BITS: dict[str, float] = {
 """Bits of one cached number: ggml packs 32 of them with their scale into 34, 24, 22, 20 or 18 bytes."""
 BITS |= {"fp8": 8}
 BITS |= {f"exl{bits}": bits + 16 / 32 for bits in range(2, 9)}
-"""exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2)."""
+"""exllamav3's types: 32 numbers share a scale of two bytes (``CacheLayer_quant`` of its ``cache/quant.py``, 1.4.2).
+
+exllamav2's have as many bits (``ExLlamaV2Cache_Q`` of its ``cache.py``, 0.3.2).
+"""
 CORRECTION = "correction by what was measured"
 BUFFER_BYTES, MASK_BYTES = 4, 2
 MARGIN, LEAST_MARGIN = 0.36, 500 * MIB
@@ -50,7 +53,9 @@ class Load:
     ``kept_free``: what the engine leaves free of the card beside what it needs. ``correction``: by how much more (or,
     negative, less) the engine took when it was measured than its sum says. ``outputs``: of how many tokens the engine
     makes logits at once; 0: of all that it computes at once. ``pages``: how the cache is laid out where all of its
-    pages have one size.
+    pages have one size. ``tables``: bytes beside ``buffers`` for each token of the context, for all layers together;
+    ``unpacked``: those besides where the cache is packed. ``smaller``: types of keys and values of a paged cache that
+    take less, each with what to write for it, the better first.
     """
 
     name: str
@@ -79,6 +84,9 @@ class Load:
     outputs: int = 0
     flash_attention: bool = True
     pages: Pages | None = None
+    tables: int = 0
+    unpacked: int = 0
+    smaller: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def has_context(self) -> bool:
@@ -150,7 +158,7 @@ def _needed_terms(load: Load) -> tuple[Term, ...]:
     terms = [Term("weights", weights), Term("weights in transit", away.largest)]
     if not load.is_guessed:
         terms += [Term("cache", cache_bytes(load)), Term("recurrent state", state_bytes(load))]
-    if load.is_guessed and not load.buffers:
+    if load.is_guessed and not load.buffers and not load.is_paged:
         terms.append(Term("margin", margin_bytes(load)))
     else:
         terms.append(Term("compute buffers", buffer_bytes(load)))
@@ -240,14 +248,23 @@ def _kept(load: Load, pages: Pages) -> Kept:
 
 def buffer_bytes(load: Load) -> int:
     """What one step of computing takes: that of a layer, or that of the logits, whichever is more."""
-    if load.buffers:
-        return load.buffers
+    if load.buffers or load.is_paged:
+        return load.buffers + _bytes_of_tokens(load)
     logits = (load.shape.vocabulary + load.shape.embedding) * load.ubatch * BUFFER_BYTES
     if load.shape.widths is None:
         return logits
     if load.outputs:
         logits = load.shape.vocabulary * min(load.outputs, load.ubatch) * BUFFER_BYTES
     return max(_layer_bytes(load, load.shape.widths), logits)
+
+
+def _bytes_of_tokens(load: Load) -> int:
+    """What is held of each token of the context beside its keys and values, once and not for each layer."""
+    if load.is_guessed:
+        return 0
+    is_packed = BITS[load.keys] < BITS["f16"]
+    of_token = load.tables + (load.unpacked if is_packed else 0)
+    return of_token * _rounded(load.context)
 
 
 def _layer_bytes(load: Load, widths: Widths) -> int:

@@ -131,13 +131,17 @@ def header_of(config: bytes) -> Header:
     values: dict[str, Any] = {name: _number(settings.get(name)) for name in _NUMBERS}
     values["dtype"] = str(settings.get("dtype") or settings.get("torch_dtype") or "")
     values["mamba_ssm_dtype"] = str(settings.get("mamba_ssm_dtype") or "")
-    values["is_tied"] = _is_tied(settings)
-    values["is_quantised"] = method_of(config) != NO_METHOD
+    values["method"] = method_of(config)
+    values["is_quantised"] = values["method"] != NO_METHOD
     values["bits"] = _bits(content)
-    values["has_encoder"] = isinstance(content.get("vision_config"), dict)
+    encoder = content.get("vision_config")
+    values["has_encoder"] = isinstance(encoder, dict)
+    values["encoder"] = str(encoder.get("model_type") or "") if isinstance(encoder, dict) else ""
+    values["architectures"] = _texts(content.get("architectures"))
+    tied = settings.get("tie_word_embeddings")
+    values["is_tied"] = tied if isinstance(tied, bool) else None
     values["uses_window"] = settings.get("use_sliding_window") is not False
-    kinds = settings.get("layer_types")
-    values["layer_types"] = [str(kind) for kind in kinds] if isinstance(kinds, list) else []
+    values["layer_types"] = _texts(settings.get("layer_types"))
     return Header(
         str(settings.get("model_type") or ""),
         layers=values["num_hidden_layers"],
@@ -153,10 +157,9 @@ def _inner(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else {}
 
 
-def _is_tied(settings: Mapping[str, Any]) -> bool:
-    """Whether the embeddings of tokens are the output, too; Gemma's are where nothing is said."""
-    tied = settings.get("tie_word_embeddings")
-    return str(settings.get("model_type")).startswith("gemma") if tied is None else tied is True
+def _texts(value: Any) -> list[str]:
+    """The entries of a list as text; none for anything else."""
+    return [str(entry) for entry in value] if isinstance(value, list) else []
 
 
 def _number(value: Any) -> int:

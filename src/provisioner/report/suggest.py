@@ -78,7 +78,8 @@ def before_up(ways: Sequence[Way]) -> list[str]:
     if ways[0].choice.options.get("kv_cache_dtype") == "fp8":
         lines.append("A cache of fp8 is for cards of compute capability 8.9 or more.")
     if ways[0].candidate.form:
-        lines.append("Before up: provision init --secrets makes the keys, provision lock finds the wheels.")
+        lock = _server(ways[0].candidate).lock
+        lines.append(f"Before up: provision init --secrets makes the keys, {lock} finds the wheels.")
     return lines
 
 

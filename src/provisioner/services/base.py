@@ -54,7 +54,7 @@ class FolderServing:
     ``context``: its option that says how long its context is; ``keys``: those for secrets without which it does not
     serve; ``image``: of its container, empty for its own; ``caches``: how each type of cache is called, and the options
     to write for it, the one that loses least first; ``unknown``: why nobody knows what it takes; ``has_embeddings``:
-    whether embeddings of tokens lie on the card.
+    whether embeddings of tokens lie on the card; ``lock``: the command that finds its wheels.
     """
 
     context: str
@@ -63,6 +63,7 @@ class FolderServing:
     caches: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     unknown: str = ""
     has_embeddings: bool = False
+    lock: str = "provision lock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ def _placed(candidate: Candidate, card: Card, room: int) -> Candidate:
     role, serving = _serving(candidate.form, card, room)
     if serving is None:
         return replace(candidate, unknown=f"no service reads {candidate.form}")
-    server, unknown = Server(role, serving.context, serving.keys, serving.image), serving.unknown
+    server = Server(role, serving.context, serving.keys, serving.image, serving.lock)
+    unknown = serving.unknown
     choices: list[Choice] = []
     for cache, options in serving.caches if not unknown else ():
         engine = _added_up(candidate, server, options, card)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from provisioner.report.fit import fit_text
 from provisioner.report.style import PLAIN
 from provisioner.services import knowledge_of
 from provisioner.services.tabbyapi import loads as own
+from provisioner.services.tabbyapi import older_loads
 from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
@@ -49,12 +51,25 @@ def known_model(name: str = "qwen", **keys: Any) -> Known:
     return Known(headers={name: header_of(json.dumps({**QWEN_FOLDER, **FOUR_BITS, **keys}).encode())})
 
 
+def older_model(name: str = "qwen", method: str = "exl2", **keys: Any) -> Known:
+    """What is known of a model that exllamav2 reads."""
+    quantised = {"quant_method": method, "bits": 4.0}
+    usual = {"architectures": ["Qwen3ForCausalLM"], "intermediate_size": 12_288, "quantization_config": quantised}
+    return known_model(name, **{**usual, **keys})
+
+
+def older_budget(known: Known, memory: int = 24 * 1024, **options: Any) -> Budget:
+    """What lies on a card with exllamav2."""
+    return budget_of(known, memory=memory, backend="exllamav2", **options)
+
+
 def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options: Any) -> Budget:
     """What lies on a card of which so many MiB are usable, with models whose files have ``size`` bytes."""
     keys = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
     service = {"model": "qwen", **keys, **options}
-    models = {"qwen": {"source": "dir:/models/qwen", "format": "exl3"}}
-    models["small"] = {"source": "dir:/models/small", "format": "exl3"}
+    form = "exl2" if options.get("backend") == "exllamav2" else "exl3"
+    models = {"qwen": {"source": "dir:/models/qwen", "format": form}}
+    models["small"] = {"source": "dir:/models/small", "format": form}
     content = {
         "name": "lab",
         "models": models,
@@ -179,11 +194,126 @@ def test_weights_that_are_too_large_alone_are_refused_all_the_same() -> None:
     assert [advice.write for advice in advice_on(budget)] == [""]
 
 
-def test_what_the_older_backend_takes_is_unknown() -> None:
-    budget = budget_of(known_model(), backend="exllamav2")
+def test_the_older_backend_is_added_up_as_well() -> None:
+    budget = older_budget(older_model())
+    found = terms(budget)
+    assert budget.unknown == ()
+    assert found["weights"] == -(-(SIZE - EMBEDDINGS) // MIB)
+    assert found["cache"] == 5760
+    assert "recurrent state" not in found
+    # The output unpacked in parts; a chunk passes through; logits of 256 requests; tables of 40,960 positions.
+    passing = 2048 * (4 * 4096 + 4 * 4096 + 4 * 1024 + 4 * 32) + 256 * 151_936 * 2
+    assert found["compute buffers"] == -(-(2**30 + passing + 40_960 * 512) // MIB)
+    (guess,) = budget.engines[0].unread
+    assert "reckoned, measured on no card" in guess
+
+
+@pytest.mark.parametrize(
+    ("options", "cache"),
+    [
+        ({"max_seq_len": 4000}, 576),
+        ({"cache_size": 8192}, 1152),
+        ({"cache_mode": "Q8"}, 3060),
+        ({"cache_mode": "Q6"}, 2340),
+        ({"cache_mode": "Q4"}, 1620),
+    ],
+)
+def test_the_older_cache_is_as_long_and_as_wide_as_is_written(options: dict[str, Any], cache: int) -> None:
+    assert terms(older_budget(older_model(), **options))["cache"] == cache
+
+
+def test_an_older_cache_that_is_packed_has_a_layer_unpacked_besides() -> None:
+    whole, packed = terms(older_budget(older_model())), terms(older_budget(older_model(), cache_mode="Q8"))
+    assert packed["compute buffers"] - whole["compute buffers"] == 160  # 40,960 tokens, 1,024 numbers twice
+
+
+def test_fewer_requests_and_shorter_chunks_take_less_to_compute_with() -> None:
+    long, short = (terms(older_budget(older_model(), chunk_size=size))["compute buffers"] for size in (2048, 512))
+    assert long - short == pytest.approx((1536 * 36_992 + 192 * 151_936 * 2) / MIB, abs=1)
+    # No chunk is longer than what a request may have.
+    fitting = older_budget(older_model(), chunk_size=2048, max_seq_len=512, cache_size=40_960)
+    assert terms(fitting)["compute buffers"] == short
+    one = terms(older_budget(older_model(), max_batch_size=1))["compute buffers"]
+    assert long - one == pytest.approx(255 * 151_936 * 2 / MIB, abs=1)
+
+
+def test_an_output_that_is_the_embeddings_lies_on_the_card() -> None:
+    tied = older_model(method="gptq", tie_word_embeddings=True)
+    assert terms(older_budget(tied))["weights"] == -(-SIZE // MIB)
+    assert terms(older_budget(older_model(method="gptq")))["weights"] == -(-(SIZE - EMBEDDINGS) // MIB)
+
+
+def test_a_model_that_drafts_for_the_older_backend_has_a_cache_that_is_not_packed() -> None:
+    small = older_model("small", num_hidden_layers=9, hidden_size=1024).headers
+    known = Known(headers={**older_model().headers, **small})
+    drafting = older_budget(known, draft_mode="model", draft_model="small", cache_mode="Q4")
+    found = terms(drafting)
+    assert found["qwen: cache"] == 1620
+    assert found["small: cache"] == 5760 // 4
+    alone = terms(older_budget(known, cache_mode="Q4"))["compute buffers"]
+    more_logits = 4 * 256 * 151_936 * 2 / MIB
+    assert found["qwen: compute buffers"] - alone == pytest.approx(more_logits, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"architectures": ["DeepseekV3ForCausalLM"]}, 'architecture "DeepseekV3ForCausalLM" is not known here'),
+        ({"intermediate_size": None}, "how wide it is"),
+    ],
+)
+def test_what_is_not_known_of_the_older_backend_is_said(keys: dict[str, Any], reason: str) -> None:
+    budget = older_budget(older_model(**keys))
     (engine,) = budget.unknown
-    assert engine.unknown == own.NO_EXLLAMA2
-    assert engine.loads == ()
+    assert reason in engine.unknown
+    assert set(terms(budget)) == {"weights"}
+    assert budget.is_undecided
+
+
+@pytest.mark.parametrize(("capability", "is_old"), [("7.5", True), ("8.0", False), ("12.0", False), ("", False)])
+def test_cards_without_flash_attention_are_not_added_up_for_the_older_backend(capability: str, is_old: bool) -> None:
+    assert bool(older_loads.too_old(capability)) is is_old
+    card = Card("0000:01:00.0", "nvidia", NVIDIA.title, capability=capability)
+    serving = knowledge_of("tabbyapi").folder_serving("exl2", card, 8 * 2**30)
+    assert serving is not None
+    assert bool(serving.unknown) is is_old
+    newer = knowledge_of("tabbyapi").folder_serving("exl3", card, 8 * 2**30)
+    assert newer is not None
+    assert newer.unknown == ""
+
+
+def test_a_model_that_the_newer_backend_cannot_read_is_added_up_for_the_older_one() -> None:
+    for method in ("exl2", "gptq"):
+        known = older_model(method=method)
+        # The wheels of a stack, from which the backend follows, may not be locked yet.
+        assert budget_of(known, stack="exllamav2-cu12").added == older_budget(known).added, method
+        assert budget_of(known).added == older_budget(known).added, method
+        assert budget_of(known, backend="exllamav3").added != older_budget(known).added, method
+    assert budget_of(known_model()).added == budget_of(known_model(), backend="exllamav3").added
+    written = (paths.roles() / "tabbyapi/vars/main.yml").read_text(encoding="utf-8")
+    assert f"{{{{ {[*own.OLDER_FORMATS]} if tabbyapi_backend == 'exllamav3'" in written
+
+
+def test_a_card_that_is_too_old_is_said_where_its_engine_is_added_up() -> None:
+    old = Card("0000:01:00.0", "nvidia", NVIDIA.title, capability="7.5")
+    known = replace(older_model(), cards={"hub": old})
+    (engine,) = older_budget(known).unknown
+    assert "without flash-attn on cards of compute capability 7.5" in engine.unknown
+    assert budget_of(replace(known_model(), cards={"hub": old})).unknown == ()
+
+
+def test_what_is_advised_for_the_older_backend_is_written_in_its_own_words_and_fits() -> None:
+    budget = older_budget(older_model(), memory=9000)
+    assert budget.missing > 0
+    ways = {advice.write: advice.fits for advice in advice_on(budget)}
+    assert not [write for write in ways if "8,8" in write or "max_batch_size" in write]
+    for mode in ("Q8", "Q6"):
+        assert ways[f"cache_mode: {mode}"] == (older_budget(older_model(), memory=9000, cache_mode=mode).missing == 0)
+    largest = largest_context(budget.loads[0], budget.usable or 0)
+    assert f"max_seq_len: {largest}, cache_size: {largest}" in ways
+    assert older_budget(older_model(), memory=9000, max_seq_len=largest, cache_size=largest).missing == 0
+    more = largest + 256
+    assert older_budget(older_model(), memory=9000, max_seq_len=more, cache_size=more).missing > 0
 
 
 def test_what_is_advised_is_written_in_its_own_words_and_fits() -> None:
@@ -218,3 +348,4 @@ def test_its_modes_are_those_that_the_role_takes() -> None:
     written = (paths.roles() / "tabbyapi/vars/main.yml").read_text(encoding="utf-8")
     assert "^(FP16|Q[468]|[2-8],[2-8])" in written
     assert [*own.MODES] == ["FP16", "Q8", "Q6", "Q4"]
+    assert [*older_loads.MODES] == ["FP16", "Q8", "Q6", "Q4"]

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 NVIDIA = "nvidia"
 EXL3, EXL2 = "exl3", "exl2"
-CACHE_MODES = ("FP16", "8,8", "8,4")
+CACHE_MODES = {EXL3: ("FP16", "8,8", "8,4"), EXL2: ("FP16", "Q8", "Q6")}
 """Those that are suggested, the one that loses least first; keys of 4 bits let models lose track of what they read."""
-STACK, IMAGE = "tabbyapi-cu13", "ubuntu/24.04"
-"""Those that are suggested: for the Python of that image each wheel of the stack has a hash that was read."""
+STACKS, IMAGE = {EXL3: "tabbyapi-cu13", EXL2: "exllamav2-cu12"}, "ubuntu/24.04"
+"""Those that are suggested: for the Python of that image each wheel of the stack of EXL3 has a hash that was read."""
+LOCK = {EXL3: "provision lock", EXL2: "provision lock --accept-unverified"}
+"""What finds the wheels: nobody tells the hashes of exllamav2's."""
 WORD = "--context"
 """By which the launcher is told another context than its file says."""
 PORT = "--port [0-9]+"
 STEP = 256
-"""Tokens of one page of exllamav3's cache."""
+"""Tokens of one page of the cache, with either backend."""
 DECIDING = ("backend", "tensor_parallel", "gpu_split", "cpu_moe_offload_layers", "draft_mode")
 """Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 KEY_FILE = "/run/tabbyapi/api_tokens.yml"
@@ -73,16 +75,16 @@ class Knowledge(base.Knowledge):
         return loads_of(service, sizes)
 
     def folder_serving(self, form: str, card: Card, usable: int) -> base.FolderServing | None:  # noqa: ARG002
-        """EXL3, with a stack that has a wheel with a hash for the Python of that image; EXL2 by nobody's sums."""
-        from provisioner.services.tabbyapi.loads import NO_EXLLAMA2
+        """EXL3 and EXL2, each with a stack that has wheels for the Python of that image."""
+        from provisioner.services.tabbyapi.older_loads import too_old
 
-        if form not in (EXL3, EXL2):
+        if form not in STACKS:
             return None
-        unknown = NO_EXLLAMA2 if form == EXL2 else ""
+        unknown = too_old(card.capability) if form == EXL2 else ""
         if card.vendor != NVIDIA:
             unknown = "its stacks are for cards that know CUDA"
-        caches = tuple((mode, {"stack": STACK, "cache_mode": mode}) for mode in CACHE_MODES)
-        return base.FolderServing("max_seq_len", ("api_key", "admin_key"), IMAGE, caches, unknown)
+        caches = tuple((mode, {"stack": STACKS[form], "cache_mode": mode}) for mode in CACHE_MODES[form])
+        return base.FolderServing("max_seq_len", ("api_key", "admin_key"), IMAGE, caches, unknown, lock=LOCK[form])
 
     def ways_of_writing(self, service: ResolvedService) -> Mapping[str, str]:
         """Its cache, and what else decides how fast it writes."""

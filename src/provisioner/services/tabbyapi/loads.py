@@ -1,4 +1,4 @@
-"""What tabbyAPI's models take of a card with exllamav3, and the reasons why nobody may know it. Pure.
+"""What tabbyAPI's models take of a card, and the reasons why nobody may know it; with exllamav3 term by term. Pure.
 
 Read in tabbyAPI e632af4 (``backends/exllamav3/model.py``) and exllamav3 1.4.2; nothing of it was measured on a card.
 """
@@ -15,6 +15,7 @@ from provisioner.loads.terms import MIB, Load
 from provisioner.loads.weighing import uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
+from provisioner.services.tabbyapi.older_loads import older_guesses, older_load, too_old
 
 EXLLAMA3 = "exllamav3"
 MODES = {"FP16": "f16", "Q8": "exl8", "Q6": "exl6", "Q4": "exl4"}
@@ -36,7 +37,10 @@ HALF, WHOLE = 2, 4
 """Bytes of a number that is computed with, and of one that is added up."""
 USUAL_WIDTH = 4
 """How many times as wide a layer is inside as outside, where its config.json does not say it."""
-NO_EXLLAMA2 = "what models take of a card with exllamav2 is not added up"
+OLDER_FORMATS = ("exl2", "gptq")
+"""What exllamav3 does not read, as its role's ``vars/main.yml`` says (a test holds both)."""
+SMALLER = (("exl8", "exl8", 'cache_mode: "8,8"'), ("exl8", "exl4", 'cache_mode: "8,4"'))
+"""Types of the cache, the better first; keys of 4 bits let models lose track of what they have read."""
 
 
 def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
@@ -44,21 +48,43 @@ def loads_of(service: ResolvedService, sizes: Mapping[str, int]) -> EngineLoads:
 
     Where it is not known what a model keeps of its tokens its weights count all the same, and why is told.
     """
-    if service.option("backend") != EXLLAMA3:
-        return EngineLoads(service.address, unknown=NO_EXLLAMA2)
+    is_older = _is_older(service)
     loads: list[Load] = []
     unknown: list[str] = []
+    if is_older and service.card is not None:
+        old = too_old(service.card.capability)
+        unknown += [old] if old else []
     guesses: list[str] = []
     for name in _names(service):
         header = service.headers.get(name)
-        load = _load(service, name, header, sizes.get(name, 0))
+        size = sizes.get(name, 0)
+        if is_older:
+            load = older_load(service, name, header, size, _tokens(service))
+            said = older_guesses(service, load, header)
+        else:
+            load = _load(service, name, header, size)
+            said = _guesses(service, load, header)
         why = "; ".join(_unknown(load))
         if why:
             unknown.append(f"what {name} takes of a card is not known: {why}")
         if load.weights:
             loads.append(load)
-            guesses += _guesses(service, load, header)
+            guesses += said
     return EngineLoads(service.address, tuple(loads), tuple(guesses), unknown="; ".join(unknown))
+
+
+def _is_older(service: ResolvedService) -> bool:
+    """Whether exllamav2 loads the models.
+
+    The backend follows from the wheels of a stack, which are not known before they are locked. Until then the model
+    tells it: of EXL2 and GPTQ exllamav3 reads neither.
+    """
+    if "backend" in service.written or "backend" in service.derived:
+        return bool(service.option("backend") != EXLLAMA3)
+    name = service.model_names[0]
+    header, model = service.headers.get(name), service.models.get(name)
+    form = header.values.get("method") if header else None
+    return (form or (model.format if model else "")) in OLDER_FORMATS
 
 
 def _names(service: ResolvedService) -> tuple[str, ...]:
@@ -92,6 +118,7 @@ def _load(service: ResolvedService, name: str, header: Header | None, size: int)
         buffers=_buffers(service, header),
         offloaded=offloaded,
         is_paged=True,
+        smaller=SMALLER if answers else (),
     )
 
 

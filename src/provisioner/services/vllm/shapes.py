@@ -57,7 +57,13 @@ def shape_of_vllm(header: Header, number: int) -> Shape:
 def ends_of(header: Header) -> int:
     """Numbers of the embeddings of tokens, and of the output where that is another matrix."""
     once = header.tokens * int(header.values.get("hidden_size", 0))
-    return once if header.values.get("is_tied") else 2 * once
+    return once if _is_tied(header) else 2 * once
+
+
+def _is_tied(header: Header) -> bool:
+    """Whether the embeddings of tokens are the output, too; Gemma's are where nothing is said."""
+    tied = header.values.get("is_tied")
+    return header.architecture.startswith("gemma") if tied is None else bool(tied)
 
 
 def _shaped(header: Header, layers: tuple[Layer, ...]) -> Shape:
