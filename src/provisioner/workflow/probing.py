@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -63,8 +63,15 @@ def subject_of(lab: Lab, effects: Effects, name: str, low: int, high: int) -> Su
         contexts=_contexts(service, trial, low, high),
         digest=digest_of(inputs_of(desired), trial.option, engine.instance),
         start_s=seen.inside.starts.get(service.address, 0.0),
-        estimates=estimated_contexts(lab, seen.cards).get(service.address, ()),
+        estimates=_telling(estimated_contexts(lab, seen.cards).get(service.address, ()), trial, high),
     )
+
+
+def _telling(estimates: Sequence[int], trial: Trial, high: int) -> tuple[int, ...]:
+    """The estimates that tell where memory ends: none is more than the model was made for, though more is asked for."""
+    if not trial.most or high <= trial.most:
+        return tuple(estimates)
+    return tuple(one for one in estimates if one // trial.step < trial.most // trial.step)
 
 
 def _contexts(service: ResolvedService, trial: Trial, low: int, high: int) -> Contexts:
