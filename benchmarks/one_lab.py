@@ -23,6 +23,8 @@ from tests import browser, documented
 
 PAGE = ROOT / "docs/measuring.md"
 PICTURE = PAGE.with_suffix(".png")
+MOST_LINES, LAST_LINES = 40, 4
+"""Of a longer output only its end is shown."""
 WORDS_OF_TEXT, SEED = 24_000, 24
 """Of the text that the quants are asked to read."""
 LAB_PAGE = "lab.html"
@@ -102,12 +104,20 @@ def rewritten(page: str, run: Callable[[str], str]) -> str:
     def anew(block: re.Match[str]) -> str:
         parts = []
         for command in documented.commands(block["text"]):
-            printed = run(command.line)
+            printed = shortened(run(command.line))
             ended = "" if not printed or printed.endswith("\n") else "\n"
             parts.append(f"$ {command.line}\n{printed}{ended}")
         return f"{block['fence']}{''.join(parts)}{block['end']}"
 
     return BLOCK.sub(anew, page)
+
+
+def shortened(printed: str) -> str:
+    """What a page shows of an output: all of it, or of a long one its end."""
+    lines = printed.splitlines(keepends=True)
+    if len(lines) <= MOST_LINES:
+        return printed
+    return "".join([f"{documented.ANYTHING}\n", *lines[-LAST_LINES:]])
 
 
 def ran(command: str, folder: Path, timeout_s: float = TIMEOUT_S) -> str:

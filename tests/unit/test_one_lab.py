@@ -58,6 +58,12 @@ def test_a_command_that_prints_no_last_newline_does_not_end_the_block() -> None:
     assert "no newline\n$ echo two\nno newline\n```" in written
 
 
+def test_of_a_long_output_its_end_is_shown() -> None:
+    lines = [f"line {number}\n" for number in range(one_lab.MOST_LINES + 1)]
+    assert one_lab.shortened("".join(lines[:-1])) == "".join(lines[:-1])
+    assert one_lab.shortened("".join(lines)) == "…\n" + "".join(lines[-one_lab.LAST_LINES :])
+
+
 def test_the_lab_is_that_of_the_page() -> None:
     assert one_lab.lab_of(PAGE) == "name: small\ncontainers: {}\n"
     with pytest.raises(LookupError):
