@@ -310,6 +310,9 @@ EMPTY = {"finish_reason": None, "message": {"content": ""}}
 DIED = {"rc": 1, "stdout": "", "stderr": "it died"}
 """What a program registers that ended without an answer."""
 ODD = {**SILENT, "status": 200, "json": {"choices": [EMPTY], "data": None, "usage": {}, "model": "tiny"}}
+WITHOUT_CHOICES = {**SILENT, "status": 200, "json": {"model": "tiny"}}
+TEXT = {**SILENT, "status": 200, "content": "All is well."}
+"""What a request registers that is answered with 200, and not as it should be."""
 POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no page of the model": ("llama_cpp", "verify", {"__llama_cpp_props": SILENT}),
     "a page without words": ("llama_cpp", "verify", {"__llama_cpp_props": {**SILENT, "json": {}}}),
@@ -317,6 +320,16 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "nobody is refused": ("llama_cpp", "verify", {"__llama_cpp_stranger": SILENT}),
     "no chat": ("llama_cpp", "verify_chat", {"__llama_cpp_answer": SILENT}),
     "an odd chat": ("llama_cpp", "verify_chat", {"__llama_cpp_answer": ODD}),
+    "a chat without choices": ("llama_cpp", "verify_chat", {"__llama_cpp_answer": WITHOUT_CHOICES}),
+    "a text in place of a chat": ("llama_cpp", "verify_chat", {"__llama_cpp_answer": TEXT}),
+    "a switch without choices": ("llama_cpp", "verify_passed", {"__llama_cpp_passed": WITHOUT_CHOICES}),
+    "a text of the switch": ("llama_cpp", "verify_passed", {"__llama_cpp_passed": TEXT}),
+    "several without choices": (
+        *("llama_cpp", "verify_models"),
+        {"__llama_cpp_answers": {"results": [WITHOUT_CHOICES]}},
+    ),
+    "a text of several": ("llama_cpp", "verify_models", {"__llama_cpp_answers": {"results": [TEXT]}}),
+    "a text in place of a page": ("llama_cpp", "verify", {"__llama_cpp_props": TEXT}),
     "no switch": ("llama_cpp", "verify_passed", {"__llama_cpp_passed": SILENT}),
     "an odd switch": ("llama_cpp", "verify_passed", {"__llama_cpp_passed": ODD}),
     "no list": ("llama_cpp", "verify_models", {"__llama_cpp_list": SILENT}),
