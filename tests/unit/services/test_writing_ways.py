@@ -91,7 +91,7 @@ def test_the_unit_names_the_model_by_the_list_of_its_files(role: str) -> None:
     place = variables[f"__{role}_model_manifest"]
     assert place == f"{{{{ __{role}_folder }}}}/MANIFEST.sha256"
     tasks = yaml.safe_load((folder / "tasks/preflight.yml").read_text(encoding="utf-8"))
-    (looked,) = [task for task in tasks if task.get("register") == f"__{role}_seen"]
+    (looked,) = [task for task in tasks if task.get("register") == f"__{role}_mounted"]
     assert looked["provision_paths"]["paths"] == [f"{{{{ __{role}_model_manifest }}}}"]
     (template,) = folder.glob("templates/*.service.j2")
     head, _, _ = template.read_text(encoding="utf-8").partition("[Service]")
@@ -99,7 +99,7 @@ def test_the_unit_names_the_model_by_the_list_of_its_files(role: str) -> None:
     for digest, named in ((DIGEST, DIGEST), ("", "")):
         told: dict[str, Any] = {
             f"__{role}_model_manifest": "/m",
-            f"__{role}_seen": {"paths": {"/m": {"sha256": digest}}},
+            f"__{role}_mounted": {"paths": {"/m": {"sha256": digest}}},
         }
         told |= {f"__{role}_prefix": {"stdout": "/opt/torch_stack"}}
         told |= {f"__{role}_attempts": 3, f"{role}_start_timeout_s": 900}
