@@ -29,11 +29,14 @@ WORDS_OF_TEXT, SEED = 24_000, 24
 """Of the text that the quants are asked to read."""
 LAB_PAGE = "lab.html"
 PICTURE_HEIGHT = 1500
-"""Pixels of the page's head that are shown."""
+"""Pixels of the page that are shown."""
 SHOWN_FOLDER = "/home/penny/lab"
 """Stands on the page for the folder in which the commands were run."""
 BLOCK = re.compile(r"(?P<fence>^```console\n)(?P<text>.*?)(?P<end>^```$)", re.MULTILINE | re.DOTALL)
 LAB = re.compile(r"^```yaml\n(?P<text>name: .*?)^```$", re.MULTILINE | re.DOTALL)
+STILL = re.compile(r"^\S+: still .+ \([\dm s]+\)\n", re.MULTILINE)
+"""How a program says that it is at the same step as before."""
+MEASUREMENTS = "[...document.querySelectorAll('h2')].find(one => one.textContent.startsWith('Probes'))"
 TIMEOUT_S = 3600
 
 
@@ -136,16 +139,19 @@ def ran(command: str, folder: Path, timeout_s: float = TIMEOUT_S) -> str:
     )
     if done.returncode:
         raise CommandFailedError(f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
-    return documented.without_progress(done.stdout)
+    return STILL.sub("", documented.without_progress(done.stdout))
 
 
 def _take_picture(folder: Path) -> None:
-    """The head of the lab's page as a reader sees it."""
+    """What a reader of the lab's page sees of its measurements."""
     program = browser.program()
     if program is None:
         say("one lab: no picture is taken, as there is no browser")
         return
+    shown = folder / f"shown-{LAB_PAGE}"
+    shown.write_text(text_of(folder / LAB_PAGE).replace(str(folder), SHOWN_FOLDER), encoding="utf-8")
     with browser.opened(program, folder / "browser") as tab:
-        tab.open(folder / LAB_PAGE)
+        tab.open(shown)
         tab.looks()
-        tab.picture(PICTURE, PICTURE_HEIGHT)
+        above = round(tab.value(f"{MEASUREMENTS}.getBoundingClientRect().top"))
+        tab.picture(PICTURE, PICTURE_HEIGHT, above)

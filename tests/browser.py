@@ -105,10 +105,10 @@ class Tab:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def picture(self, file: Path, height: int = 0) -> None:
-        """The page as a PNG: all of it, or its first lines of pixels."""
+    def picture(self, file: Path, height: int = 0, above: int = 0) -> None:
+        """The page as a PNG: all of it, or so many lines of pixels below the first ones that are left out."""
         size = self.value("[innerWidth, document.documentElement.scrollHeight]")
-        clip = {"x": 0, "y": 0, "width": size[0], "height": height or size[1], "scale": 1}
+        clip = {"x": 0, "y": above, "width": size[0], "height": height or size[1], "scale": 1}
         shot = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         file.write_bytes(base64.b64decode(shot["data"]))
 

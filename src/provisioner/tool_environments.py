@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
-from provisioner.values.events import ApplyProgress, Event
+from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 
 LISTS = "tools"
 """The folder of pinned lists in our data, and of environments in the cache."""
@@ -34,6 +35,7 @@ PIP = (
     *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
 )
 """Lists are whole: nothing else is looked for."""
+INSTALLING = "installing"
 LONGEST_S = 1800
 DETAILS = 500
 
@@ -53,12 +55,14 @@ def python_of(tool: str, emit: Callable[[Event], None]) -> Path:
     with _alone(folder):
         if not (folder / WHOLE).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            emit(ApplyProgress(tool, "installing it for the first time"))
+            began = monotonic()
+            emit(ApplyProgress(tool, f"{INSTALLING} it for the first time"))
             _run([sys.executable, "-m", "venv", str(folder)], tool)
             for listed, index in _lists_of(tool):
                 more = ["--extra-index-url", index] if index else []
                 _run([str(python), *PIP, *more, "--requirement", str(listed)], tool)
             (folder / WHOLE).touch()
+            emit(ApplyComplete(tool, INSTALLING, monotonic() - began))
     return python
 
 

@@ -12,7 +12,7 @@ from provisioner import tool_environments
 from provisioner.tool_environments import WHOLE, python_of
 from provisioner.values import paths
 from provisioner.values.errors import PreflightError
-from provisioner.values.events import Event
+from provisioner.values.events import ApplyComplete, ApplyProgress, Event
 from tests.wheel_files import sha256_of, write_wheel
 
 
@@ -42,9 +42,12 @@ def test_it_is_made_once() -> None:
     said: list[Event] = []
     python = python_of("measure", said.append)
     assert run(python) == "measured\n"
-    assert len(said) == 1
+    begun, ended = said
+    assert isinstance(begun, ApplyProgress)
+    assert isinstance(ended, ApplyComplete), "else it is said to go on for as long as the program runs"
+    assert begun.target == ended.target == "measure"
     assert python_of("measure", said.append) == python
-    assert len(said) == 1
+    assert len(said) == 2
 
 
 @pytest.mark.usefixtures("listed")
