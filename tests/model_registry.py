@@ -27,7 +27,7 @@ RANGE = re.compile(r"bytes=0-(\d+)")
 class _Pages(dict[str, Callable[[Seen], Page]]):
     """The registry's pages: all others are missing, in its words."""
 
-    def get(self, path: str, _default: Any = None) -> Callable[[Seen], Page]:  # type: ignore[override]
+    def get(self, path: str, _default: Any = None) -> Callable[[Seen], Page]:
         """What answers at the path."""
         return super().get(path) or (lambda _seen: (404, {"Content-Type": "application/json"}, MISSING))
 
