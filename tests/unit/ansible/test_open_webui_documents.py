@@ -205,7 +205,7 @@ def proved(lab: Lab, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch, rol
     monkeypatch.setattr(lab.documents, "finds", lambda _, wanted, __: iter([f"not found by {wanted['model']}"]))
     addresses = dict.fromkeys(("url", "door", "inside", "unit"), "x")
     wanted = {**addresses, "within_s": 1, "answer_s": 1, "models": ["fast"], "embeddings": asked, "browser": False}
-    return list(prove.wrong(wanted))
+    return list(prove.wrong(wanted, []))
 
 
 @pytest.mark.parametrize("asked", [{"url": "http://engine/v1", "model": MODEL}, {}])

@@ -365,6 +365,16 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
 """Role and file, and what is registered where it is not as it should be: the words of success must not hide why."""
 
 
+NOBODY_SPEAKS = {"__litellm_spoken": {"results": []}, "__litellm_answers": {"results": []}}
+NO_ROLE_SAYS_NOTHING = [
+    ("litellm", "verify_gateway", NOBODY_SPEAKS),
+    ("ollama", "verify", {"__ollama_proofs": {"rc": 0, "stdout": "[]"}}),
+    ("open_webui", "verify", {"__open_webui_proof": {"rc": 0, "stdout": '{"wrong": [], "came": []}'}}),
+    ("desktop", "verify", {"__desktop_proof_run": {"rc": 0, "stdout": '{"problem": "", "notes": []}'}}),
+]
+"""Roles and files that have nothing to say: a template of which nothing is left gives no text but none at all."""
+
+
 def judging(tasks: Any) -> Iterator[dict[str, Any]]:
     """The asserts among these tasks, and in their blocks, that are steps of a proof."""
     for task in tasks or []:
@@ -466,3 +476,16 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize("case", POOR)
 def test_what_is_not_as_it_should_be_is_told_as_before(refused: dict[str, str], case: str) -> None:
     assert refused.get(case, "").startswith("Unable"), refused.get(case)
+
+
+@pytest.mark.parametrize(("role", "file", "bare"), NO_ROLE_SAYS_NOTHING, ids=lambda one: str(one)[:12])
+def test_where_nothing_came_it_holds_all_the_same(tmp_path: Path, role: str, file: str, bare: dict[str, Any]) -> None:
+    tasks: list[dict[str, Any]] = [{"set_fact": {"ended": []}}]
+    for task in read(role, file):
+        kept = {key: value for key, value in task.items() if key != "when"}
+        rescued = {"set_fact": {"ended": "{{ ended + [ansible_failed_result.msg | string] }}"}}
+        tasks.append({"block": [kept], "rescue": [rescued], "vars": variables(role, file, bare)})
+    tasks.append({"copy": {"content": "{{ ended | to_json }}", "dest": "{{ folder }}/ended.json", "mode": "0600"}})
+    run_tasks(ROOT, tmp_path, tasks)
+    ended = json.loads((tmp_path / "ended.json").read_text(encoding="utf-8"))
+    assert [words for words in ended if "success_msg" in words] == []
