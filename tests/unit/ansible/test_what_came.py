@@ -365,7 +365,7 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
 """Role and file, and what is registered where it is not as it should be: the words of success must not hide why."""
 
 
-NOBODY_SPEAKS = {"__litellm_spoken": {"results": []}, "__litellm_answers": {"results": []}}
+NOBODY_SPEAKS: dict[str, Any] = {"__litellm_spoken": {"results": []}, "__litellm_answers": {"results": []}}
 NO_ROLE_SAYS_NOTHING = [
     ("litellm", "verify_gateway", NOBODY_SPEAKS),
     ("ollama", "verify", {"__ollama_proofs": {"rc": 0, "stdout": "[]"}}),
