@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.labfile.whole_files import replace_text
 from provisioner.models.header import Header
 from provisioner.models.pulled import Pulled, Wanted
 from provisioner.values import paths
@@ -102,6 +102,4 @@ def _restored(content: Any) -> Header | None:
 def _remember(wanted: Wanted, pulled: Pulled) -> None:
     note = _note(wanted)
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = note.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps({"at": time.time(), "pulled": asdict(pulled)}), encoding="utf-8")
-    partial.replace(note)
+    replace_text(note, json.dumps({"at": time.time(), "pulled": asdict(pulled)}))
