@@ -231,15 +231,16 @@ class World:
         asked = json.loads(part.unused_data)
         if asked["do"] == "openings":
             return self._openings(container, asked)
-        measuring = {"bench": self._benching, "trying": self._trying, "load": self._load}
-        if asked["do"] in measuring:
-            return measuring[asked["do"]](asked)
+        others = {"bench": self._benching, "trying": self._trying, "load": self._load, "live": at_this_moment}
+        if asked["do"] in others:
+            return others[asked["do"]](asked)
         if asked["do"] == "stamp":
             if self.disk_full:
                 return Execution(0, b'{"problem": "No space left on device"}', b"")
             container.files |= {f"stamp/{one['role']}": json.dumps(one).encode() for one in asked["stamps"]}
             unmended = {role: self.unmended.get(role, []) for role in asked["compare"]}
             return Execution(0, json.dumps({"unmended": unmended}).encode(), b"")
+        assert asked["do"] == "look"
         answer = {
             "stamps": {role: self._stamp(container, role, asked["of"]) for role in asked["roles"]},
             "leftovers": self.leftovers if container.instance.name == "llama" else [],
@@ -347,6 +348,19 @@ class World:
             return {"problem": f"its stamp is of {stamp['of']}"}
         told = {name: stamp[name] for name in ("inputs", "secrets", "salt")}
         return {**told, "changed": self.drift.get(f"{container.instance.name}/{role}", [])}
+
+
+def at_this_moment(asked: dict[str, Any]) -> Execution:
+    """What ``top`` is answered of services that run, which show no figures."""
+    return Execution(
+        0, json.dumps({"services": {one["address"]: live() for one in asked["services"]}, "cards": []}).encode(), b""
+    )
+
+
+def live() -> dict[str, Any]:
+    """What is seen of one service that runs."""
+    told: dict[str, Any] = {"unit": "active", "start": "first", "status": "UP", "check": "L7OK", "problem": ""}
+    return told | {"sleeps": False, "models": [], "vram": -1, "running": 0, "waiting": 0, "at_s": 4.0}
 
 
 @pytest.fixture

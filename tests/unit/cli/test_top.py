@@ -27,7 +27,7 @@ from provisioner.providers.fake import Container
 from provisioner.services.llama_cpp import SERIES
 from provisioner.values.errors import ProviderError, UnavailableError
 from provisioner.values.state import Execution
-from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World
+from tests.unit.cli.conftest import ENGINE_KEY, GATEWAY_KEY, World, live
 
 FAST = ("--interval", "0.5")
 
@@ -65,8 +65,7 @@ class Lab:
 
     def _service(self, asked: dict[str, Any]) -> dict[str, Any]:
         looks = sum(asked in one["services"] for one in self.asked)
-        told: dict[str, Any] = {"unit": "active", "start": "first", "status": "UP", "check": "L7OK", "problem": ""}
-        told |= {"sleeps": False, "models": [], "vram": -1, "running": 2, "waiting": 1, "at_s": 4.0 * looks}
+        told = live() | {"running": 2, "waiting": 1, "at_s": 4.0 * looks}
         if asked["metrics"]:
             written = self.written.pop(0) if len(self.written) > 1 else self.written[0]
             numbers = {"read": 10.0, "written": float(written), "running": 1.0, "waiting": 0.0}
