@@ -98,7 +98,7 @@ def served(asked: Mapping[str, Any]) -> dict[str, Any]:
         "card": card,
         "driver": driver,
         "free": _free(),
-        "build": " ".join(word for word in (_commit(text), noted(text, BUILD)) if word),
+        "build": " ".join(word for word in (_commit(text), _stack(text), noted(text, BUILD)) if word),
         "model": noted(text, MODEL),
     }
 
@@ -112,6 +112,12 @@ def _free() -> int:
 def _commit(text: str) -> str:
     """What a unit says of the sources that it runs, patches included; empty where it says nothing."""
     found = re.findall(r"^X-Commit=([0-9a-f]{40}(?: [\w.-]{1,80}){0,9})$", text, re.MULTILINE)
+    return found[-1] if found else ""
+
+
+def _stack(text: str) -> str:
+    """The venv of a stack that a unit runs with: its name holds the checksum of all that was installed in it."""
+    found = re.findall(r"^X-Python=/(?:.*/)?([0-9a-f]{16})$", text, re.MULTILINE)
     return found[-1] if found else ""
 
 

@@ -313,13 +313,16 @@ def test_a_look_of_another_shape_is_damaged(more: dict[str, Any]) -> None:
         served_answer({**SERVED, **more})
 
 
-def test_the_build_of_sources_is_their_commit_with_its_patches(there: Path) -> None:
+def test_the_build_is_the_commit_with_its_patches_the_stack_and_the_artifact(there: Path) -> None:
     commit, artifact = "5f" * 20, "b" * 64
     unit = there / "engine.service"
     for lines, told in (
         (f"X-Commit={commit}\n", commit),
         (f"X-Commit={commit} split guard\nX-Artifact={artifact}\n", f"{commit} split guard {artifact}"),
         (f"X-Commit=main\nX-Artifact={artifact}\n", artifact),
+        ("X-Python=/opt/provision/stacks/0123456789abcdef\n", "0123456789abcdef"),
+        (f"X-Commit={commit}\nX-Python=/opt/stacks/0123456789abcdef\n", f"{commit} 0123456789abcdef"),
+        ("X-Python=/usr\n", ""),
     ):
         unit.write_text(f"[Unit]\n{lines}X-Model={'e' * 64}\n[Service]\nExecStart=/bin/true\n")
         found = program.served(asked())

@@ -56,7 +56,9 @@ def memory_of(one: Tried) -> int:
 def _legend(address: str, longest: int) -> Iterator[str]:
     answered = f"{longest:,} tokens at most" if longest else "none of them"
     yield from _line_of(ANSWERED, "dot", 76, f"{address} answered {answered}")
-    yield from _line_of(NOT, "not", 100, "did not answer, or not to all of a prompt: what it took is not known")
+    yield from _line_of(
+        NOT, "not", 100, "did not answer, or not to all of a prompt; at the bottom where nobody knows what it took"
+    )
     yield text(LEFT, TOP - 8, "GiB", "quiet", "end")
 
 
@@ -98,10 +100,11 @@ def _up(tries: Sequence[Tried]) -> Iterator[str]:
 
 
 def _tries(tries: Sequence[Tried]) -> Iterator[str]:
-    """A full dot where it answered, at what it took; a ring at the bottom where it did not."""
+    """A full dot where it answered, a ring where it did not: at what it took, or at the bottom where nobody told."""
     for one in tries:
         colour, kind = (ANSWERED, "dot") if one.is_answered else (NOT, "not")
-        y = _y(memory_of(one) / GIB, tries) if one.is_answered else BOTTOM - 2 * RADIUS
+        taken = memory_of(one)
+        y = _y(taken / GIB, tries) if taken else BOTTOM - 2 * RADIUS
         title = escaped(f"{one.context:,} tokens: {one.outcome} {one.words}".strip())
         place = f'cx="{_x(one.context, tries):.1f}" cy="{y:.1f}" r="{RADIUS}"'
         yield f'<g class="{colour}"><circle class="{kind}" {place}><title>{title}</title></circle></g>'

@@ -45,6 +45,14 @@ def test_tries_stand_by_their_tokens_and_by_what_they_took() -> None:
     assert float(line.attrib["x1"]) == pytest.approx(LEFT + 2 * (first - LEFT), abs=0.2)
 
 
+def test_what_did_not_answer_stands_at_what_it_took_where_somebody_told() -> None:
+    told, kept = Tried(8192, "no room", memory=3 * GIB), Tried(4096, "not whole", memory=2, card=2 * GIB)
+    (*_, answered), (kind, _, cut), (_, _, no_room) = dots(drawn(told, kept, Tried(2048, "answered", memory=GIB)))
+    assert kind == "not"
+    assert BOTTOM - cut == pytest.approx((BOTTOM - answered) * 2, abs=0.2)
+    assert BOTTOM - no_room == pytest.approx((BOTTOM - answered) * 3, abs=0.2)
+
+
 @pytest.mark.parametrize("tries", [(), (Tried(256, "crashed", EVIL),), (Tried(10**6, "answered", memory=0),)])
 def test_nothing_stands_beside_the_page_whatever_was_tried(tries: tuple[Tried, ...]) -> None:
     picture = drawn(*tries, address=EVIL)

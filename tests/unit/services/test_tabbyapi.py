@@ -10,7 +10,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.gpus.cards import Card
-from provisioner.lab import Known, resolve
+from provisioner.lab import Known, problems, resolve
 from provisioner.labfile.parsing import parse_spec
 from provisioner.loads.advice import advice_on
 from provisioner.loads.budgets import Budget, budgets
@@ -82,6 +82,31 @@ def budget_of(known: Known, size: int = SIZE, memory: int = 24 * 1024, **options
     assert loads is not None
     (budget,) = budgets([loads], {"hub": Card("0000:01:00.0", "nvidia", NVIDIA.title)}, memory * MIB)
     return budget
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"backend": "exllamav2", "max_batch_size": 257}, 256),
+        ({"backend": "exllamav2", "max_batch_size": 65, "chunk_size": 512}, 64),
+        ({"backend": "exllamav2", "max_batch_size": 256}, None),
+        ({"backend": "exllamav2"}, None),
+        ({"backend": "exllamav3", "max_batch_size": 257}, None),
+    ],
+)
+def test_exllamav2_computes_no_more_requests_at_once_than_a_chunk_has_room_for(
+    options: dict[str, Any], most: int | None
+) -> None:
+    keys = {"api_key": Secret("key", "0123456789abcdef"), "admin_key": Secret("admin", "fedcba9876543210")}
+    content = {
+        "name": "lab",
+        "models": {"qwen": {"source": "dir:/models/qwen", "format": "exl2"}},
+        "containers": {"hub": {"gpu": "any", "services": {"tabbyapi": {"model": "qwen", **keys, **options}}}},
+    }
+    spec = parse_spec(content, CATALOG)
+    assert spec.spec is not None, spec.problems
+    found = [one for one in problems(resolve(spec.spec, CATALOG)) if one.path[-1] == "max_batch_size"]
+    assert [one.hint for one in found] == ([] if most is None else [f"Write {most} or less, or a larger chunk_size."])
 
 
 def terms(budget: Budget) -> dict[str, int]:

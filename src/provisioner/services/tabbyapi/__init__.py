@@ -33,8 +33,11 @@ LOCK = {EXL3: "provision lock", EXL2: "provision lock --accept-unverified"}
 WORD = "--context"
 """By which the launcher is told another context than its file says."""
 PORT = "--port [0-9]+"
+EXLLAMAV2 = "exllamav2"
 STEP = 256
 """Tokens of one page of the cache, with either backend."""
+OF_REQUEST = 8
+"""Tokens of one request that exllamav2 computes at once at most: a chunk has room for so many fewer requests."""
 DECIDING = ("backend", "tensor_parallel", "gpu_split", "cpu_moe_offload_layers", "draft_mode")
 """Options beside its cache by which it writes faster or slower; blocks that are suggested leave them as they are."""
 KEY_FILE = "/run/tabbyapi/api_tokens.yml"
@@ -54,6 +57,15 @@ class Knowledge(base.Knowledge):
         if stack.serves is None:
             return {}
         return {"commit": stack.serves.commit, "backend": stack.serves.backend}
+
+    def problems(self, service: ResolvedService) -> Iterator[Problem]:
+        """More requests at once than exllamav2 starts with."""
+        most = service.option("chunk_size") // OF_REQUEST
+        if service.option("backend") == EXLLAMAV2 and service.option("max_batch_size") > most:
+            message = (
+                f"exllamav2 computes {most} requests at once at most with a chunk of {service.option('chunk_size')}"
+            )
+            yield service.problem("max_batch_size", message, f"Write {most} or less, or a larger chunk_size.")
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A card that knows no CUDA."""

@@ -23,14 +23,13 @@ from provisioner.loads.terms import Load
 from provisioner.loads.weighing import uncounted_of_folder
 from provisioner.models.header import Header
 from provisioner.services.base import ResolvedService
+from provisioner.services.tabbyapi import OF_REQUEST
 
 MODES = {"FP16": ("f16", "f16"), "Q8": ("exl8", "exl8"), "Q6": ("exl8", "exl4"), "Q4": ("exl4", "exl4")}
 """The types of keys and values. Any other word is taken as FP16, with a warning."""
 SMALLER = (("exl8", "exl8", "cache_mode: Q8"), ("exl8", "exl4", "cache_mode: Q6"))
 """The better first; keys of 4 bits let models lose track of what they have read."""
 PAGE = 256
-OF_REQUEST = 8
-"""Tokens of one request that are computed at once at most: a chunk has room for so many fewer requests."""
 DRAFTED = 4
 """Tokens that a drafting model tries at once."""
 FLASH_SINCE = (8, 0)
