@@ -121,6 +121,32 @@ def test_what_it_answers_to_everybody_inside_is_closed_outside(lab: VllmLab) -> 
     assert lab.incus("exec", "hub", "--", "python3", "-c", ask).strip() == "200"
 
 
+def benched(lab: VllmLab, *options: str) -> dict[str, Any]:
+    """One result of a benchmark of the service."""
+    found = lab.provision("bench", "hub", *options, "--yes", "--json")
+    assert found.code == 0, found.out + found.err
+    (result,) = [line for line in found.lines if line["type"] == "result"]
+    (one,) = result["results"]
+    return dict(one)
+
+
+def test_what_its_clients_see_is_measured_and_says_what_served(lab: VllmLab) -> None:
+    one = benched(lab, "--kind", "llm", "--trials", "3", "--tokens", "64", "16")
+    figures = {figure["name"]: figure for figure in one["figures"]}
+    assert {"first token", "pp64", "tg16"} <= figures.keys()
+    assert all(figure["median"] > 0 for figure in figures.values())
+    python = lab.incus("exec", "hub", "--", "systemctl", "cat", "vllm.service").partition("X-Python=")[2].split()[0]
+    assert one["build"] == python.rpartition("/")[2]
+    assert (len(one["build"]), len(one["model"])) == (16, 64)
+
+
+def test_what_many_clients_see_is_measured(lab: VllmLab) -> None:
+    one = benched(lab, "--kind", "load", "--clients", "2", "--tokens", "64", "16", "--within", "30", "5")
+    figures = {figure["name"]: figure["median"] for figure in one["figures"]}
+    assert figures.keys() == {"first token @ c2", "each @ c2", "all @ c2"}
+    assert min(figures.values()) > 0
+
+
 def test_a_stream_is_finished_before_it_is_stopped(lab: VllmLab) -> None:
     """Ended at once, vLLM says ``abort`` and ``[DONE]`` with HTTP 200."""
     body = {"model": "tiny", "prompt": "Hello", "max_tokens": 400, "temperature": 0, "stream": True}
