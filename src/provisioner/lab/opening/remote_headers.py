@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from typing import Any
 from provisioner.lab import ModelFile
 from provisioner.labfile.pins import Pin
 from provisioner.labfile.spec import Model
+from provisioner.labfile.whole_files import replace_text
 from provisioner.models.folders import FolderError
 from provisioner.models.header import GgufError, Header
 from provisioner.values import paths
@@ -95,6 +95,4 @@ def _cached(note: Path) -> tuple[bool, Header | None]:
 
 def _remember(note: Path, header: Header | None) -> None:
     note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = note.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(asdict(header) if header else None), encoding="utf-8")
-    partial.replace(note)
+    replace_text(note, json.dumps(asdict(header) if header else None))
