@@ -60,11 +60,12 @@ class Knowledge(base.Knowledge):
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
         """More requests at once than exllamav2 starts with."""
-        most = service.option("chunk_size") // OF_REQUEST
-        if service.option("backend") == EXLLAMAV2 and service.option("max_batch_size") > most:
-            message = (
-                f"exllamav2 computes {most} requests at once at most with a chunk of {service.option('chunk_size')}"
-            )
+        if service.option("backend") != EXLLAMAV2:
+            return
+        chunk = service.option("chunk_size")
+        most = chunk // OF_REQUEST
+        if service.option("max_batch_size") > most:
+            message = f"exllamav2 computes {most} requests at once at most with a chunk of {chunk}"
             yield service.problem("max_batch_size", message, f"Write {most} or less, or a larger chunk_size.")
 
     def card_problems(self, service: ResolvedService) -> Iterator[Problem]:
