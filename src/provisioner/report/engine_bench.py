@@ -7,7 +7,7 @@ from typing import Any
 
 from provisioner.measuring.engine_bench import Subject, words_of
 from provisioner.measuring.gate import Compared
-from provisioner.measuring.history import Result, differences
+from provisioner.measuring.history import SETTING, Result, differences
 from provisioner.measuring.series import Series
 from provisioner.report.style import PLAIN, Style, count_text, duration_text, safe_line, table
 
@@ -66,6 +66,7 @@ def results_content(results: Sequence[Result]) -> list[dict[str, Any]]:
         {
             "at": one.at,
             "service": one.service,
+            "setting": {name: getattr(one.setting, name) for name in SETTING},
             "options": dict(one.setting.options),
             "figures": [_figure(series) for series in one.series],
             "cold": dict(one.cold),

@@ -136,8 +136,8 @@ def test_what_its_clients_see_is_measured_and_says_what_served(lab: VllmLab) -> 
     assert {"first token", "pp64", "tg16"} <= figures.keys()
     assert all(figure["median"] > 0 for figure in figures.values())
     python = lab.incus("exec", "hub", "--", "systemctl", "cat", "vllm.service").partition("X-Python=")[2].split()[0]
-    assert one["build"] == python.rpartition("/")[2]
-    assert (len(one["build"]), len(one["model"])) == (16, 64)
+    assert one["setting"]["build"] == python.rpartition("/")[2]
+    assert (len(one["setting"]["build"]), len(one["setting"]["model"])) == (16, 64)
 
 
 def test_what_many_clients_see_is_measured(lab: VllmLab) -> None:

@@ -51,6 +51,22 @@ def test_it_is_measured_with_the_words_that_it_is_served_with(up: World, tmp_pat
     assert result.setting.options == {"t": "2", "b": "2048", "p": "256", "n": "64"}
 
 
+def test_scripts_are_told_where_it_was_measured_and_what_served(up: World, tmp_path: Path) -> None:
+    up.card = "RTX 3060"
+    (result,) = up.command(*BENCH, "--json").of("result")
+    (measured,) = result["results"]
+    (where,) = (one.setting for one in kept(tmp_path))
+    assert measured["setting"] == {
+        "host": where.host,
+        "processor": "EPYC, 2 of them",
+        "card": "RTX 3060",
+        "driver": "",
+        "build": "b" * 64,
+        "model": "e" * 64,
+    }
+    assert where.host
+
+
 def test_the_engine_is_stopped_for_it_and_serves_again(up: World) -> None:
     up.active.add(UNIT)
     up.command(*BENCH)
