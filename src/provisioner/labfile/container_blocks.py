@@ -46,9 +46,9 @@ def with_copy(text: str, source: str, name: str, settings: Sequence[Setting]) ->
     """
     mark = BOM if text.startswith(BOM) else ""
     body = text.removeprefix(BOM)
+    edited = _copied(body, source, name)
     before = _read(body).data
     wanted = before[CONTAINERS][source]
-    edited = _copied(body, source, name)
     for setting in settings:
         wanted = _set(wanted, setting.path, value_written(setting.written))
         try:

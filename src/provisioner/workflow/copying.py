@@ -19,7 +19,6 @@ from provisioner.labfile.whole_files import replace_text
 from provisioner.plan import Change, Plan, Wishes
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
-from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Fleet, Instance, Secret
 from provisioner.workflow import keeping, unfinished
 from provisioner.workflow.effects import Effects, Outcome
@@ -30,16 +29,26 @@ OWN = ("copy_of", "adopt", "host", "image")
 """What of a container is not for ``--set``: a copy is of the same image, on the same host."""
 SERVICES = "services"
 PATH = re.compile(r"[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)*", re.ASCII)
-RENEW_S = 60.0
+RENEW_S = 120.0
 RENEW = """set -eu
+units=$1
+shift
+[ -z "$units" ] || systemctl disable --quiet --now $units
 for file; do rm -f -- "$file"; done
-if command -v ssh-keygen > /dev/null && ls /etc/ssh/ssh_host_*_key > /dev/null 2>&1; then
+if ls /etc/ssh/ssh_host_*_key > /dev/null 2>&1; then
   rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
-  ssh-keygen -A
-  systemctl try-restart ssh.service
+  if command -v ssh-keygen > /dev/null; then
+    ssh-keygen -A > /dev/null
+    systemctl try-restart ssh.service
+  fi
 fi
 """
-"""Takes away the files that it is told, and makes new host keys where the container has some."""
+"""Ends the units that it is told, takes away files, and makes new host keys where the container has some.
+
+The roles start the units again, once their options are the copy's: until then nothing computes as the original does.
+"""
+CARD = ("gpu", "node")
+"""Kinds of devices by which a container has a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ def _check(setting: Setting, container: Container, lab: Lab, wanted: Wanted) -> 
         )
     role = below[0] if first == SERVICES and below else ""
     if first == SERVICES and role not in container.services:
-        hint = did_you_mean(role, sorted(container.services), always=True)
+        hint = f"Its services: {', '.join(container.services) or 'none'}"
         raise InputError(f"{wanted.what}: {wanted.source} has no service {role or '(none is named)'}", resolution=hint)
     try:
         value = value_written(setting.written)
@@ -264,6 +273,9 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
     try:
         made = keeping.worked(effects, wanted.name, keeping.CLONE, lambda: provider.clone(source, wanted.name))
         try:
+            without_card = tuple(device for device in made.devices if device.kind not in CARD)
+            if without_card != made.devices:  # it gets it from up, when nothing would be loaded as in the original
+                made = provider.update(replace(made, devices=without_card))
             provider.start(made)
             provider.wait_until_ready(made)
             _renew(with_copy.resolved.containers[wanted.name], effects)
@@ -276,11 +288,12 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
 
 
 def _renew(container: ResolvedContainer, effects: Effects) -> None:
-    """Take away what made the copy its original to its clients; its roles make that anew."""
-    files = [file for service in container.services for file in service.page.identity]
-    done = effects.providers[host_name(container)].execute(
-        container.name, ["sh", "-c", RENEW, "sh", *files], timeout_s=RENEW_S
-    )
+    """End its services, and take away what made it its original to its clients; its roles bring both anew."""
+    pages = [service.page for service in container.services]
+    units = " ".join(page.unit for page in pages if page.unit)
+    files = [file for page in pages for file in page.identity]
+    command = ["sh", "-c", RENEW, "sh", units, *files]
+    done = effects.providers[host_name(container)].execute(container.name, command, timeout_s=RENEW_S)
     if done.returncode:
         raise ProviderError(
             f"Unable to give container {container.name} keys of its own",
