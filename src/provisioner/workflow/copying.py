@@ -69,6 +69,10 @@ class Wanted:
         """The other values, as they were asked for."""
         return ", ".join(f"{'.'.join(setting.path)}={setting.written}" for setting in self.settings)
 
+    def says(self, path: Place) -> bool:
+        """Whether what stands at ``path`` was asked for, or something that it is part of."""
+        return any(path[: len(setting.path)] == setting.path for setting in self.settings)
+
 
 def settings_of(words: Sequence[str]) -> tuple[Setting, ...]:
     """What ``--set PATH=VALUE`` says, each once; raises ``InputError`` for what is none."""
@@ -98,8 +102,7 @@ def text_with_copy(lab: Lab, text: str, wanted: Wanted) -> str:
     container = lab.spec.containers[wanted.source]
     for setting in wanted.settings:
         _check(setting, container, lab, wanted)
-    chosen = {setting.path for setting in wanted.settings}
-    given_up = [setting for setting, _ in _given_up(container) if setting.path not in chosen]
+    given_up = [setting for setting, _ in _given_up(container) if not wanted.says(setting.path)]
     settings = (*wanted.settings, *given_up, Setting(("copy_of",), wanted.source))
     try:
         return with_copy(text, wanted.source, wanted.name, settings)
@@ -205,9 +208,8 @@ def _loses_nothing(plan: Plan) -> bool:
 
 
 def _told(container: Container, wanted: Wanted) -> Iterator[str]:
-    chosen = {setting.path for setting in wanted.settings}
     for setting, words in _given_up(container):
-        if words and setting.path not in chosen:
+        if words and not wanted.says(setting.path):
             yield words
 
 
