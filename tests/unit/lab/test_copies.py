@@ -13,8 +13,8 @@ from provisioner.labfile.parsing import parse_spec
 from provisioner.values.state import Service
 
 FILES = {"m": ModelFile("m", "/m.gguf", "a" * 64)}
-ENGINE = {"services": {"llama_cpp": {"model": "m", "api_key": "key-of-the-engine"}}}
-VOICE = {"services": {"kokoro": {}}}
+ENGINE: dict[str, Any] = {"services": {"llama_cpp": {"model": "m", "api_key": "key-of-the-engine"}}}
+VOICE: dict[str, Any] = {"services": {"kokoro": {}}}
 
 
 def lab(**containers: Any) -> ResolvedLab:
