@@ -135,7 +135,7 @@ def _lab_with_ollama() -> dict[str, Any]:
         "models": {"tiny": {"source": "builtin:tiny", "context": 512}},
         "containers": {
             "amd": {"host": "box", "gpu": "any", "services": {"ollama": server}},
-            "other": {"host": "box", "gpu": "any", "services": {"ollama": other}},
+            "other": {"host": "box", "copy_of": "amd", "gpu": "any", "services": {"ollama": other}},
         },
     }
 

@@ -119,6 +119,7 @@ def _service(
         closed_by=page.get("closed_by", ""),
         also_listens=tuple(page.get("also_listens", ())),
         after_change=page.get("after_change") or {},
+        identity=tuple(page.get("identity", ())),
         opens=_opens(pages.get("opens") or {}),
     )
     _check_names(service)

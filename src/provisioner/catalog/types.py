@@ -205,6 +205,8 @@ class ServiceType:
     """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
     after_change: Mapping[str, str] = field(default_factory=dict)
     """What people have to do, or lose, once an option has another value, by options; said by the plan."""
+    identity: tuple[str, ...] = ()
+    """The files that make its container this one to its clients, such as a key that it made: a copy makes its own."""
     opens: Opens = Opens()
 
     @property

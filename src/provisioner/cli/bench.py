@@ -103,7 +103,8 @@ def _measured(session: Session, words: Words, asked: Asked, kind: str, plot: Pat
     from provisioner.cli.bench_results import check_trials, show
 
     has_address = asked.url is not None
-    if len(words.names) != (0 if has_address else 1):
+    names_services = asked.compare is not None and not words.names  # each of its words may name one
+    if len(words.names) != (0 if has_address or names_services else 1):
         what = "an address is given, and a name besides" if has_address else "one service is wanted"
         raise InputError(f"Unable to measure: {what}", resolution=f"Run: provision bench FILE CONTAINER --kind {kind}")
     check_trials(asked, LEAST_TRIALS)

@@ -178,7 +178,7 @@ def measuring_options(function: Callable[..., Any]) -> Callable[..., Any]:
             type=(str, str),
             default=None,
             metavar="A B",
-            help="Hold two results against each other: numbers of --history, 'accepted', or files.",
+            help="Hold two results against each other: numbers of --history, 'accepted', containers, or files.",
         ),
         option("--refuse", is_flag=True, help="Engine, quality: go on where requests wait for longer than they may."),
         option("--yes", is_flag=True, help="All but speech: do not ask."),

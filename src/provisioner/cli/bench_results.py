@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from provisioner.cli.bench_options import PERCENT, Asked
 from provisioner.cli.drawing import draw
@@ -13,6 +13,7 @@ from provisioner.cli.options import Words
 from provisioner.cli.session import Session
 from provisioner.measuring.budget import LEAST_TRIALS
 from provisioner.measuring.gate import Compared, held, others, troubled
+from provisioner.measuring.history import ACCEPTED as ACCEPTED_SUFFIX
 from provisioner.measuring.history import (
     DamagedResultError,
     Result,
@@ -21,11 +22,15 @@ from provisioner.measuring.history import (
     accepted_file_of,
     accepted_for,
     file_of,
+    files_of,
     results_in,
 )
 from provisioner.report import engine_bench as report
 from provisioner.values.address import Address
 from provisioner.values.errors import ExitCode, InputError, PreflightError
+
+if TYPE_CHECKING:  # the lab is read when results are shown
+    from provisioner.lab.opening import Lab
 
 ACCEPTED, LAST = "accepted", "last"
 
@@ -179,16 +184,18 @@ def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int
     from provisioner.workflow.llm_endpoints import address_of_url, measured_address
 
     lab = session.open_lab(words.existing(), needs="none")
-    address = address_of_url(asked.url) if asked.url else measured_address(lab.resolved, words.names[0])
-    kept = kept_in(file_of(lab.name, address))
+    kept, accepted = [], list[Result]()
     style = session.console.style
+    if asked.url or words.names:
+        address = address_of_url(asked.url) if asked.url else measured_address(lab.resolved, words.names[0])
+        kept = kept_in(file_of(lab.name, address))
+        accepted = kept_in(accepted_file_of(lab.name, address)) if asked.compare else []
     if not asked.compare:
         _draw(plot, kept)
         text = report.history_text(kept, style) if kept else f"Nothing was measured of {address} yet."
         session.console.result(text, results=report.results_content(kept))
         return ExitCode.DONE
-    accepted = kept_in(accepted_file_of(lab.name, address))
-    before, now = (_named(word, kept, accepted) for word in asked.compare)
+    before, now = (_named(word, kept, accepted, lab) for word in asked.compare)
     _draw(plot, (before, now))
     found, threshold = list(held(before, now)), asked.threshold / PERCENT
     text = report.compared_text(before, now, found, threshold, style)
@@ -196,22 +203,48 @@ def show(session: Session, words: Words, asked: Asked, plot: Path | None) -> int
     return ExitCode.DONE
 
 
-def _named(word: str, kept: Sequence[Result], accepted: Sequence[Result]) -> Result:
+def _named(word: str, kept: Sequence[Result], accepted: Sequence[Result], lab: Lab) -> Result:
     """The result that a word of ``--compare`` names; raises ``InputError`` where there is none."""
-    if word == ACCEPTED:
-        found: Sequence[Result] = accepted
-    elif word == LAST:
-        found = kept
-    elif word.isdecimal():
-        found = kept[int(word) - 1 : int(word)] if int(word) else ()
-    else:
-        found = kept_in(Path(word))
+    found = _chosen(word, kept, accepted)
+    if found is None:
+        found = kept_in(Path(word)) if Path(word).is_file() else _of_service(word, lab)
     if not found:
         raise InputError(
             f"Unable to compare {word}: there is no such result",
-            resolution="Name a number of provision bench NAME --history, 'last', 'accepted', or a file of results.",
+            resolution="Name a number of provision bench NAME --history, 'last', 'accepted', a container that was "
+            "measured (NAME, NAME:1 or NAME:accepted), or a file of results.",
         )
     return found[-1]
+
+
+def _chosen(word: str, kept: Sequence[Result], accepted: Sequence[Result]) -> Sequence[Result] | None:
+    """The results of one service that ``last``, ``accepted`` or a number name; None where it is another word."""
+    if word == ACCEPTED:
+        return accepted
+    if word == LAST:
+        return kept
+    if word.isdecimal():
+        return kept[int(word) - 1 : int(word)] if int(word) else ()
+    return None
+
+
+def _of_service(word: str, lab: Lab) -> Sequence[Result]:
+    """The results of another service, ``CONTAINER`` or ``CONTAINER/SERVICE``, of which ``:`` may name one.
+
+    Its container may be gone by now; none where nothing of it was kept.
+    """
+    name, sign, which = word.partition(":")
+    measured = [file for file in files_of(lab.name) if name in _names_in(file)]
+    if not name or len(measured) != 1:
+        return ()
+    (file,) = measured
+    return _chosen(which if sign else LAST, kept_in(file), kept_in(file.with_suffix(ACCEPTED_SUFFIX))) or ()
+
+
+def _names_in(file: Path) -> tuple[str, str]:
+    """The container whose results a file holds, and the address of its service."""
+    container, _, service = file.stem.partition(".")
+    return container, Address.of(container, service)
 
 
 def kept_in(file: Path) -> list[Result]:

@@ -28,6 +28,16 @@ def show_plan(console: Console, plan: Plan, nothing: str = NO_CHANGES) -> None:
     console.say(plan_text(plan, console.style, nothing=nothing))
 
 
+def show_only(console: Console) -> Callable[[Plan], bool]:
+    """Shows the plan, and never agrees."""
+
+    def confirm(plan: Plan) -> bool:
+        show_plan(console, plan)
+        return False
+
+    return confirm
+
+
 def can_ask(console: Console) -> bool:
     """Whether somebody sits there who can be asked."""
     return sys.stdin.isatty() and not console.json

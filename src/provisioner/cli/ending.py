@@ -47,7 +47,14 @@ def destroy(session: Session, words: Words, *, yes: bool, lab_name: str | None, 
     confirm = confirm_destruction(session.console, lab.name, yes=yes, typed=lab_name)
     effects = session.effects(lab, _only_known(lab, words.names, confirm))
     outcome = ending.destroy(lab, effects, words.names, prune=prune)
-    return ExitCode.DONE if outcome.applied else session.console.fail(DECLINED)
+    if not outcome.applied:
+        return session.console.fail(DECLINED)
+    if any(container.copy_of for container in lab.spec.containers.values()):
+        from provisioner.workflow import copying  # nothing that a lab without copies needs
+
+        for name in copying.take_out(lab, words.names, effects):
+            session.console.say(f"{name} was taken out of {lab.loaded.path}: it was a copy.")
+    return ExitCode.DONE
 
 
 def _only_known(lab: Lab, names: Sequence[str], confirm: Callable[[Plan], bool]) -> Callable[[Plan], bool]:

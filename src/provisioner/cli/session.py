@@ -27,12 +27,17 @@ class Session:
     open_providers: Callable[[Lab], Mapping[str, Provider]] | None = None
     run_playbook: Callable[..., PlaybookResult] | None = None
 
-    def open_lab(self, file: Path, *, with_secrets: bool = False, needs: Needs = "all") -> Lab:
-        """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``."""
+    def open_lab(
+        self, file: Path, *, with_secrets: bool = False, needs: Needs = "all", content: bytes | None = None
+    ) -> Lab:
+        """The lab of ``file``, its warnings said; ``with_secrets`` runs the command for values that it ``needs``.
+
+        ``content``: what the file is to hold, where that is asked before it is written.
+        """
         from provisioner.lab.opening import open_lab
         from provisioner.values.events import Diagnostic
 
-        lab = open_lab(file, run_secret_command=with_secrets, needs=needs)
+        lab = open_lab(file, run_secret_command=with_secrets, needs=needs, content=content)
         self.console.hide(lab.loaded.secrets.values())
         for warning in lab.loaded.warnings:
             self.console.emit(Diagnostic("warning", lab.loaded.rendered(warning)))

@@ -38,7 +38,7 @@ def alias_names(lab: ResolvedLab) -> Iterator[Problem]:
     known = set(lab.upstreams)
     several: dict[str, tuple[str, ...]] = {}
     for engine in lab.engines:
-        known |= {engine.address, *engine.models}
+        known |= {engine.address, *engine.offered_models}
         if len(engine.models) > 1:
             several[engine.address] = engine.models
     for gateway, path, aliases in _alias_tables(lab):

@@ -24,14 +24,19 @@ class Engine:
         """``container/service``."""
         return self.service.address
 
+    @property
+    def offered_models(self) -> tuple[str, ...]:
+        """The models by whose names it is found; none for a copy, which is asked by its address alone."""
+        return () if self.service.is_copy else self.models
+
     def model_for(self, name: str) -> str:
         """Which of its models an alias' ``name`` means: the one of that name, else the first; empty without any."""
         return name if name in self.models else next(iter(self.models), "")
 
 
 def find_engines(engines: Sequence[Engine], name: str) -> tuple[Engine, ...]:
-    """The engines that ``name`` means: all that serve the model of that name, or the one at that address."""
-    return tuple(engine for engine in engines if name in {*engine.models, engine.address})
+    """The engines that ``name`` means: all that serve the model of that name but copies, or the one at that address."""
+    return tuple(engine for engine in engines if name in {*engine.offered_models, engine.address})
 
 
 def kinds_of(engines: Sequence[Engine], names: Iterable[str]) -> dict[str, Engine]:

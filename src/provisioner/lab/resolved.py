@@ -251,6 +251,7 @@ def _service(
         texts=known.texts.get(address, {}),
         pulled=_pulled(known, service, page),
         share=_group(container.page, address),
+        is_copy=container.written.copy_of is not None,
     )
 
 
@@ -336,9 +337,9 @@ def _engines_of_aliases(aliases: Mapping[str, Any], engines: tuple[Engine, ...])
 
 
 def speaks_for(containers: Mapping[str, ResolvedContainer], gateway: ResolvedService, service: ResolvedService) -> bool:
-    """Whether a gateway offers what the service speaks: both are on one host."""
-    is_speaker = service.page.protocol == SPEECH_PROTOCOL
-    return is_speaker and containers[service.container].host == containers[gateway.container].host
+    """Whether a gateway offers what the service speaks: both are on one host, and it is no copy."""
+    is_offered = service.page.protocol == SPEECH_PROTOCOL and not service.is_copy
+    return is_offered and containers[service.container].host == containers[gateway.container].host
 
 
 def _used_over_lan(

@@ -106,6 +106,20 @@ def direct_addresses(lab: ResolvedLab) -> Iterator[Problem]:
             yield Problem(path, f"transport: {way} needs an address", "Give it one, or write transport: pct.")
 
 
+def copies(lab: ResolvedLab) -> Iterator[Problem]:
+    """A copy is of another container of the file."""
+    for name, container in lab.containers.items():
+        source = container.written.copy_of
+        if source is None:
+            continue
+        path = ("containers", name, "copy_of")
+        if source == name:
+            yield Problem(path, "a container is no copy of itself", "Leave copy_of out.")
+        elif source not in lab.containers:
+            hint = f"Leave copy_of out: then {name} is a container like others."
+            yield Problem(path, f'no container "{source}" in this file', hint)
+
+
 def cards_elsewhere(lab: ResolvedLab) -> Iterator[Problem]:
     """A card is given to containers of this machine's Incus and of Proxmox: those of others cannot be looked at."""
     for name, container in lab.containers.items():
@@ -321,6 +335,7 @@ def misread_values(lab: ResolvedLab) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     container_names,
+    copies,
     container_hosts,
     host_words,
     direct_addresses,

@@ -144,13 +144,16 @@ def load(
     run_secret_command: bool,
     needs: Needs = "all",
     rules: Rules = lambda _: (),
+    content: bytes | None = None,
 ) -> Loaded:
     """Read and check a lab's file; raise ``InputError`` with all of its problems, those of ``rules`` included.
+
+    ``content``: what the file is to hold, where that is asked before it is written.
 
     A secret that only the file's command can give has no value unless ``run_secret_command``; the command is run
     only for a file in which nothing is wrong, and only for what ``needs`` says.
     """
-    document = _read(path)
+    document = _read(path) if content is None else _document(content, path)
     values, problems = _values(document, path)
     spec, parsed = _parsed(document, values, catalog, path)
     missing = [] if problems else _missing(document, values, needs)
@@ -216,6 +219,10 @@ def _read(path: Path) -> Document:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise _unreadable(path, error) from error
+    return _document(content, path)
+
+
+def _document(content: bytes, path: Path) -> Document:
     try:
         return with_share_keys(parse_document(content))
     except DocumentError as error:

@@ -232,6 +232,9 @@ class Container(Part):
     )
     proxmox: ProxmoxContainer | None = Field(default=None, description="What only Proxmox knows")
     adopt: bool = Field(default=False, description="Take over the container of that name that is there and nobody's")
+    copy_of: Label | None = Field(
+        default=None, description="The container of which `provision clone` made it: nobody is led to it by its models"
+    )
     services: dict[str, ServiceSpec] = Field(default={})
 
 

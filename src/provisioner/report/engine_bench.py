@@ -94,8 +94,9 @@ def compared_text(
     before: Result, now: Result, found: Sequence[Compared], threshold: float, style: Style = PLAIN
 ) -> str:
     """What differs between two results, each figure of both, and what that means."""
-    kinds = [f"kind: {before.kind} and {now.kind}"] if before.kind != now.kind else []
-    unlike = [safe_line(line) for line in (*kinds, *differences(before.setting, now.setting))]
+    named = [("kind", before.kind, now.kind), ("service", before.service, now.service)]
+    besides = [f"{name}: {one} and {other}" for name, one, other in named if one != other]
+    unlike = [safe_line(line) for line in (*besides, *differences(before.setting, now.setting))]
     rows = [
         (
             safe_line(one.name),

@@ -96,6 +96,8 @@ class ResolvedService:
     """The services of other hosts that reach it over the LAN."""
     pulled: Mapping[str, Pulled] = field(default_factory=dict)
     """What registries say of the models that it fetches by itself, by their names in the file, as far as is known."""
+    is_copy: bool = False
+    """Whether its container is a copy to try something: nobody is led to it who does not name its address."""
     share: tuple[Address, ...] = ()
     """The services that take turns with it on one card, itself included, in the file's order; empty: it takes none."""
 

@@ -66,7 +66,7 @@ def keep_before(made: Plan, seen: Survey, effects: Effects, keep: int) -> Kept:
             closing.close(wanted[one.name], seen.facts, effects)
         proved = proved_as_it_is(one.name, seen.facts)
         name = next_name(one, "" if proved else "unproved")
-        _worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
+        worked(effects, one.name, "snapshot", lambda: effects.providers[one.host].snapshot(one, name))
         return one.name, Before(name, proved)
 
     there = observe(seen.desired.lab, effects.providers)
@@ -131,7 +131,7 @@ def snapshot(lab: Lab, effects: Effects, name: str, targets: Sequence[str] = ())
         unfinished.note(chosen, work, effects)
         for one in chosen:
             if one.name not in taken:
-                _worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
+                worked(effects, one.name, "snapshot", partial(effects.providers[one.host].snapshot, one, name))
         unfinished.forget(chosen, effects)
     return {one.name: name for one in chosen}
 
@@ -177,7 +177,7 @@ def clone(lab: Lab, effects: Effects, source: str, name: str) -> Instance:
         lease.check()
         unfinished.note([copy], CLONE, effects)
         try:
-            made = _worked(effects, name, "clone", lambda: provider.clone(one, name))
+            made = worked(effects, name, "clone", lambda: provider.clone(one, name))
         finally:  # a driver that fails, or is interrupted, removes what it had made
             unfinished.forget([copy], effects)
     return made
@@ -235,7 +235,7 @@ def _back(one: Instance, name: str, now: str, effects: Effects) -> bool:
             provider.snapshot(one, now)
         return provider.rollback(one, name)
 
-    _worked(effects, one.name, "rollback", back)
+    worked(effects, one.name, "rollback", back)
     return can_keep
 
 
@@ -274,7 +274,8 @@ def _refuse(reasons: Mapping[str, str], resolution: str) -> None:
         )
 
 
-def _worked(effects: Effects, target: str, action: str, work: Callable[[], T]) -> T:
+def worked(effects: Effects, target: str, action: str, work: Callable[[], T]) -> T:
+    """Do ``work``, and say when it begins and how it ended."""
     effects.emit(ApplyStart(target, action))
     started = monotonic()
     try:

@@ -148,6 +148,10 @@ class World:
     """What containers were asked for what is open in them."""
     systemctl_code: int = 0
     """How ``systemctl`` ends; one that fails does nothing."""
+    scripts: list[tuple[str, list[str]]] = field(default_factory=list)
+    """The containers in which a script was run, each with the script's words."""
+    shell_code: int = 0
+    """How scripts end."""
     inventories: list[str] = field(default_factory=list)
     """Those of all playbooks that were run."""
     played: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -157,6 +161,13 @@ class World:
         """Give every container the agent that ``probe`` asks."""
         self.host.programs["python3"] = self._agent
         self.host.programs["systemctl"] = self._systemctl
+        self.host.programs["sh"] = self._shell
+
+    def _shell(
+        self, container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]
+    ) -> Execution:
+        self.scripts.append((container.instance.name, [*command[4:]]))
+        return Execution(self.shell_code, b"", b"sh: no room" if self.shell_code else b"")
 
     def _systemctl(
         self, _container: Container, command: Sequence[str], _stdin: bytes, _environment: Mapping[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,6 +225,28 @@ def test_what_a_killed_clone_left_is_named_with_what_to_do(mortal: World) -> Non
         assert answer.code == 0, answer.err
         assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
         assert leaves_nothing(mortal)
+    raise AssertionError("it never came to its end")
+
+
+def test_a_killed_clone_with_other_options_is_brought_to_its_end_or_says_what_to_do(mortal: World, lab: Path) -> None:
+    mortal.host.programs["sh"] = mortal._shell
+    command = ("clone", "llama", "spare", "--set", "services.llama_cpp.parallel=2", "--yes")
+    before = lab.read_text()
+    original = mortal.host.containers["llama"].instance
+    for step in range(1, 60):
+        if not killed(mortal, step, *command):
+            assert step > 5, "there were steps at which it was killed"
+            return
+        if "spare" in lab.read_text():
+            assert mortal.command("up", "--yes").code == 0
+        elif "spare" in mortal.host.containers:
+            answer = mortal.command(*command)
+            assert (answer.code, "provision destroy spare" in answer.err) == (4, True)
+        else:
+            assert mortal.command(*command).code == 0
+        assert mortal.command("destroy", "spare", "--yes", "--lab", "homelab").code == 0
+        assert (lab.read_text(), leaves_nothing(mortal)) == (before, True)
+        assert mortal.host.containers["llama"].instance == original
     raise AssertionError("it never came to its end")
 
 

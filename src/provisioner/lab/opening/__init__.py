@@ -237,9 +237,12 @@ class Lab:
             )
 
 
-def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "all") -> Lab:
+def open_lab(
+    path: Path, *, run_secret_command: bool = False, needs: Needs = "all", content: bytes | None = None
+) -> Lab:
     """The lab of ``path``; raises ``InputError`` with every problem of the file, and touches nothing.
 
+    ``content``: what the file is to hold, where that is asked before it is written.
     A verb that does not need all secrets reads no lock file either: what stops or deletes uses none.
     """
     catalog = load_catalog()
@@ -257,7 +260,7 @@ def open_lab(path: Path, *, run_secret_command: bool = False, needs: Needs = "al
         options = model_option_problems(resolved)
         return [*problems(resolved), *stacks, *missing_files(spec.models), *broken, *unreadable, *options]
 
-    loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules)
+    loaded = load(path, catalog, run_secret_command=run_secret_command, needs=needs, rules=rules, content=content)
     resolved = opened[-1]  # with the secrets that only a command gives, where there are such
     return Lab(replace(loaded, warnings=(*loaded.warnings, *warnings(resolved))), resolved)
 

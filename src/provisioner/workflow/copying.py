@@ -1,0 +1,335 @@
+"""A copy of a running container to try something: ``clone NAME COPY --set …`` writes it into the file and proves it.
+
+The original is only read: it runs on, and nothing of the file changes for it or for any other container.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provisioner.lab.opening import Lab
+from provisioner.lab.resolved import ResolvedContainer, host_name
+from provisioner.labfile.container_blocks import Setting, value_written, with_copy, without_container
+from provisioner.labfile.editing import EditError, Place
+from provisioner.labfile.spec import Container
+from provisioner.labfile.whole_files import replace_text
+from provisioner.plan import Change, Plan, Wishes
+from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
+from provisioner.values.events import Diagnostic
+from provisioner.values.state import Fleet, Instance, Secret
+from provisioner.workflow import keeping, unfinished
+from provisioner.workflow.effects import Effects, Outcome
+from provisioner.workflow.surveying import Survey, observe, survey
+from provisioner.workflow.up import up
+
+OWN = ("copy_of", "adopt", "host", "image")
+"""What of a container is not for ``--set``: a copy is of the same image, on the same host."""
+SERVICES = "services"
+PATH = re.compile(r"[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)*", re.ASCII)
+RENEW_S = 120.0
+RENEW = """set -eu
+units=$1
+shift
+[ -z "$units" ] || systemctl disable --quiet --now $units
+for file; do rm -f -- "$file"; done
+if ls /etc/ssh/ssh_host_*_key > /dev/null 2>&1; then
+  rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+  if command -v ssh-keygen > /dev/null; then
+    ssh-keygen -A > /dev/null
+    systemctl try-restart ssh.service
+  fi
+fi
+"""
+"""Ends the units that it is told, takes away files, and makes new host keys where the container has some.
+
+The roles start the units again, once their options are the copy's: until then nothing computes as the original does.
+"""
+CARD = ("gpu", "node")
+"""Kinds of devices by which a container has a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The copy that is asked for: of which container, its name, and what is another value in it."""
+
+    source: str
+    name: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def what(self) -> str:
+        """The beginning of every refusal."""
+        return f"Unable to copy container {self.source} as {self.name}"
+
+    @property
+    def words(self) -> str:
+        """The other values, as they were asked for."""
+        return ", ".join(f"{'.'.join(setting.path)}={setting.written}" for setting in self.settings)
+
+    def says(self, path: Place) -> bool:
+        """Whether what stands at ``path`` was asked for, or something that it is part of."""
+        return any(path[: len(setting.path)] == setting.path for setting in self.settings)
+
+
+def settings_of(words: Sequence[str]) -> tuple[Setting, ...]:
+    """What ``--set PATH=VALUE`` says, each once; raises ``InputError`` for what is none."""
+    found: dict[Place, Setting] = {}
+    for word in words:
+        path, sign, written = word.partition("=")
+        if not sign or not PATH.fullmatch(path) or not written.strip():
+            raise InputError(
+                f"Unable to use --set {word}: it says no option and its value",
+                resolution="Write the path below the container's name: --set services.ROLE.OPTION=VALUE",
+            )
+        place = tuple(path.split("."))
+        if place in found:
+            raise InputError(f"Unable to use --set {word}: {path} is set twice", resolution="Leave one of them out.")
+        found[place] = Setting(place, written.strip())
+    return tuple(found.values())
+
+
+def text_with_copy(lab: Lab, text: str, wanted: Wanted) -> str:
+    """The file's text with the copy in it; raises ``InputError`` for what cannot be written so."""
+    lab.check_targets([wanted.source])
+    if wanted.name in lab.spec.containers:
+        raise InputError(
+            f"{wanted.what}: the file has a container {wanted.name}",
+            resolution=f"Choose another name, or take that one away: provision destroy {lab.loaded.path} {wanted.name}",
+        )
+    container = lab.spec.containers[wanted.source]
+    for setting in wanted.settings:
+        _check(setting, container, lab, wanted)
+    given_up = [setting for setting, _ in _given_up(container) if not wanted.says(setting.path)]
+    settings = (*wanted.settings, *given_up, Setting(("copy_of",), wanted.source))
+    try:
+        return with_copy(text, wanted.source, wanted.name, settings)
+    except EditError as error:
+        raise InputError(
+            f"{wanted.what}: its block cannot be written into {lab.loaded.path}",
+            details=f"{wanted.words}: {error}",
+            resolution="Write that container in lines of its own, or set a whole option: services.ROLE.OPTION=VALUE",
+        ) from error
+
+
+def _check(setting: Setting, container: Container, lab: Lab, wanted: Wanted) -> None:
+    """Raise ``InputError`` where the rules of the file could not say what is wrong with a setting."""
+    path = ".".join(setting.path)
+    first, *below = setting.path
+    if first in OWN:
+        raise InputError(
+            f"{wanted.what}: {first} of a copy is what it is of its original",
+            resolution="Leave it out, or write another container into the file.",
+        )
+    role = below[0] if first == SERVICES and below else ""
+    if first == SERVICES and role not in container.services:
+        hint = f"Its services: {', '.join(container.services) or 'none'}"
+        raise InputError(f"{wanted.what}: {wanted.source} has no service {role or '(none is named)'}", resolution=hint)
+    try:
+        value = value_written(setting.written)
+    except EditError as error:
+        raise InputError(f"{wanted.what}: the value of {path} is no YAML: {error}") from error
+    option = lab.resolved.catalog.services[role].options.get(below[1]) if role and below[1:] else None
+    if option is not None and option.secret and not isinstance(value, Secret):
+        raise InputError(
+            f"{wanted.what}: {path} is a secret, and others see what stands on a command line",
+            resolution=f'Name it, and write it into secrets.env: --set "{path}=!secret NAME"',
+        )
+
+
+def _given_up(container: Container) -> Iterator[tuple[Setting, str]]:
+    """What only one of two containers can have, as a copy has it instead, each in words."""
+    if container.adopt:
+        yield Setting(("adopt",), "false"), ""
+    for role, service in container.services.items():
+        if service.expose == "lan":
+            yield Setting((SERVICES, role, "expose"), "host"), f"{role} is not exposed to the LAN"
+    if container.proxmox is None:
+        return
+    if container.proxmox.vmid is not None:
+        yield Setting(("proxmox", "vmid"), "null"), "the next free number"
+    network = container.proxmox.network
+    for address, gateway, instead in (("ip", "gateway", "dhcp"), ("ip6", "gateway6", "auto")):
+        if "/" in (getattr(network, address) or ""):
+            yield Setting(("proxmox", "network", address), instead), f"{address}: {instead}"
+        if getattr(network, gateway) is not None:
+            yield Setting(("proxmox", "network", gateway), "null"), ""
+    if network.mac is not None:
+        yield Setting(("proxmox", "network", "mac"), "null"), "another mac"
+
+
+def objection(container: ResolvedContainer) -> tuple[str, str] | None:
+    """Why a container cannot be copied, and what to do; None where it can."""
+    for service in container.services:
+        if service.sites:
+            return (
+                f"{service.address} is a door: the names of its sites lead to one, and its certificate is its own",
+                "Write another door into the file, with names of its own.",
+            )
+        if service.share:
+            others = ", ".join(address for address in service.share if address != service.address)
+            return (
+                f"{service.address} takes turns on one card with {others}: a copy would take them in its name",
+                f"Take it out of share while you try, and run: provision up FILE {service.container}",
+            )
+    return None
+
+
+def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, write: Callable[[], None]) -> Outcome:
+    """Copy the container as it is now, and apply the settings to the copy alone, which proves itself.
+
+    ``with_copy``: the lab as the file says it once ``write`` has written it. Raises ``PreflightError`` for what cannot
+    be, with nothing touched; ``VerificationError`` leaves the copy as it is. Nothing is done unless confirmed.
+    """
+    with effects.locked(lab.name, keeping.CLONE) as lease:
+        source, copy = _surveyed(lab, with_copy, wanted, effects)
+        made = Plan((Change("create", wanted.name, None, copy, _reason(source, wanted)),))
+        effects.announce(made)
+        for given_up in _told(lab.spec.containers[wanted.source], wanted):
+            effects.emit(Diagnostic("note", f"{wanted.name} gets what two cannot have of its own: {given_up}"))
+        if not effects.confirm(made):
+            return Outcome(made, applied=False)
+        lease.check()
+        _copied(with_copy, source, wanted, effects, write)
+    try:
+        up(with_copy, replace(effects, confirm=_loses_nothing), Wishes(targets=frozenset({wanted.name})))
+    except ProvisionError:
+        leave = f"provision destroy {lab.loaded.path} {wanted.name}"
+        effects.emit(Diagnostic("note", f"{wanted.source} was left alone; {wanted.name} is taken away by: {leave}"))
+        raise
+    return Outcome(made, applied=True)
+
+
+def _loses_nothing(plan: Plan) -> bool:
+    """Agree with what is to be done to the copy, unless it would be made anew without what it is a copy of."""
+    return not plan.of("replace", "delete")
+
+
+def _told(container: Container, wanted: Wanted) -> Iterator[str]:
+    for setting, words in _given_up(container):
+        if words and not wanted.says(setting.path):
+            yield words
+
+
+def _reason(source: Instance, wanted: Wanted) -> str:
+    return f"as a copy of {source.name} as it is now, with {wanted.words}"
+
+
+def _surveyed(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects) -> tuple[Instance, Instance]:
+    """The original as it is, and the copy as it shall be; raises ``PreflightError`` where it cannot be made."""
+    _refuse(wanted, objection(lab.resolved.containers[wanted.source]))
+    there = observe(lab.name, effects.providers)
+    source = there.instance(wanted.source)
+    if source is None:
+        raise PreflightError(f"{wanted.what}: {wanted.source} is not there", resolution="Run: provision up")
+    _refuse(wanted, _taken(wanted.name, host_name(lab.resolved.containers[wanted.source]), there))
+    obstacle = effects.providers[source.host].snapshot_obstacle(source)
+    _refuse(wanted, (obstacle, "Copy a container all of whose data is its own.") if obstacle else None)
+    before = survey(lab, replace(effects, emit=lambda _event: None), [wanted.source])  # the other one says the same
+    after = survey(with_copy, effects, [wanted.source])
+    changed = _changed_by_it(before, after)
+    _refuse(wanted, (f"{', '.join(changed)} would be changed by it", "Copy another one.") if changed else None)
+    if after.cards:
+        from provisioner.workflow.fitting import check_fit  # a lab without cards pays nothing for them
+
+        check_fit(with_copy, after.cards, effects.emit, frozenset({wanted.name}))
+    copy = after.desired.instance(wanted.name)
+    assert copy is not None  # noqa: S101  # it is in the file
+    return source, copy
+
+
+def _taken(name: str, host: str, there: Fleet) -> tuple[str, str] | None:
+    """Why a name is not free, and what to do."""
+    hint = "Choose another name."
+    if there.instance(name) is not None:
+        return f"the lab has a container {name}, which is not in the file", f"{hint} Or: provision destroy {name}"
+    if name in there.hosts[host].unmanaged:
+        return f"host {host} has a container {name} that is not this lab's", hint
+    if any(name in state.moved for state in there.hosts.values()):
+        return f"the lab has a container {name}, which was moved", hint
+    return None
+
+
+def _changed_by_it(before: Survey, after: Survey) -> list[str]:
+    """The containers that would no longer be what they are with the copy beside them."""
+    changed = []
+    for one in before.desired.instances:
+        other = after.desired.instance(one.name)
+        if other is None or (one, one.services, one.settings) != (other, other.services, other.settings):
+            changed.append(one.name)
+    return changed
+
+
+def _refuse(wanted: Wanted, why: tuple[str, str] | None) -> None:
+    if why is not None:
+        raise PreflightError(wanted.what, details=why[0], resolution=why[1])
+
+
+def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, write: Callable[[], None]) -> None:
+    """Make the copy, give it keys of its own, and write it into the file: all of it, or nothing is left."""
+    provider = effects.providers[source.host]
+    copy = replace(source, name=wanted.name)
+    unfinished.note([copy], keeping.CLONE, effects)
+    try:
+        made = keeping.worked(effects, wanted.name, keeping.CLONE, lambda: provider.clone(source, wanted.name))
+        try:
+            without_card = tuple(device for device in made.devices if device.kind not in CARD)
+            if without_card != made.devices:  # it gets it from up, when nothing would be loaded as in the original
+                made = provider.update(replace(made, devices=without_card))
+            provider.start(made)
+            provider.wait_until_ready(made)
+            _renew(with_copy.resolved.containers[wanted.name], effects)
+            write()
+        except BaseException:  # an interruption, too, must not leave a copy with the original's keys
+            provider.delete(made)
+            raise
+    finally:
+        unfinished.forget([copy], effects)
+
+
+def _renew(container: ResolvedContainer, effects: Effects) -> None:
+    """End its services, and take away what made it its original to its clients; its roles bring both anew."""
+    pages = [service.page for service in container.services]
+    units = " ".join(page.unit for page in pages if page.unit)
+    files = [file for page in pages for file in page.identity]
+    command = ["sh", "-c", RENEW, "sh", units, *files]
+    done = effects.providers[host_name(container)].execute(container.name, command, timeout_s=RENEW_S)
+    if done.returncode:
+        raise ProviderError(
+            f"Unable to give container {container.name} keys of its own",
+            details=done.stderr.decode(errors="replace").strip(),
+            resolution="The copy was deleted again. Run the same command with -v.",
+        )
+
+
+def write_over(file: Path, before: str, after: str) -> None:
+    """Have the file say ``after``; raises ``InputError`` where it no longer says what was read of it."""
+    if read_text(file) != before:
+        raise InputError(f"Unable to write {file}: it was changed meanwhile", resolution="Run the same command again.")
+    replace_text(file, after, mode=file.stat().st_mode)
+
+
+def read_text(file: Path) -> str:
+    """What the file says, its line ends as they are."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        return stream.read()
+
+
+def take_out(lab: Lab, names: Sequence[str], effects: Effects) -> tuple[str, ...]:
+    """Take copies that were destroyed out of the file; their names. What cannot be taken out is said."""
+    file = lab.loaded.path
+    gone = []
+    for name in names:
+        container = lab.spec.containers.get(name)
+        if container is None or container.copy_of is None:
+            continue
+        try:
+            text = read_text(file)
+            write_over(file, text, without_container(text, name))
+        except (EditError, ProvisionError) as error:
+            effects.emit(Diagnostic("warning", f"{name} is still in {file}: {error}", resolution="Take it out of it."))
+            continue
+        gone.append(name)
+    return tuple(gone)

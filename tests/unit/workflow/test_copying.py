@@ -1,0 +1,89 @@
+"""What only one of two containers can have: the block of a copy says what it has instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.lab.opening import Lab, open_lab
+from provisioner.labfile.document import parse_document
+from provisioner.workflow.copying import Wanted, objection, settings_of, text_with_copy
+
+PVE = """\
+name: lab
+hosts:
+  pve:
+    proxmox: "https://192.0.2.1:8006"
+    user: root@pam
+    token: { id: provision, secret: !secret token }
+    ssh: root@192.0.2.1
+models: { m: { source: "builtin:tiny" } }
+containers:
+  desk:
+    adopt: true
+    cpu: 1
+    proxmox:
+      vmid: 120
+      storage: fast
+      network: { ip: 192.0.2.9/24, gateway: 192.0.2.254, ip6: "2001:db8::9/64", mac: "BC:24:11:00:00:01" }
+    services:
+      llama_cpp: { model: m, api_key: !secret key, expose: lan }
+"""
+DOOR = """\
+name: lab
+models: { m: { source: "builtin:tiny" } }
+containers:
+  engine: { services: { llama_cpp: { model: m } } }
+  front:
+    services:
+      door: { expose: lan, authority: !secret authority, sites: { a.home.example: engine/llama_cpp } }
+"""
+
+
+def opened(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    for name in ("TOKEN", "KEY", "AUTHORITY"):
+        monkeypatch.setenv(f"PROVISION_SECRET_{name}", "a-value-of-many-letters-0123456789")
+    file = folder / "homelab.yml"
+    file.write_text(text)
+    return open_lab(file)
+
+
+def block_of(lab: Lab, text: str, *settings: str) -> dict[str, Any]:
+    edited = text_with_copy(lab, text, Wanted("desk", "trial", settings_of(settings)))
+    assert open_lab(lab.loaded.path, content=edited.encode()).spec.containers["trial"].copy_of == "desk"
+    found = parse_document(edited.encode()).data["containers"]["trial"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_copy_on_proxmox_has_no_number_and_no_address_of_its_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = opened(tmp_path, PVE, monkeypatch)
+    block = block_of(lab, PVE, "cpu=2")
+    assert (block["cpu"], block["adopt"], block["copy_of"]) == (2, False, "desk")
+    assert block["services"]["llama_cpp"]["expose"] == "host"
+    assert (block["proxmox"]["vmid"], block["proxmox"]["storage"]) == (None, "fast")
+    network = {"ip": "dhcp", "gateway": None, "ip6": "auto", "mac": None}
+    assert block["proxmox"]["network"] == network
+
+
+def test_what_is_asked_for_stands_before_what_would_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = opened(tmp_path, PVE, monkeypatch)
+    block = block_of(lab, PVE, "proxmox.network.ip=192.0.2.10/24", "proxmox.network.gateway=192.0.2.254")
+    assert block["proxmox"]["network"]["ip"] == "192.0.2.10/24"
+    assert block["proxmox"]["network"]["gateway"] == "192.0.2.254"
+    whole = block_of(lab, PVE, "proxmox.network={ip: none}")
+    assert whole["proxmox"]["network"] == {"ip": "none"}
+
+
+def test_a_door_is_not_copied_and_what_is_behind_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    containers = opened(tmp_path, DOOR, monkeypatch).resolved.containers
+    why = objection(containers["front"])
+    assert why is not None
+    assert "front/door is a door" in why[0]
+    assert objection(containers["engine"]) is None
