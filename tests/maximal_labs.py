@@ -140,6 +140,41 @@ def _lab_with_ollama() -> dict[str, Any]:
     }
 
 
+def _lab_with_image() -> dict[str, Any]:
+    """A lab with an OCI image that says all that it can say, and one with pages for people."""
+    image = {
+        "image": f"registry.example/team/server@sha256:{_HEX}",
+        "registry_user": "penny",
+        "registry_password": Secret("registry", "registry-password"),
+        "drain": "2m",
+        "port": 8300,
+        "image_port": 80,
+        "api_key": Secret("image", "0123456789abcdef"),
+        "answers": ["/v1/chat/completions"],
+        "looks": ["/v1/models"],
+        "parallel": 4,
+        "max_body": 1048576,
+        "health": "/healthz",
+        "health_command": ["/bin/true"],
+        "command": ["/bin/server"],
+        "arguments": ["--verbose"],
+        "environment": {"WORD": "said"},
+        "secrets": [{"name": "TOKEN", "value": Secret("token", "token-of-an-image")}],
+        "volumes": {"data": "/data"},
+        "user": "1000:1000",
+        "capabilities": ["CHOWN"],
+        "read_only": True,
+        "init": True,
+        "start_timeout_s": 60,
+        "expose": "lan",
+    }
+    pages = {"image": f"registry.example/team/pages@sha256:{_HEX}", "image_port": 80, "pages": ["/"]}
+    return {
+        "name": "lab",
+        "containers": {"image": {"services": {"oci": image}}, "pages": {"services": {"oci": pages}}},
+    }
+
+
 LABS: dict[str, dict[str, Any]] = {
     "everything": {
         "name": "lab",
@@ -425,6 +460,7 @@ LABS: dict[str, dict[str, Any]] = {
     ),
     "hub": _lab_with_hub(),
     "ollama": _lab_with_ollama(),
+    "image": _lab_with_image(),
     "chat": _lab_with_chat(),
     "certified door": _lab_with_door(
         certificate="tls/fullchain.pem", certificate_key=Secret("door_key", "-----BEGIN PRIVATE KEY-----")

@@ -57,7 +57,8 @@ class Scenario:
         self, host: Host, path: str, body: dict[str, Any] | None = None, *, key: str | None = None, **headers: str
     ) -> tuple[int, Any]:
         """Status and content of one request with ``key``; an answer that is an error, or no JSON, is an answer."""
-        address = host.check_output("hostname -I").split()[0]
+        # A container may have further networks of its own, as Podman's is.
+        address = host.check_output("ip -4 -brief address show eth0").split()[2].partition("/")[0]
         words = {"content-type": "application/json"} | headers | ({"authorization": f"Bearer {key}"} if key else {})
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(f"http://{address}:{self.port}{path}", data=data, headers=words)

@@ -12,7 +12,7 @@ from provisioner.services.base import DRAIN_OPTION
 from provisioner.values import paths
 from provisioner.values.quantities import UP_TO_AN_HOUR, seconds_of
 
-ANSWERING = ("kokoro", "litellm", "llama_cpp", "ollama", "open_webui", "tabbyapi", "vllm")
+ANSWERING = ("kokoro", "litellm", "llama_cpp", "oci", "ollama", "open_webui", "tabbyapi", "vllm")
 """The services that may be in the middle of an answer when they are stopped."""
 
 

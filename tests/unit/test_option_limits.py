@@ -113,6 +113,10 @@ BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "tabbyapi": ({"gpu_split": [20.5, -1]}, "`gpu_split` (20.5, -1) must be 0 or more."),
     "vllm": ({"max_num_seqs": 0}, "`max_num_seqs` (0) must be 1 or more and 1000 or less."),
     "ollama": ({"num_parallel": 0}, "`num_parallel` (0) must be 1 or more and 100 or less."),
+    "oci": (
+        {"image": "docker.io/library/nginx:1.27", "image_port": 80},
+        "`image` (docker.io/library/nginx:1.27) must name a registry, an image and its digest",
+    ),
     "desktop": ({"user": "a", "password": "b", "locale": "de_DE"}, "`locale` (de_DE) must be a locale such as"),
     "container": ({"lab": "lab", "cpu": 0}, "`cpu` (0) must be 1 or more."),
     "torch_stack": ({"name": "a", "packages": [], "timeout_s": 0}, "`timeout_s` (0) must be 1 or more."),

@@ -152,7 +152,7 @@ def _sites(door: Service, lab: ResolvedLab, extent: Extent, only_looked_at: Coll
     """Each site of a door: what stands behind it, asked by its name."""
     for site, behind in lab.services[door.address].sites.items():
         resolved = lab.services[Address(behind)]
-        if resolved.page.health is None:
+        if resolved.health is None:
             continue
         quiet = resolved.address in only_looked_at
         url, place = f"https://127.0.0.1:{door.port}", f"by {site}"
@@ -178,7 +178,7 @@ def _question(resolved: ResolvedService, url: str, ways: Ways, extent: Extent, l
     passed = names_with(opens.passes, variables) if is_keyless(resolved) else ()
     if is_keyless(resolved) and not opens.is_told:
         passed = EVERYTHING
-    opened = [*opens.routes, f"GET {resolved.page.health}"]
+    opened = [*opens.routes, f"GET {resolved.health}"]
     routes = dict.fromkeys((*opened, *opens.asks, FRONT_PAGE, *WORDS))
     plain = [one.replace("**", "x").replace("*", "x").split(" ", 1) for one in routes]
     return {

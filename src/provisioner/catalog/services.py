@@ -121,6 +121,7 @@ def _service(
         after_change=page.get("after_change") or {},
         identity=tuple(page.get("identity", ())),
         opens=_opens(pages.get("opens") or {}),
+        health_option=page.get("health_option", ""),
     )
     _check_names(service)
     return service
@@ -130,14 +131,14 @@ def _check_names(service: ServiceType) -> None:
     if service.stage not in STAGES:
         raise ValueError(f"stage {service.stage!r} is none of {', '.join(STAGES)}")
     artifact_options = (*service.artifact.options, *service.artifact.gives) if service.artifact else ()
-    key = (service.key_option,) if service.key_option else ()
+    named = tuple(option for option in (service.key_option, service.health_option) if option)
     words = (
         ("instead_of", "folder_to", "packages_to", "routes_to", "key_to", "model_to", "signed_by"),
         service.references.values(),
     )
     other = tuple(name for one in words[1] for word in words[0] if (name := getattr(one, word)))
     known = (*service.references, *service.internal, *service.secrets, *service.also_listens, *service.after_change)
-    for name in (*known, *other, *artifact_options, *key):
+    for name in (*known, *other, *artifact_options, *named):
         if name not in service.options:
             raise ValueError(f"service.yml names {name!r}, which is no option of argument_specs.yml")
     for option, reference in service.references.items():

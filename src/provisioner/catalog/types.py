@@ -208,6 +208,15 @@ class ServiceType:
     identity: tuple[str, ...] = ()
     """The files that make its container this one to its clients, such as a key that it made: a copy makes its own."""
     opens: Opens = Opens()
+    health_option: str = ""
+    """The option that names the page in the place of ``health``, where each service of the role has one of its own."""
+
+    def health_with(self, options: Mapping[str, Any]) -> str | None:
+        """The page that answers 200 when a service with these options is ready; None where it has none."""
+        option = self.options.get(self.health_option)
+        if option is None:
+            return self.health
+        return str(options.get(self.health_option, option.default))
 
     @property
     def units(self) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def _sites(place: Place, option: str) -> Filled:
     needed: set[Address] = set()
     for name, written in place.service.written[option].items():
         service = place.lab.services[Address(written)]
-        addresses[name] = f"{place.lab.base_url(service, place.service.container)}{service.page.health}"
+        addresses[name] = f"{place.lab.base_url(service, place.service.container)}{service.health}"
         needed.add(service.address)
     return {option: addresses}, needed
 

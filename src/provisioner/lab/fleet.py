@@ -205,7 +205,7 @@ def _made_of(
         variables=variables,
         port=port,
         unit=page.unit,
-        health=page.health,
+        health=page.health_with(options),
         needs=needs,
         digest=page.upkeep.digest,
         managed=managed_by(page.upkeep, variables),

@@ -38,7 +38,7 @@ def _problem(lab: ResolvedLab, written: str) -> tuple[str, str] | None:
 
 
 def _answers_http(service: ResolvedService) -> bool:
-    return service.page.health is not None and service.port is not None
+    return service.health is not None and service.port is not None
 
 
 def site_warnings(lab: ResolvedLab) -> list[Problem]:

@@ -78,7 +78,7 @@ def question(service: ResolvedService, trial: Trial, context: int, limits_s: tup
         "without": list(WITHOUT),
         "changes": [[pattern, other.replace(CONTEXT, str(context))] for pattern, other in trial.changes],
         "shows": [trial.word, str(context)],
-        "health": f"{at}{service.page.health}",
+        "health": f"{at}{service.health}",
         "load_s": load_s,
         "answer_s": answer_s,
         "no_room": list(trial.no_room),

@@ -163,6 +163,11 @@ class ResolvedService:
         return port
 
     @property
+    def health(self) -> str | None:
+        """The page that answers 200 when it is ready: its own option's, else its page's; None where it has none."""
+        return self.page.health_with(self.said)
+
+    @property
     def offered_ports(self) -> tuple[int, ...]:
         """The ports on which clients reach it, its own first."""
         further = tuple(int(self.option(name)) for name in self.page.also_listens)

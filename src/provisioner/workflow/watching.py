@@ -116,7 +116,7 @@ class Watch:
         for one in self._of(container):
             metrics = knowledge_of(one.role).metrics(one)
             engine: dict[str, Any] = {"address": str(one.address), "unit": one.page.unit, "socket": switch_socket(one)}
-            engine |= {"port": _own_port(one), "health": one.page.health or ""}
+            engine |= {"port": _own_port(one), "health": one.health or ""}
             asked.append({**engine, "metrics": asdict(metrics) if metrics else None})
         has_card = self.lab.spec.containers[container].gpu is not None
         return {"do": LIVE, "card": has_card, "services": asked}

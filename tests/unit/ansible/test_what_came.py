@@ -54,6 +54,7 @@ OLLAMA = [
         "said": "a vector of 2 numbers",
     },
 ]
+RUNS = {"digest": "sha256:a", "published": {"127.0.0.1:18300": "80/tcp"}, "inside": [80], "root": "is nobody"}
 VLLM_OPEN = {"sockets": [["api", "127.0.0.1", 18000, "vllm.service"]], "problem": "", "doors": [OPEN]}
 ROUTES = {
     "aliases": ["tiny"],
@@ -191,6 +192,18 @@ KNOWN: dict[str, dict[str, Any]] = {
         "__ollama_seen": SEEN,
         "__ollama_strangers": {"rc": 0, **standard_output({"doors": [OPEN]})},
         "__ollama_closed": {"status": 404},
+    },
+    "oci": {
+        "oci_image": f"registry.example/a@sha256:{'a' * 64}",
+        "oci_image_port": 80,
+        "oci_looks": ["/"],
+        "oci_api_key": "k",
+        "__oci_seen": SEEN,
+        "__oci_looked": {"rc": 0, **standard_output({"wrong": [], "saw": RUNS})},
+        "__oci_closed": {"rc": 0, "stdout": "oifname podman* drop"},
+        "__oci_asked": {"results": [{"status": 200}, {"status": 404}]},
+        "__oci_stranger": {"status": 401},
+        "__oci_journal": {"leaks": 0},
     },
     "open_webui": {
         "__open_webui_now": SEEN,
@@ -354,6 +367,7 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no engine": ("vllm", "verify", {"__vllm_answer": SILENT, "__vllm_models": SILENT, "__vllm_stranger": SILENT}),
     "no routes": ("vllm", "verify", {"__vllm_open": DIED}),
     "no start": ("vllm", "verify", {"__vllm_seen": {"msg": "Unable to start"}}),
+    "no image": ("oci", "verify", {"__oci_looked": DIED, "__oci_asked": {"results": [SILENT, SILENT]}}),
     "no desktop": ("desktop", "verify", {"__desktop_proof_run": {"rc": 1, "stderr_lines": ["it died"]}}),
     "no door": ("door", "verify", {"__door_visited": {"rc": 1, "stderr": "Unable: it died"}}),
     "no Incus": (

@@ -1,0 +1,191 @@
+"""``oci`` in a lab's file, up on a real host: an image made on the spot, from a registry as people have one at home.
+
+The registry is Debian's, in a container beside the lab's, with an authority of its own and a login
+(``tests/oci_registry.sh``). The tests build on each other, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.up.quickstart_lab import Lab, sh
+from tests.lab.incus import Lab as Incus
+
+pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
+
+NAME, BESIDE = "e2eoci", "e2eoci-registry"
+SCRIPT = Path(__file__).resolve().parents[2] / "oci_registry.sh"
+KEY, TOKEN, PASSWORD = "CANARY1-of-an-image-0123456789", 'CANARY2-"$HOME\\%n#{{8*8}}', "CANARY3-registry-0123456789"
+PORT = 8300
+FILE = """
+name: e2eoci
+containers:
+  image:
+    memory: 1GiB
+    services:
+      oci:
+        image: "REGISTRY/test/web@DIGEST"
+        registry_user: penny
+        registry_password: !secret registry
+        registry_ca: ca.crt
+        image_port: 80
+        api_key: !secret key
+        answers: [/cgi-bin/answer]
+        looks: [/]
+        health: /health
+        secrets: [{ name: TOKEN, value: !secret token }]
+        volumes: { data: /data }
+        user: "1000:1000"
+        init: true
+"""
+
+
+class ImageLab(Lab):
+    """The lab, with what its registry serves."""
+
+    registry: str
+    digests: dict[str, str]
+
+    def write_file(self, image: str = "first") -> None:
+        """Write the file for one of the images, and its secrets."""
+        self.write(FILE.replace("REGISTRY", self.registry).replace("DIGEST", self.digests[image]))
+        secrets = self.folder / "secrets.env"
+        secrets.write_text(f"key={KEY}\ntoken={TOKEN}\nregistry={PASSWORD}\n", encoding="utf-8")
+        secrets.chmod(0o600)
+
+    def asked(self, path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> tuple[int, str]:
+        """Status and text of an answer of the service's port."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://{self.address('image')}:{PORT}{path}", data, headers)
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+def with_registry(lab: ImageLab) -> None:
+    """Start the registry's container, and note where it is and what it serves."""
+    lab.incus("delete", "--force", BESIDE, check=False)  # what an interrupted run of this test left
+    lab.incus("launch", "debian/13", BESIDE, "--config", "security.nesting=true")
+    waits = (
+        "until systemctl is-system-running --quiet && ip -4 -brief address show eth0 | grep -q /; do sleep 0.2; done"
+    )
+    lab.incus("exec", BESIDE, "--", "timeout", "120", "bash", "-c", waits)
+    address = sh(lab, BESIDE, "ip -4 -brief address show eth0").split()[2].partition("/")[0]
+    lab.incus("file", "push", str(SCRIPT), f"{BESIDE}/root/make.sh")
+    lab.incus("exec", BESIDE, "--", "bash", "/root/make.sh", address)
+    lab.registry = f"{address}:5443"
+    names = ("first", "second", "foreign")
+    lab.digests = {name: sh(lab, BESIDE, f"cat /srv/registry/digest-{name}").strip() for name in names}
+    lab.digests["none"] = f"sha256:{'a' * 64}"
+    (lab.folder / "ca.crt").write_text(sh(lab, BESIDE, "cat /srv/registry/ca.crt"), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def lab(incus_lab: Incus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ImageLab]:
+    """The lab, up."""
+    lab = ImageLab(tmp_path_factory.mktemp("oci"), incus_lab.environment, "debian/13", "debian/13", name=NAME)
+    try:
+        with_registry(lab)
+        lab.write_file()
+        lab.provision("destroy", "--yes", "--lab", NAME)  # what an interrupted run of this test left
+        lab.runs.clear()
+        first = lab.provision("up", "--yes", "--json")
+        assert first.code == 0, first.out[-2500:] + first.err[-2500:]
+        yield lab
+        ended = lab.provision("destroy", "--prune", "--yes", "--lab", NAME, "--json")
+        assert ended.code == 0, ended.out + ended.err
+    finally:
+        environment = {**incus_lab.environment, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+        subprocess.run(["incus", "delete", "--force", BESIDE], env=environment, capture_output=True, check=False)
+
+
+def test_it_is_proved_and_the_next_run_has_nothing_to_do(lab: ImageLab) -> None:
+    checks = {line["target"]: line["ok"] for line in lab.runs[0].lines if line["type"] == "check"}
+    assert checks == {"image/oci": True}
+    again = lab.provision("plan", "--detailed-exitcode")
+    assert again.code == 0, again.out
+    lab.incus("stop", BESIDE)  # what runs needs no registry
+    verified = lab.provision("verify")
+    assert verified.code == 0, verified.out + verified.err
+    audited = lab.provision("audit")
+    assert audited.code == 0, audited.out + audited.err
+    lab.incus("start", BESIDE)
+
+
+def test_it_answers_with_the_key_on_its_paths_alone(lab: ImageLab) -> None:
+    assert lab.asked("/health", key=None) == (200, "first\n")
+    assert lab.asked("/", key=None)[0] == 401
+    assert lab.asked("/cgi-bin/answer", {"a": 1}, key=None)[0] == 401
+    assert lab.asked("/cgi-bin/answer", {"a": 1}) == (200, '{"a": 1}')
+    assert lab.asked("/hidden")[0] == 404
+
+
+def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab: ImageLab) -> None:
+    wait = f"until curl -sk --noproxy '*' https://{lab.registry}/v2/ >/dev/null; do sleep 0.2; done"
+    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
+    sh(lab, "image", "touch /var/lib/oci/volumes/data/kept")
+    lab.write_file("second")
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    assert lab.asked("/health") == (200, "second\n")
+    lab.incus("stop", BESIDE)
+    lab.write_file("first")
+    back = lab.provision("up", "--yes")
+    assert back.code == 0, back.out[-4000:] + back.err[-4000:]
+    assert lab.asked("/health") == (200, "first\n")
+    assert sh(lab, "image", "ls /var/lib/oci/volumes/data").strip() == "kept"
+    lab.incus("start", BESIDE)
+    subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [("foreign", "it is made for linux/arm64"), ("none", "The registry has no image of that name with that digest")],
+)
+def test_what_cannot_run_here_is_refused_and_the_one_that_runs_stays(lab: ImageLab, image: str, words: str) -> None:
+    lab.write_file(image)
+    refused = lab.provision("up", "--yes")
+    assert refused.code == 1, refused.out
+    assert words in " ".join((refused.out + refused.err).split())
+    assert lab.asked("/health") == (200, "first\n")
+    lab.write_file("first")
+    mended = lab.provision("up", "--yes")
+    assert mended.code == 0, mended.out[-4000:] + mended.err[-4000:]
+
+
+def test_it_starts_with_its_container(lab: ImageLab) -> None:
+    lab.incus("restart", "image")
+    verified = lab.provision("verify")
+    assert verified.code == 0, verified.out + verified.err
+
+
+def test_a_socket_of_podman_is_a_finding(lab: ImageLab) -> None:
+    sh(lab, "image", "systemctl unmask podman.socket && systemctl start podman.socket")
+    found = lab.provision("plan", "--detailed-exitcode")
+    assert found.code == 2, found.out
+    assert "podman.socket" in found.out
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    assert sh(lab, "image", "systemctl is-enabled podman.socket || true").strip() == "masked"
+
+
+def test_no_secret_was_seen(lab: ImageLab) -> None:
+    assert not lab.arguments_seen
+    said = "".join(run.out + run.err for run in lab.runs)
+    podman = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
+    shown = sh(lab, "image", f"journalctl --no-pager --all --quiet; {podman} container inspect oci; systemctl cat oci")
+    assert "oci" in shown
+    for secret in (KEY, TOKEN, PASSWORD, "CANARY"):
+        assert secret not in said
+        assert secret not in shown

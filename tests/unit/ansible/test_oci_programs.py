@@ -1,0 +1,232 @@
+"""The programs of role ``oci``: how an image and its secrets come, and what a look at the running one finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.values import paths
+from tests.scenario_programs import module_at
+
+PROGRAMS = paths.roles() / "oci/programs"
+IMAGE, LOOK, SECRETS, RELEASE = (module_at(PROGRAMS / f"{name}.py") for name in ("image", "look", "secrets", "release"))
+OLD, FORMER, NEW = (f"registry.example/web@sha256:{letter * 64}" for letter in "abc")
+PODMAN = """#!/usr/bin/env python3
+import json, pathlib, sys
+folder = pathlib.Path(__file__).parent
+state = json.loads((folder / "state").read_text())
+words = sys.argv[1:]
+with (folder / "asked").open("a") as file: file.write(json.dumps(words) + "\\n")
+if words[:2] == ["image", "exists"]: sys.exit(0 if words[2] in state["images"] else 1)
+if words[0] == "pull":
+    if state["refuses"]: sys.exit(state["refuses"])
+    if "--authfile" in words: (folder / "told").write_text(open(words[words.index("--authfile") + 1]).read())
+    state["images"].append(words[-1])
+if words[0] == "rmi": state["images"].remove(words[1])
+if words[:2] == ["image", "inspect"]: print(state["machine"])
+if words[0] == "secret":
+    kept = state["secrets"]
+    if words[1] == "ls": print("\\n".join([*kept, "strange"]))
+    if words[1] == "inspect": print(json.dumps([{"SecretData": kept[words[3]]}]))
+    if words[1] == "create": kept[words[3]] = sys.stdin.read()
+    if words[1] == "rm": del kept[words[2]]
+(folder / "state").write_text(json.dumps(state))
+"""
+
+
+class Podman:
+    """A stand-in that keeps images and secrets in a file, and notes what it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "podman"
+        program.write_text(PODMAN.replace("/usr/bin/env python3", sys.executable), encoding="utf-8")
+        program.chmod(0o755)
+        machine = IMAGE.MACHINES.get(os.uname().machine, os.uname().machine)
+        self.write(images=[], refuses="", machine=f"linux/{machine}", secrets={})
+
+    def write(self, **changes: Any) -> None:
+        """Set its state."""
+        (self.folder / "state").write_text(json.dumps({**self.state(), **changes}), encoding="utf-8")
+
+    def state(self) -> dict[str, Any]:
+        """What it has."""
+        file = self.folder / "state"
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+    def asked(self) -> str:
+        """All that it was asked, as a text."""
+        file = self.folder / "asked"
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+
+    def run(self, program: str, told: Any, *arguments: str) -> Any:
+        """What a program of the role prints, which finds this Podman."""
+        done = subprocess.run(
+            [sys.executable, "-BEsS", str(PROGRAMS / f"{program}.py"), *arguments],
+            input=json.dumps(told),
+            env={"PATH": str(self.folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def podman(tmp_path: Path) -> Podman:
+    """The stand-in."""
+    return Podman(tmp_path)
+
+
+def wanted(podman: Podman, image: str, password: str = "") -> dict[str, Any]:
+    """What the role tells the program that brings an image."""
+    user = "penny" if password else ""
+    record = str(podman.folder / "images.json")
+    return {"image": image, "user": user, "password": password, "record": record, "within_s": 60}
+
+
+def test_an_image_is_fetched_once_and_the_one_before_it_stays(podman: Podman) -> None:
+    for image, there in ((OLD, [OLD]), (FORMER, [OLD, FORMER]), (NEW, [FORMER, NEW])):
+        assert podman.run("image", wanted(podman, image)) == {"changed": True, "error": ""}
+        assert podman.state()["images"] == there
+    assert podman.run("image", wanted(podman, NEW)) == {"changed": False, "error": ""}
+    assert podman.asked().count('"pull"') == 3
+    assert podman.run("image", wanted(podman, FORMER)) == {"changed": True, "error": ""}
+    assert podman.asked().count('"pull"') == 3  # a rollback asks nobody
+
+
+def test_an_image_that_somebody_else_fetched_stays(podman: Podman) -> None:
+    podman.write(images=["registry.example/hand@sha256:1"])
+    for image in (OLD, FORMER, NEW):
+        podman.run("image", wanted(podman, image))
+    assert podman.state()["images"] == ["registry.example/hand@sha256:1", FORMER, NEW]
+
+
+def test_a_look_changes_nothing(podman: Podman) -> None:
+    assert podman.run("image", wanted(podman, OLD), "--look") == {"changed": True, "error": ""}
+    assert podman.state()["images"] == []
+    assert not (podman.folder / "images.json").exists()
+
+
+def test_the_password_is_told_by_a_file_alone_that_is_gone(podman: Podman) -> None:
+    podman.run("image", wanted(podman, OLD, "canary-password"))
+    assert "canary" not in podman.asked()
+    assert json.loads((podman.folder / "told").read_text(encoding="utf-8"))["auths"].keys() == {"registry.example"}
+    (words,) = (json.loads(line) for line in podman.asked().splitlines() if '"pull"' in line)
+    assert not Path(words[words.index("--authfile") + 1]).exists()
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (
+            "reading manifest sha256:aa in x: manifest unknown",
+            "The registry has no image of that name with that digest",
+        ),
+        ("authentication required, canary-password", "Write `registry_user` and `registry_password`"),
+        ("no image found in manifest list for architecture amd64", "copy the digest of an image for this machine"),
+        ("x509: certificate signed by unknown authority", "Write `registry_ca`"),
+        ("dial tcp: connection refused", "See whether the registry is reached"),
+    ],
+)
+def test_what_a_registry_refuses_is_told_with_what_to_do_and_without_the_password(
+    podman: Podman, says: str, words: str
+) -> None:
+    podman.write(refuses=says)
+    said = podman.run("image", wanted(podman, OLD, "canary-password"))
+    assert said["error"].startswith(f"Unable to bring {OLD}: podman pull says:")
+    assert words in said["error"]
+    assert "canary" not in said["error"]
+
+
+def test_an_image_for_another_machine_is_refused_and_removed(podman: Podman) -> None:
+    podman.write(machine="linux/s390x")
+    assert "it is made for linux/s390x" in podman.run("image", wanted(podman, OLD))["error"]
+    assert podman.state()["images"] == []
+
+
+def test_secrets_come_by_standard_input_and_what_nobody_names_is_forgotten(podman: Podman) -> None:
+    podman.write(secrets={"oci-GONE": "x", "oci-SAME": "canary-same"})
+    told = {"NEW": 'canary"\\$\n{{7*7}}', "SAME": "canary-same"}
+    assert podman.run("secrets", told, "--look") == {"changed": ["NEW", "GONE"], "error": ""}
+    assert podman.run("secrets", told) == {"changed": ["NEW", "GONE"], "error": ""}
+    assert podman.state()["secrets"] == {"oci-SAME": "canary-same", "oci-NEW": 'canary"\\$\n{{7*7}}'}
+    assert podman.run("secrets", told) == {"changed": [], "error": ""}
+    assert "canary" not in podman.asked()
+
+
+def test_without_podman_the_error_is_told(tmp_path: Path) -> None:
+    podman = Podman(tmp_path)
+    (tmp_path / "podman").chmod(stat.S_IRUSR)
+    assert "podman secret ls" in podman.run("secrets", {"A": "b"})["error"]
+    assert podman.run("secrets", {"A": "b"}, "--look") == {"changed": ["A"], "error": ""}
+
+
+RUNNING: dict[str, Any] = {
+    "Image": "1",
+    "ImageName": NEW,
+    "HostConfig": {"Privileged": False, "NetworkMode": "bridge", "PidMode": "private", "IpcMode": "shareable"},
+    "Mounts": [{"Type": "bind", "Source": "/var/lib/oci/volumes/data", "Destination": "/data"}],
+    "NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "18300"}]}},
+}
+EXPECTED = {"image": NEW, "published": "127.0.0.1:18300", "image_port": 80, "volumes": "/var/lib/oci/volumes"}
+DESCRIBED = {"Id": "1", "Digest": NEW.partition("@")[2], "RepoDigests": [NEW]}
+
+
+def problems_of(running: dict[str, Any], image: dict[str, Any] = DESCRIBED) -> list[str]:
+    """All that is wrong with it."""
+    return [
+        *LOOK.image_problems(running, image, EXPECTED),
+        *LOOK.power_problems(running, EXPECTED),
+        *LOOK.port_problems(running, EXPECTED),
+    ]
+
+
+def test_one_that_is_as_the_file_says_has_no_problem() -> None:
+    assert problems_of(RUNNING) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ImageName": OLD}, f"the container runs {OLD}"),
+        ({"Image": "2"}, "and not"),
+        ({"HostConfig": {"Privileged": True}}, "privileged"),
+        ({"HostConfig": {"NetworkMode": "host"}}, "shares Network"),
+        ({"HostConfig": {"PidMode": "host"}}, "shares Pid"),
+        ({"HostConfig": {"Devices": [{"PathOnHost": "/dev/fuse"}]}}, "has devices"),
+        ({"Mounts": [{"Type": "bind", "Source": "/etc", "Destination": "/x"}]}, "/etc of the machine"),
+        ({"Mounts": [{"Type": "bind", "Source": "/var/lib/oci/volumes/../x", "Destination": "/x"}]}, "of the machine"),
+        ({"NetworkSettings": {"Ports": {}}}, "it is published at no address"),
+        ({"NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "", "HostPort": "18300"}]}}}, "0.0.0.0:18300"),
+    ],
+)
+def test_what_no_image_may_have_is_a_problem(changes: dict[str, Any], words: str) -> None:
+    (problem,) = problems_of({**RUNNING, **changes})
+    assert words in problem
+
+
+def test_another_digest_under_the_name_is_a_problem() -> None:
+    (problem,) = problems_of(RUNNING, {"Id": "1", "Digest": "sha256:other", "RepoDigests": []})
+    assert "the image has the digest sha256:other" in problem
+
+
+def test_a_secret_that_shows_is_found_by_its_place() -> None:
+    texts = {"the unit": "Environment=TOKEN=canary", "`podman inspect`": "TOKEN=***"}
+    assert LOOK.leaks(["canary", ""], texts) == ["the unit"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [('ID=debian\nVERSION_ID="13"\n', 13), ("ID=debian\n", 0), ("ID=ubuntu\nVERSION_ID=24\n", 0), ("", 0)],
+)
+def test_the_release_is_that_of_debian(text: str, number: int) -> None:
+    assert RELEASE.release(text) == number
