@@ -53,6 +53,33 @@ def _lab_with_chat() -> dict[str, Any]:
     }
 
 
+def _lab_with_team() -> dict[str, Any]:
+    """A lab with a team of agents that says all that it can say."""
+    price = {"read": 0.5, "written": 2.0}
+    team = {
+        "port": 4100,
+        "drain": "2m",
+        "queue": "2m",
+        "api_key": Secret("team", "team-key"),
+        "coordinator": {"instructions": "Coordinate.", "model": "cloud", "price": price},
+        "members": [
+            {"name": "coder", "says": "Ask it.", "instructions": "Write code.", "model": "cloud", "price": price},
+        ],
+        "most_turns": 12,
+        "most_tokens": 40000,
+        "most_seconds": 300,
+        "most_cost": 0.05,
+        "transcript": True,
+        "max_body": 1048576,
+        "expose": "lan",
+    }
+    return {
+        "name": "lab",
+        "upstreams": {"cloud": {"model": "openrouter/vendor/model", "api_key": Secret("cloud", "cloud-key")}},
+        "containers": {"team": {"services": {"agent_team": team}}},
+    }
+
+
 def _lab_with_hub() -> dict[str, Any]:
     """A lab that serves a whole model of Hugging Face, which says all that it can say."""
     server = {
@@ -459,6 +486,7 @@ LABS: dict[str, dict[str, Any]] = {
         expose="lan",
     ),
     "hub": _lab_with_hub(),
+    "team": _lab_with_team(),
     "ollama": _lab_with_ollama(),
     "image": _lab_with_image(),
     "chat": _lab_with_chat(),

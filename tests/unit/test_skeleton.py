@@ -50,6 +50,10 @@ WRITERS = {
 }
 FREE_FORM = {"ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw", "ansible.builtin.script"}
 UNLIMITED = {
+    "agent_team.coordinator.price.read": "services.agent_team refuses what is less than 0, and the preflight",
+    "agent_team.coordinator.price.written": "ditto",
+    "agent_team.members.price.read": "ditto",
+    "agent_team.members.price.written": "ditto",
     "litellm.routes.deployments.timeout": "filled in; an alias has its limits in `spec.aliases.AliasOptions`",
     "litellm.routes.deployments.stream_timeout": "ditto",
     "litellm.routes.deployments.num_retries": "ditto",

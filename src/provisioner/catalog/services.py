@@ -11,6 +11,7 @@ from provisioner.catalog.option_limits import limited_options
 from provisioner.catalog.pages import page_error
 from provisioner.catalog.types import (
     ANSWERS,
+    KINDS,
     STAGES,
     TYPES,
     ArtifactType,
@@ -212,7 +213,7 @@ def _upkeep(pages: Mapping[str, Any]) -> Upkeep:
 
 
 def _reference(page: Mapping[str, Any]) -> Reference:
-    if page["kind"] not in ("model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched"):
+    if page["kind"] not in KINDS:
         raise ValueError(f"reference of unknown kind {page['kind']!r}")
     words = (
         *("name_to", "instead_of", "folder_to", "packages_to", "routes_to"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-STAGES = ("driver", "engine", "gateway", "app", "door")
+STAGES = ("driver", "engine", "team", "gateway", "app", "door")
+Kind = Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched", "members"]
+"""What an option may name."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
 ANSWERS = ("chat", "embedding", "rerank")
 """What an engine, or an alias of a gateway, can be asked for."""
@@ -54,9 +57,11 @@ class Reference:
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
     gets its text. ``fetched`` lists models that the service fetches by itself, each with the ``name`` that clients use.
+    ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an upstream; ``routes_to`` gets
+    where each of them is asked.
     """
 
-    kind: Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched"]
+    kind: Kind
     formats: tuple[str, ...] = ()
     name_to: str | None = None
     instead_of: str | None = None
@@ -72,7 +77,7 @@ class Reference:
     @property
     def is_described(self) -> bool:
         """Whether what may be written is what the option's own description says."""
-        return self.kind == "fetched"
+        return self.kind in ("fetched", "members")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from provisioner.lab.aliases import (
+    ENGINE_STAGE,
     THINKING,
     THINKING_BUDGET,
     THINKS,
@@ -20,7 +21,7 @@ from provisioner.lab.aliases import (
     thinking_words,
     written_names,
 )
-from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
+from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.lab.speech import speakers_for
 from provisioner.services import knowledge_of
 from provisioner.services.base import CHAT, EMBEDDING, RERANK, Path, ResolvedService

@@ -66,6 +66,8 @@ Aliases = Mapping[str, Any]
 """What the file says of each: a list of names, or a mapping of ``engines`` and how they are asked."""
 
 ENGINES = "engines"
+ENGINE_STAGE = "engine"
+"""The stage of services that compute answers; those of others ask them."""
 TOO_LONG = "context_window_fallbacks"
 LIMITS = ("timeout", "stream_timeout", "retries")
 THINKING, THINKING_BUDGET, THINKS = "thinking", "thinking_budget", "on"

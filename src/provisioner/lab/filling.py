@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from provisioner.lab.aliases import Aliases, Engine, find_engines, flatten, for_too_long, routed_aliases
 from provisioner.lab.artifacts import ModelFile, folder_with, given_path
+from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
@@ -107,6 +108,32 @@ def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
     return RoutedEngine(name, model, is_ours=True, api_base=address, api_key=service.key, answers=answers)
 
 
+def _members(place: Place, option: str) -> Filled:
+    """As they are written, and beside them where each of them is asked."""
+    written, reference = place.service.written[option], place.service.page.references[option]
+    asked: list[dict[str, Any]] = []
+    needed: set[Address] = set()
+    for _, member in written_members(place.service, option):
+        name = str(member[MODEL])
+        engines = member_engines(place.lab.engines, name)[:1]
+        routed = [_own_engine(place, name, engine) for engine in engines] or [_asked_upstream(place, name)]
+        asked += [_asked(engine) for engine in routed]
+        needed |= {engine.address for engine in engines}
+    return {option: written, str(reference.routes_to): asked}, needed
+
+
+def _asked_upstream(place: Place, name: str) -> RoutedEngine:
+    upstream = place.lab.upstreams[name]
+    return replace(_upstream_engine(name, upstream), api_base=upstream_address(upstream))
+
+
+def _asked(engine: RoutedEngine) -> dict[str, Any]:
+    """Where an engine is asked by who knows nothing of providers."""
+    model = engine.model.partition("/")[2]
+    asked: dict[str, Any] = {"model": model, "base_url": engine.api_base, "local": engine.is_ours}
+    return asked if engine.api_key is None else {**asked, "api_key": engine.api_key}
+
+
 def _service(place: Place, option: str) -> Filled:
     """The other service's address, and its key and what it is asked for where the page has options for them."""
     address = Address(place.service.written[option])
@@ -169,4 +196,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "sites": _sites,
     "file": _file,
     "fetched": _fetched,
+    MEMBERS: _members,
 }

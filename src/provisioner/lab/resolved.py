@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import Catalog, ServiceType
-from provisioner.lab.aliases import Engine, find_engines, written_names
+from provisioner.lab.aliases import ENGINE_STAGE, Engine, find_engines, written_names
+from provisioner.lab.members import engines_of_members
 from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
 from provisioner.models.header import Header
@@ -25,7 +26,8 @@ INCUS_DOMAIN = "incus"
 """The DNS domain that an Incus bridge serves its containers' names in (``dns.domain``'s default)."""
 STACK = "stack"
 """The kind of a reference to a stack of wheels."""
-ENGINE_STAGE = "engine"
+ANSWERING_STAGES = (ENGINE_STAGE, "team")
+"""Services of these stages can be named in an alias."""
 ENGINE_PROTOCOL = "openai"
 SPEECH_PROTOCOL = "speech"
 SPEECH_OPTION = "speech"
@@ -172,7 +174,7 @@ def resolve(spec: Spec, catalog: Catalog, known: Known = NOTHING_KNOWN) -> Resol
     engines = tuple(
         Engine(one, one.served_models)
         for one in services.values()
-        if one.page.stage == ENGINE_STAGE and one.page.protocol == ENGINE_PROTOCOL
+        if one.page.stage in ANSWERING_STAGES and one.page.protocol == ENGINE_PROTOCOL
     )
     uses = tuple(_uses(containers, services, engines))
     over_lan = _used_over_lan(containers, uses)
@@ -308,7 +310,7 @@ def _uses(
             if reference.kind == "aliases" and isinstance(written, Mapping):
                 for used in _engines_of_aliases(written, engines):
                     pairs[user.address, used] = None
-        for address in _named_services(user):
+        for address in (*_named_services(user), *_named_by_members(user, engines)):
             if address in services:
                 pairs[user.address, address] = None
         if SPEECH_OPTION in user.page.options:
@@ -316,6 +318,10 @@ def _uses(
                 if speaks_for(containers, user, speaker):
                     pairs[user.address, speaker.address] = None
     return iter(pairs)
+
+
+def _named_by_members(user: ResolvedService, engines: tuple[Engine, ...]) -> Iterator[Address]:
+    return (engine.address for engine in engines_of_members(user, engines))
 
 
 def _named_services(user: ResolvedService) -> Iterator[Address]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.catalog import beyond_limit
 from provisioner.lab.alias_rules import alias_names
+from provisioner.lab.member_rules import member_names
 from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
@@ -22,7 +23,7 @@ from provisioner.values.state import Problem
 RESERVED_PREFIX = "provision-"
 MOST_OF_A_RULE = 100
 """Problems that one rule reports at once: more are one mistake made many times, and nobody reads them."""
-TOLD_STAGES = ("engine", "gateway")
+TOLD_STAGES = ("engine", "team", "gateway")
 """What is said of services of these stages may reach a gateway."""
 
 Rule = Callable[[ResolvedLab], Iterator[Problem]]
@@ -348,6 +349,7 @@ RULES: tuple[Rule, ...] = (
     service_references,
     site_services,
     alias_names,
+    member_names,
     option_limits,
     service_options,
     queues_of_idle_services,

@@ -13,9 +13,9 @@ from provisioner import load_in_container
 from provisioner.agent_answers import DamagedAnswerError, load_answer
 from provisioner.cpu_waits import Waits
 from provisioner.forwarder import HTTP, Target
-from provisioner.lab.aliases import flatten
+from provisioner.lab.aliases import ENGINE_STAGE, flatten
 from provisioner.lab.opening import Lab
-from provisioner.lab.resolved import ENGINE_PROTOCOL, ENGINE_STAGE, ResolvedLab
+from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.labfile.spec import OLLAMA, Upstream, provider_of
 from provisioner.measuring.engines import Engine
 from provisioner.measuring.history import Setting

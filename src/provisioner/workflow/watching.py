@@ -27,7 +27,7 @@ from provisioner.values.plain_data import answer_value
 from provisioner.values.state import Execution, Fleet, Instance, Status
 from provisioner.workflow.effects import Effects
 
-STAGES = ("engine", "gateway")
+STAGES = ("engine", "team", "gateway")
 """Whoever answers requests of clients; people look at the others."""
 LIVE = "live"
 LONGEST_LOOK_S = 10.0

@@ -180,6 +180,19 @@ KNOWN: dict[str, dict[str, Any]] = {
         "__kokoro_seen": SEEN,
         "__kokoro_spoken": {"results": SPOKEN},
     },
+    "agent_team": {
+        "agent_team_api_key": "k",
+        "agent_team_members": [{"name": "coder", "instructions": "c", "model": "tiny"}],
+        "agent_team_coordinator_engine": [{"model": "tiny", "base_url": "http://a/v1", "local": True}],
+        "agent_team_member_engines": [{"model": "tiny", "base_url": "http://a/v1", "local": True}],
+        "__agent_team_state": SEEN,
+        "__agent_team_models": {"status": 200, "json": {"data": [{"id": "agent_team"}]}},
+        "__agent_team_statuses": standard_output(
+            {"a body that is too large": 413, "a path that is not on the list": 404, "a wrong key": 401}
+        ),
+        "__agent_team_answer": CHAT,
+        "__agent_team_passed": {"status": 401},
+    },
     "litellm": LITELLM,
     "llama_cpp": LLAMA,
     "ollama": {
@@ -247,6 +260,13 @@ KNOWN: dict[str, dict[str, Any]] = {
 }
 """For each role options, and what its tasks register where all is as it should be."""
 CAME: dict[tuple[str, str], list[str]] = {
+    ("agent_team", "verify"): [
+        "Process 5 of agent-team.service",
+        "It offers agent_team",
+        "a body that is too large: HTTP 413",
+        'The team, asked "Say hello." (HTTP 200)',
+        "Without the key, at port 4100: HTTP 401",
+    ],
     ("cuda_toolkit", "verify"): ["CUDA 13.0.2 in /opt/cuda compiled and linked a program with cublas"],
     ("desktop", "verify"): [
         "is served by xrdp of xrdp.service",
@@ -349,6 +369,8 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no chat of several": ("llama_cpp", "verify_models", {"__llama_cpp_answers": {"results": [SILENT]}}),
     "an odd chat of several": ("llama_cpp", "verify_models", {"__llama_cpp_answers": {"results": [ODD]}}),
     "no vectors": ("llama_cpp", "verify_vectors", {"__llama_cpp_heard": DIED}),
+    "no answer of a team": ("agent_team", "verify", {"__agent_team_answer": SILENT}),
+    "an odd answer of a team": ("agent_team", "verify", {"__agent_team_answer": ODD}),
     "no gateway": ("litellm", "verify_gateway", {"__litellm_models": SILENT}),
     "no answers": ("litellm", "verify_gateway", {"__litellm_answers": {"results": [SILENT]}}),
     "odd answers": ("litellm", "verify_gateway", {"__litellm_answers": {"results": [ODD]}}),

@@ -30,7 +30,7 @@ LETTER = 8.0
 SHORTEST = 150
 LONGEST = 34
 """So many letters of a text are shown."""
-COLUMNS = {"lan": 0, "door": 1, "app": 2, "gateway": 3, "engine": 4, "upstream": 4, "model": 5}
+COLUMNS = {"lan": 0, "door": 1, "app": 2, "gateway": 3, "team": 4, "engine": 5, "upstream": 5, "model": 6}
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Literal
 
 from provisioner.catalog import ServiceType
 from provisioner.lab.aliases import find_engines, flatten, for_too_long
+from provisioner.lab.members import MEMBERS, MODEL, member_engines, written_members
 from provisioner.lab.resolved import ResolvedContainer, ResolvedLab, host_name
 from provisioner.labfile.hosts import HostPage, ProxmoxHost
 from provisioner.labfile.spec import Gpu
@@ -154,9 +155,23 @@ def _edges(lab: ResolvedLab) -> Iterator[Edge]:
                 yield Edge(service.address, str(service.written[option]), "uses")
         for used in dict.fromkeys(service.sites.values()):
             yield Edge(service.address, used, "uses")
+        yield from _member_edges(lab, service)
         for model in service.served_models:
             if model not in service.fetched_models:  # they come from elsewhere, and the file has no word for where
                 yield Edge(service.address, f"model:{model}", "serves")
+
+
+def _member_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
+    """What members of a team are asked of, each once."""
+    used: dict[str, None] = {}
+    for option in _options(service.page, MEMBERS):
+        for _, member in written_members(service, option):
+            name = str(member[MODEL])
+            used |= {engine.address: None for engine in member_engines(lab.engines, name)[:1]}
+            if name in lab.upstreams:
+                used[f"upstream:{name}"] = None
+    for target in used:
+        yield Edge(service.address, target, "uses")
 
 
 def _alias_edges(lab: ResolvedLab, service: ResolvedService) -> Iterator[Edge]:
