@@ -194,7 +194,8 @@ def test_another_image_under_its_name_is_no_proof(host: Host) -> None:
 @pytest.mark.usefixtures("mended")
 def test_a_folder_of_the_machine_and_another_port_are_no_proof(host: Host) -> None:
     host.check_output(
-        "sed -i '/^UIDMap/i Volume=/etc:/www/cgi-bin:ro\\nPublishPort=0.0.0.0:18400:80' /etc/containers/systemd/oci.container"
+        "sed -i '/^UIDMap/i Volume=/etc:/www/cgi-bin:ro\\nPublishPort=0.0.0.0:18400:80'"
+        " /etc/containers/systemd/oci.container"
     )
     host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
     SCENARIO.refuses(

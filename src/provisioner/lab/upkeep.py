@@ -16,13 +16,16 @@ _VARIABLE = re.compile(r"\{\{ (\w+) \}\}")
 def managed_by(upkeep: Upkeep, variables: Mapping[str, Any]) -> Managed:
     """The names of what the role manages when it gets ``variables``, each once; none is made of a secret.
 
+    A template may give several, one a line.
+
     Raises ``jinja2.UndefinedError`` or ``KeyError`` for a name made of what is no variable of the role, or a secret.
     """
     public = _public_of(variables)
     kinds = {}
     for field in fields(Managed):
         filled = (name for thing in upkeep.managed.get(field.name, ()) for name in _names(thing, public))
-        kinds[field.name] = tuple(dict.fromkeys(name for name in filled if name))
+        lines = (line for names in filled for line in names.splitlines())
+        kinds[field.name] = tuple(dict.fromkeys(line for line in lines if line))
     return Managed(**kinds)
 
 

@@ -171,7 +171,7 @@ def test_it_starts_with_its_container(lab: ImageLab) -> None:
 
 
 def test_a_socket_of_podman_is_a_finding(lab: ImageLab) -> None:
-    sh(lab, "image", "systemctl unmask podman.socket && systemctl start podman.socket")
+    sh(lab, "image", "systemctl unmask podman.socket podman.service && systemctl start podman.socket")
     found = lab.provision("plan", "--detailed-exitcode")
     assert found.code == 2, found.out
     assert "podman.socket" in found.out

@@ -8,6 +8,7 @@ import pytest
 
 from provisioner.catalog import load_catalog
 from provisioner.lab import problems, resolve
+from provisioner.lab.upkeep import managed_by
 from provisioner.labfile.parsing import parse_spec
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
@@ -93,3 +94,9 @@ def test_each_has_a_page_of_its_own_that_says_that_it_is_well() -> None:
     spec = parse_spec(content, CATALOG).spec
     assert spec is not None
     assert resolve(spec, CATALOG).services[ADDRESS].health == "/healthz"
+
+
+def test_each_volume_is_managed_by_its_own_folder() -> None:
+    options = {"image": USUAL["image"], "registry_ca": "", "secrets": [], "volumes": {"data": "/data", "more": "/more"}}
+    managed = managed_by(CATALOG.services["oci"].upkeep, {f"oci_{name}": value for name, value in options.items()})
+    assert {"/var/lib/oci/volumes/data", "/var/lib/oci/volumes/more"} <= set(managed.paths)
