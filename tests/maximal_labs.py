@@ -171,6 +171,7 @@ def _lab_with_image() -> dict[str, Any]:
     """A lab with an OCI image that says all that it can say, and one with pages for people."""
     image = {
         "image": f"registry.example/team/server@sha256:{_HEX}",
+        "registry_ca": "/etc/lab/registry.pem",
         "registry_user": "penny",
         "registry_password": Secret("registry", "registry-password"),
         "drain": "2m",

@@ -155,7 +155,11 @@ def rewrite(role: Path, page: str, change: Callable[[Page], object]) -> None:
     ("page", "change", "told"),
     [
         ("service", lambda page: page.pop("unit"), "'unit'"),
-        ("service", lambda page: page.update(stage="motor"), "stage 'motor' is none of driver, engine, gateway, app"),
+        (
+            "service",
+            lambda page: page.update(stage="motor"),
+            "stage 'motor' is none of driver, engine, team, gateway, app",
+        ),
         ("service", lambda page: page["references"]["model"].update(kind="modell"), "unknown kind 'modell'"),
         ("service", lambda page: page["references"].update(modle={"kind": "model"}), "'modle', which is no option"),
         ("service", lambda page: page["references"]["model"].update(instead_of="modle"), "'modle', which is no option"),

@@ -236,15 +236,21 @@ def _fleet(spec: Spec) -> Fleet:
         for name, model in spec.models.items()
     }
     cards = {name: CARD for name, container in spec.containers.items() if container.gpu is not None}
-    texts = {Address("door/door"): _texts(spec)}
+    texts = _texts(spec)
     return desired_fleet(resolve(spec, load_catalog(), Known(cards=cards, texts=texts)), files)
 
 
-def _texts(spec: Spec) -> dict[str, str]:
-    """What is in the files that a door names: here their own names."""
-    door = spec.containers.get("door")
-    options = door.services["door"].options if door and "door" in door.services else {}
-    return {option: str(options.get(option)) for option in ("certificate", "acme_ca")}
+def _texts(spec: Spec) -> dict[Address, dict[str, str]]:
+    """What is in the files that services name: here their own names."""
+    catalog = load_catalog()
+    found: dict[Address, dict[str, str]] = {}
+    for name, container in spec.containers.items():
+        for role, service in container.services.items():
+            references = catalog.services[role].references.items()
+            files = [option for option, reference in references if reference.kind == "file"]
+            if files:
+                found[Address(f"{name}/{role}")] = {option: str(service.options.get(option)) for option in files}
+    return found
 
 
 def _trusted_templates(text: str) -> list[str]:

@@ -267,6 +267,12 @@ CAME: dict[tuple[str, str], list[str]] = {
         'The team, asked "Say hello." (HTTP 200)',
         "Without the key, at port 4100: HTTP 401",
     ],
+    ("oci", "verify"): [
+        "/: HTTP 200 through the switch",
+        "runs sha256:a, as the file says",
+        "published at 127.0.0.1:18300 alone\nlistens inside at 80; its root is nobody",
+        "on no list: HTTP 404; without the key: HTTP 401",
+    ],
     ("cuda_toolkit", "verify"): ["CUDA 13.0.2 in /opt/cuda compiled and linked a program with cublas"],
     ("desktop", "verify"): [
         "is served by xrdp of xrdp.service",
@@ -371,6 +377,9 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no vectors": ("llama_cpp", "verify_vectors", {"__llama_cpp_heard": DIED}),
     "no answer of a team": ("agent_team", "verify", {"__agent_team_answer": SILENT}),
     "an odd answer of a team": ("agent_team", "verify", {"__agent_team_answer": ODD}),
+    "no look at an image": ("oci", "verify", {"__oci_looked": DIED}),
+    "no rules of an image's network": ("oci", "verify", {"__oci_closed": DIED}),
+    "no answer of an image": ("oci", "verify", {"__oci_asked": {"results": [SILENT, SILENT]}}),
     "no gateway": ("litellm", "verify_gateway", {"__litellm_models": SILENT}),
     "no answers": ("litellm", "verify_gateway", {"__litellm_answers": {"results": [SILENT]}}),
     "odd answers": ("litellm", "verify_gateway", {"__litellm_answers": {"results": [ODD]}}),
