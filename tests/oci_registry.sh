@@ -13,13 +13,13 @@ case $HOST in [0-9]*) SAN=IP:$HOST ;; *) SAN=DNS:$HOST ;; esac
 openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -subj "/CN=authority of a test" -days 30
 openssl req -newkey rsa:2048 -nodes -keyout registry.key -out registry.csr -subj "/CN=$HOST"
 openssl x509 -req -in registry.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out registry.crt -days 30 -extfile <(echo "subjectAltName=$SAN")
-htpasswd -Bbn "$USER_NAME" "$PASSWORD" > htpasswd
+htpasswd -Bbn "$USER_NAME" "$PASSWORD" > accounts
 cat > config.yml <<END
 version: 0.1
 log: {level: warn}
 storage: {filesystem: {rootdirectory: /srv/registry/data}}
 http: {addr: ":5443", tls: {certificate: /srv/registry/registry.crt, key: /srv/registry/registry.key}}
-auth: {htpasswd: {realm: lab, path: /srv/registry/htpasswd}}
+auth: {htpasswd: {realm: lab, path: /srv/registry/accounts}}
 END
 cat > /etc/systemd/system/test-registry.service <<END
 [Service]
@@ -30,6 +30,7 @@ WantedBy=multi-user.target
 END
 systemctl daemon-reload
 systemctl enable --now test-registry.service
+# shellcheck disable=SC2016  # it is expanded by the shell that timeout starts
 timeout 60 bash -c 'until curl --silent --noproxy "*" --cacert ca.crt --output /dev/null "https://$0/v2/" || [ $? -ne 7 ]; do sleep 0.2; done' "$AT"
 
 mkdir -p /etc/containers/certs.d/"$AT" && cp ca.crt /etc/containers/certs.d/"$AT"/ca.crt
