@@ -8,7 +8,6 @@ from typing import Any
 
 from provisioner.lab.aliases import Aliases, Engine, find_engines, flatten, for_too_long, routed_aliases
 from provisioner.lab.artifacts import ModelFile, folder_with, given_path
-from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.spec import Upstream
 from provisioner.services import knowledge_of
@@ -110,6 +109,12 @@ def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
 
 def _members(place: Place, option: str) -> Filled:
     """As they are written, and beside them where each of them is asked."""
+    from provisioner.lab.members import (
+        MODEL,
+        member_engines,
+        written_members,
+    )  # nothing that a lab without a team needs
+
     written, reference = place.service.written[option], place.service.page.references[option]
     asked: list[dict[str, Any]] = []
     needed: set[Address] = set()
@@ -123,6 +128,8 @@ def _members(place: Place, option: str) -> Filled:
 
 
 def _asked_upstream(place: Place, name: str) -> RoutedEngine:
+    from provisioner.lab.members import upstream_address  # nothing that a lab without a team needs
+
     upstream = place.lab.upstreams[name]
     return replace(_upstream_engine(name, upstream), api_base=upstream_address(upstream))
 
@@ -196,5 +203,5 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "sites": _sites,
     "file": _file,
     "fetched": _fetched,
-    MEMBERS: _members,
+    "members": _members,
 }

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from provisioner.catalog import Catalog, ServiceType
 from provisioner.lab.aliases import ENGINE_STAGE, Engine, find_engines, written_names
-from provisioner.lab.members import engines_of_members
 from provisioner.labfile.hosts import HostPage, IncusHost, ProxmoxHost
 from provisioner.labfile.spec import LOCAL_HOST, Container, Model, ServiceSpec, Spec, Upstream, fixed_address, hosts_of
 from provisioner.models.header import Header
@@ -321,7 +320,11 @@ def _uses(
 
 
 def _named_by_members(user: ResolvedService, engines: tuple[Engine, ...]) -> Iterator[Address]:
-    return (engine.address for engine in engines_of_members(user, engines))
+    """What members of it are asked of."""
+    if any(reference.kind == "members" for reference in user.page.references.values()):
+        from provisioner.lab.members import engines_of_members  # nothing that a lab without a team needs
+
+        yield from (engine.address for engine in engines_of_members(user, engines))
 
 
 def _named_services(user: ResolvedService) -> Iterator[Address]:

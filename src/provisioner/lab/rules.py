@@ -9,7 +9,6 @@ from typing import Any
 
 from provisioner.catalog import beyond_limit
 from provisioner.lab.alias_rules import alias_names
-from provisioner.lab.member_rules import member_names
 from provisioner.lab.model_rules import model_formats, model_sources
 from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
@@ -194,6 +193,15 @@ def either_option(lab: ResolvedLab) -> Iterator[Problem]:
             seen.add(use.name)
 
 
+def names_of_members(lab: ResolvedLab) -> Iterator[Problem]:
+    """What is wrong with the engines that members of a team name."""
+    references = (reference for service in lab.services.values() for reference in service.page.references.values())
+    if any(reference.kind == "members" for reference in references):
+        from provisioner.lab.member_rules import member_names  # nothing that a lab without a team needs
+
+        yield from member_names(lab)
+
+
 def queues_of_idle_services(lab: ResolvedLab) -> Iterator[Problem]:
     """Who asks a service that has ended waits for it: without a queue nobody could start it again."""
     for service in lab.services.values():
@@ -349,7 +357,7 @@ RULES: tuple[Rule, ...] = (
     service_references,
     site_services,
     alias_names,
-    member_names,
+    names_of_members,
     option_limits,
     service_options,
     queues_of_idle_services,
