@@ -165,8 +165,7 @@ def test_what_cannot_run_here_is_refused_and_the_one_that_runs_stays(lab: ImageL
 
 
 def test_it_starts_with_its_container(lab: ImageLab) -> None:
-    lab.incus("restart", "image")
-    verified = lab.provision("verify")
+    verified = lab.provision("verify", "--after-reboot")
     assert verified.code == 0, verified.out + verified.err
 
 
