@@ -1,3 +1,4 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible connection plugin: tasks run in an Incus container through its API; no sshd, no ``incus`` command.
 
 A worker is forked per task, so only what this needs is imported: the provider's websockets, never pylxd. Imports of
@@ -6,19 +7,6 @@ ours stand inside functions: an ejected lab brings its own copies (``provisioner
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible import constants
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.module_utils.common.text.converters import to_text
-from ansible.plugins.connection import ConnectionBase
-from ansible.release import __version__
-
-if TYPE_CHECKING:
-    from provisioner.providers.incus.inside import Inside
-
 DOCUMENTATION = r"""
 name: provision_incus
 short_description: Run tasks in an Incus container through the daemon's unix socket, or over https
@@ -26,7 +14,8 @@ description:
   - Runs commands as root in a container over websockets, with pipelining, and copies files by the same way.
   - The user of the controller must be in the group that owns the socket (incus-admin), or have a client certificate
     that an Incus elsewhere trusts.
-author: provisioner
+  - The package C(provisioner) has to be installed beside ansible-core on the controller.
+author: [provisioner (!UNKNOWN)]
 options:
   instance:
     description: Name of the container.
@@ -57,6 +46,19 @@ options:
 extends_documentation_fragment:
   - connection_pipelining
 """
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_text
+from ansible.plugins.connection import ConnectionBase
+from ansible.release import __version__
+
+if TYPE_CHECKING:
+    from provisioner.providers.incus.inside import Inside
 
 
 class Connection(ConnectionBase):  # type: ignore[misc]  # ansible-core has no type information

@@ -1,3 +1,4 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible connection plugin: tasks run in a Proxmox container, by ``pct exec`` over Ansible's own ssh plugin.
 
 What is run, and its input, go over stdin, so that neither stands among the arguments of a process on the node. Imports
@@ -6,20 +7,17 @@ of ours stand inside functions: an ejected lab brings its own copies (``provisio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible import constants
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.module_utils.common.text.converters import to_text
-from ansible.plugins.connection import ssh
-from ansible.release import __version__
-
-if TYPE_CHECKING:
-    from provisioner.providers.proxmox.shell import Shell
-
-OPTIONS = r"""
+DOCUMENTATION = r"""
+    name: provision_proxmox
+    short_description: Run tasks in a Proxmox container through pct exec on its node
+    description:
+      - Runs commands as root in a container of Proxmox VE, by C(pct exec) over ssh to its node. What is run, and its
+        input, are no arguments of a process on the node.
+      - Every option of C(ansible.builtin.ssh) counts for the way to the node.
+      - The package C(provisioner) has to be installed beside ansible-core on the controller.
+    author: [provisioner (!UNKNOWN)]
+    extends_documentation_fragment:
+      - connection_pipelining
     options:
       instance:
           description: Name of the container, for messages.
@@ -41,11 +39,22 @@ OPTIONS = r"""
           vars:
               - name: provision_ssh_config
 """
-DOCUMENTATION = (
-    ssh.DOCUMENTATION.replace("name: ssh", "name: provision_proxmox", 1)
-    .replace("connect via SSH client binary", "Run tasks in a Proxmox container through pct exec on its node", 1)
-    .replace("\n    options:\n", OPTIONS, 1)
-)
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible import constants
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.module_utils.common.text.converters import to_text
+from ansible.plugins.connection import ssh
+from ansible.release import __version__
+
+if TYPE_CHECKING:
+    from provisioner.providers.proxmox.shell import Shell
+
+# The options of ssh count here, too: those of the ansible-core that runs. Who only reads this page has ours alone.
+DOCUMENTATION += ssh.DOCUMENTATION.partition("\n    options:\n")[2]
 
 
 class Connection(ssh.Connection):  # type: ignore[misc]  # ansible-core has no type information

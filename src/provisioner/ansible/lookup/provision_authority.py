@@ -1,17 +1,11 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible lookup ``provision_authority``: the root of a lab's own authority, or a certificate that it signs."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from ansible.errors import AnsibleError
-from ansible.plugins.lookup import LookupBase
-
-from provisioner.authority import Authority, AuthorityError
-
 DOCUMENTATION = r"""
 name: provision_authority
-author: provisioner
+author: [provisioner (!UNKNOWN)]
 short_description: Gives the root of a lab's own authority, or signs a certificate with it
 description:
   - It works on the controller. The secret never reaches a container; what is returned is public.
@@ -40,6 +34,13 @@ _raw:
   type: list
   elements: str
 """
+
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
+from provisioner.authority import Authority, AuthorityError
 
 ROOT = "root"
 

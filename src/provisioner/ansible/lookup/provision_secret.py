@@ -1,18 +1,11 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible lookup ``provision_secret``: gives a secret's value from the run's 0600 file, by name."""
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import Any
-
-from ansible.errors import AnsibleError
-from ansible.plugins.lookup import LookupBase
-
 DOCUMENTATION = r"""
 name: provision_secret
-author: provisioner
+author: [provisioner (!UNKNOWN)]
 short_description: Gives a secret of the lab by its name
 description:
   - Reads the file named by the environment variable E(PROVISION_SECRETS_FILE), which the runner writes to memory
@@ -22,6 +15,14 @@ options:
     description: Names of secrets.
     required: true
 """
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # ansible-core ships no types

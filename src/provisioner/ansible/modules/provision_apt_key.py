@@ -1,15 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: has the key of a repository of packages in place, known by its fingerprint."""
 
 from __future__ import annotations
-
-import base64
-import hashlib
-import re
-import tempfile
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import fetch_url
 
 DOCUMENTATION = r"""
 module: provision_apt_key
@@ -21,7 +13,7 @@ options:
   url: {type: str, required: true, description: [Where the key is published.]}
   path: {type: path, required: true, description: [Where it is kept.]}
   fingerprint: {type: str, required: true, description: [All 40 digits.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: install | Have the repository's key
@@ -32,13 +24,24 @@ EXAMPLES = r"""
 """
 RETURN = "# nothing but whether something changed"
 
+import base64
+import hashlib
+import re
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import fetch_url
+
 MODE = 0o644
 TIMEOUT_S = 30
 OK = 200
 MOST = 2**20
 ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*?\n(.*?)\n(?:=.{4}\n)?-----END", re.DOTALL)
-PUBLIC_KEY, VERSION = 6, 4
-TWO_BYTES, FOUR_BYTES = 192, 224
+PUBLIC_KEY = 6
+VERSION = 4
+TWO_BYTES = 192
+FOUR_BYTES = 224
 """From which first byte on a length of the new format has so many."""
 
 

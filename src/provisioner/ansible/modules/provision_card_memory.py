@@ -1,17 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: measures the memory that a unit uses on a card, or by how much the card's use has grown."""
 
 from __future__ import annotations
-
-import csv
-import os
-import re
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_card_memory
@@ -27,7 +17,7 @@ options:
   listed_mib: {type: int, default: 0, description: [The memory that the program says its smallest device has.]}
   before: {type: path, required: true, description: [Where the unit wrote what the cards used before it started.]}
   models: {type: list, elements: path, default: [], description: ["The models that it has loaded, whose size is told."]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Measure the card
@@ -44,6 +34,17 @@ grown: {type: int, returned: always, description: "Bytes that the unit uses, or 
 problem: {type: str, returned: always, description: Why it is not known.}
 weights: {type: int, returned: always, description: "Bytes of the models' files, all parts."}
 """
+
+import csv
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 MIB = 2**20
 TIMEOUT_S = 60

@@ -1,19 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: makes a key and a request for a certificate where the key is used, and puts what was signed there."""
 
 from __future__ import annotations
-
-import grp
-import os
-import ssl
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_certificate_request
@@ -33,7 +21,7 @@ options:
   group: {type: str, required: true, description: [The group that reads the file.]}
   certificate: {type: str, default: "", description: [What the authority has signed, or is given, as PEM.]}
   key: {type: str, default: "", description: [The key that is given, as PEM without a password.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: certificate | Ask for a certificate
@@ -48,6 +36,19 @@ request: {type: str, returned: always, description: "A request for a certificate
 why: {type: str, returned: always, description: Why one is needed.}
 paths: {type: list, returned: always, description: "What was changed, or is to be once it is signed."}
 """
+
+import grp
+import os
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 MODE = 0o640
 PENDING_MODE = 0o600

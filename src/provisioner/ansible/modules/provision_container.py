@@ -1,19 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: make one container of a lab what it should be, by the same observe, plan and apply as ``up``."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-if TYPE_CHECKING:
-    from provisioner.labfile.spec import Spec
-    from provisioner.plan import Change
-    from provisioner.providers.base import Provider
-    from provisioner.values.state import Device, Fleet, Instance
 
 DOCUMENTATION = r"""
 module: provision_container
@@ -143,15 +131,40 @@ options:
       require_cuda:
         description: What CUDA the host's driver must know, such as C(cuda>=12.4).
         type: str
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
-
+EXAMPLES = r"""
+- name: Have a container of the Incus on this machine
+  provision_container:
+    name: llama
+    lab: homelab
+    image: debian/12
+    memory: 4GiB
+  delegate_to: localhost
+  vars:
+    ansible_connection: local
+    ansible_python_interpreter: "{{ ansible_playbook_python }}"
+"""
 RETURN = r"""
 instance:
   description: The container as it was read back; empty when there is none.
   returned: always
   type: dict
 """
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+if TYPE_CHECKING:
+    from provisioner.labfile.spec import Spec
+    from provisioner.plan import Change
+    from provisioner.providers.base import Provider
+    from provisioner.values.state import Device, Fleet, Instance
+
 
 HOST = "localhost"
 TOKEN_OPTIONS = {"id": {"type": "str", "required": True}, "secret": {"type": "str", "required": True, "no_log": True}}

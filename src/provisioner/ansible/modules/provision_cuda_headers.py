@@ -1,21 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: makes a CUDA toolkit's math headers and the overlay before glibc's what they should be."""
 
 from __future__ import annotations
-
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
-
-try:  # noqa: SIM105  # only this form may stand before imports
-    import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
-except ImportError:  # here is the whole package
-    pass
-
-from provisioner.cuda.headers import bears_edit
-from provisioner.cuda.look import Look, look_at
-from provisioner.cuda.overlay import FILE, TEXT, remove_overlay, write_overlay
-from provisioner.cuda.toolkit import read_toolkits, write_headers
-from provisioner.values.errors import ProvisionError
 
 DOCUMENTATION = r"""
 module: provision_cuda_headers
@@ -36,7 +22,7 @@ options:
     choices: [kept, present, absent]
     default: kept
     description: [Whether the overlay's file is there.]
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: configure | Edit the headers
@@ -47,6 +33,21 @@ EXAMPLES = r"""
 RETURN = r"""
 paths: {type: list, returned: always, description: The files that were changed.}
 """
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+try:  # noqa: SIM105  # only this form may stand before imports
+    import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
+except ImportError:  # here is the whole package
+    pass
+
+from provisioner.cuda.headers import bears_edit
+from provisioner.cuda.look import Look, look_at
+from provisioner.cuda.overlay import FILE, TEXT, remove_overlay, write_overlay
+from provisioner.cuda.toolkit import read_toolkits, write_headers
+from provisioner.values.errors import ProvisionError
 
 
 def main() -> None:

@@ -1,21 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: compiles two small files with a CUDA toolkit and says which known failure stops them, if any."""
 
 from __future__ import annotations
-
-import subprocess
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-try:  # noqa: SIM105  # only this form may stand before imports
-    import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
-except ImportError:  # here is the whole package
-    pass
-
-from provisioner.cuda.probe import LIBRARIES, environment_of, probe, supported_compilers
-from provisioner.cuda.toolkit import read_toolkit
-from provisioner.values.errors import PreflightError, ProvisionError
 
 DOCUMENTATION = r"""
 module: provision_cuda_probe
@@ -33,7 +19,7 @@ options:
     choices: [cublas, driver]
     default: []
     description: ["Libraries of which a program each is linked, too: cuBLAS, and the stub of the driver's."]
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Compile as a build would
@@ -49,6 +35,20 @@ gcc_limit: {type: int, returned: always, description: The newest GCC that the to
 compilers: {type: list, returned: always, description: "Packages that would do where GCC is too new, the best first."}
 """
 
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+try:  # noqa: SIM105  # only this form may stand before imports
+    import ansible.module_utils.provisioner  # noqa: F401  # in a container: sent along by the role
+except ImportError:  # here is the whole package
+    pass
+
+from provisioner.cuda.probe import LIBRARIES, environment_of, probe, supported_compilers
+from provisioner.cuda.toolkit import read_toolkit
+from provisioner.values.errors import PreflightError, ProvisionError
 
 SAID_LINES = 40
 

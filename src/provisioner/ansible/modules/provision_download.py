@@ -1,6 +1,44 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: downloads one large file whose sha256 is known; goes on where a connection was cut."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provision_download
+short_description: Download one large file whose sha256 is known
+description:
+  - Streams into C(.NAME.part) beside the file and goes on there after a cut, also in a later run. The file gets its
+    name when its sha256 is right; a part with a wrong one is removed, or put aside.
+  - Follows redirects, but never from https to http. A token goes only to the server that it is for.
+options:
+  url: {type: str, required: true, description: [Where the file is, http or https.]}
+  path: {type: path, required: true, description: [Where it shall be, in a folder that is there.]}
+  sha256: {type: str, required: true, description: [What it must hash to.]}
+  size: {type: int, description: [How many bytes it must have.]}
+  aside: {type: path, description: ["Folder in which a file with another sha256 is kept, under its name."]}
+  access: {type: path, description: ["File of JSON: C(token) for the url's own server, C(proxies) by scheme."]}
+  slice: {type: int, default: 0, description: ["Seconds after which it ends, I(finished) or not, to be called again."]}
+  stall: {type: int, default: 30, description: [Seconds in which something has to come.]}
+  patience: {type: int, default: 300, description: [Seconds without anything to give up after; 15 at the beginning.]}
+author: [provisioner (!UNKNOWN)]
+"""
+EXAMPLES = r"""
+- name: build | Download the model
+  provision_download:
+    url: https://models.example/tiny.gguf
+    path: /srv/models/tiny/tiny.gguf
+    sha256: 6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb
+    slice: 15
+  register: download
+  until: download is failed or download.finished
+  retries: 100000
+  delay: 0
+"""
+RETURN = r"""
+finished: {type: bool, returned: always, description: Whether the file is there.}
+received: {type: int, returned: always, description: How many bytes of it are there.}
+size: {type: int, returned: when it is known, description: How many it has.}
+"""
 
 import hashlib
 import http.client
@@ -21,49 +59,15 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 
-DOCUMENTATION = r"""
-module: provision_download
-short_description: Download one large file whose sha256 is known
-description:
-  - Streams into C(.NAME.part) beside the file and goes on there after a cut, also in a later run. The file gets its
-    name when its sha256 is right; a part with a wrong one is removed, or put aside.
-  - Follows redirects, but never from https to http. A token goes only to the server that it is for.
-options:
-  url: {type: str, required: true, description: [Where the file is, http or https.]}
-  path: {type: path, required: true, description: [Where it shall be, in a folder that is there.]}
-  sha256: {type: str, required: true, description: [What it must hash to.]}
-  size: {type: int, description: [How many bytes it must have.]}
-  aside: {type: path, description: ["Folder in which a file with another sha256 is kept, under its name."]}
-  access: {type: path, description: ["File of JSON: C(token) for the url's own server, C(proxies) by scheme."]}
-  slice: {type: int, default: 0, description: ["Seconds after which it ends, I(finished) or not, to be called again."]}
-  stall: {type: int, default: 30, description: [Seconds in which something has to come.]}
-  patience: {type: int, default: 300, description: [Seconds without anything to give up after; 15 at the beginning.]}
-author: [provisioner]
-"""
-EXAMPLES = r"""
-- name: build | Download the model
-  provision_download:
-    url: https://models.example/tiny.gguf
-    path: /srv/models/tiny/tiny.gguf
-    sha256: 6113584e2b24f1c91e7fab0b3be8f7f24be2fdf8833a2cc96e2910a2d1e53edb
-    slice: 15
-  register: download
-  until: download is failed or download.finished
-  retries: 100000
-  delay: 0
-"""
-RETURN = r"""
-finished: {type: bool, returned: always, description: Whether the file is there.}
-received: {type: int, returned: always, description: How many bytes of it are there.}
-size: {type: int, returned: when it is known, description: How many it has.}
-"""
-
-CHUNK, ALIVE = 1 << 20, 1 << 16  # fewer bytes than ALIVE in one stall time are no sign of life
+CHUNK = 1 << 20
+ALIVE = 1 << 16  # fewer bytes than ALIVE in one stall time are no sign of life
 KEPT_FREE = 1 << 24  # bytes of the disk
 FIRST_PATIENCE_S = 15
 LONGEST_WAIT_S = 30.0
 MODE = 0o644
-PARTIAL, DENIED, UNSATISFIABLE = 206, (401, 403), 416
+PARTIAL = 206
+DENIED = (401, 403)
+UNSATISFIABLE = 416
 TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 PORTS = {"http": 80, "https": 443}
 HOW_TO_ASK = (

@@ -1,18 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: asks an engine of the llama.cpp family for its devices, and says why a wanted one is not there."""
 
 from __future__ import annotations
-
-import json
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_engine_devices
@@ -27,7 +16,7 @@ options:
   devices: {type: list, elements: str, required: true, description: ["Those that have to be there, such as CUDA0."]}
   cuda_version: {type: str, default: "", description: [The toolkit that the program was built with.]}
   environment: {type: dict, default: {}, description: [Variables of the engine's environment.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Find the card
@@ -44,6 +33,18 @@ found: {type: list, returned: always, description: "The devices by name, descrip
 memory_mib: {type: int, returned: always, description: The memory of the smallest wanted device; 0 when not known.}
 """
 
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
 TIMEOUT_S = 120
 CLOSEST = {"cuda": ("libcudart.so", "libcuda.so"), "vulkan": ("libvulkan.so",)}
 """Libraries by which a program or one of its backends is known to have been built for the backend."""
@@ -59,7 +60,9 @@ MAKE_NODES = (
     'On the host: nvidia-modprobe -u -c 0 ("provision host prepare --gpu" has it done after every boot). Then restart'
     " the container."
 )
-RENDERER, CONTROL, UVM = "/dev/dri/renderD", "/dev/nvidiactl", "/dev/nvidia-uvm"
+RENDERER = "/dev/dri/renderD"
+CONTROL = "/dev/nvidiactl"
+UVM = "/dev/nvidia-uvm"
 ANSWERS = {
     34: (
         "libcuda.so.1 is the toolkit's stand-in, with which programs are linked, and no driver",

@@ -1,18 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: measures once how fast an engine of the llama.cpp family computes a model without its device."""
 
 from __future__ import annotations
-
-import hashlib
-import json
-import os
-import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_engine_speed
@@ -31,7 +20,7 @@ options:
   generated: {type: int, default: 16, description: [Tokens that are generated after it.]}
   environment: {type: dict, default: {}, description: [Variables of the engine's environment.]}
   keep: {type: path, required: true, description: [The file that keeps the figures.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Measure the CPU
@@ -47,6 +36,18 @@ gpu_info: {type: str, returned: always, description: The devices that llama-benc
 problem: {type: str, returned: always, description: Why it was not measured.}
 measured: {type: bool, returned: always, description: Whether it was measured now.}
 """
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 TIMEOUT_S = 900
 TIMES = 3

@@ -1,16 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: says from what was measured whether a GPU does an engine's work, and notes it for ``status``."""
 
 from __future__ import annotations
-
-import json
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_engine_verdict
@@ -31,7 +22,7 @@ options:
   generates: {type: bool, default: true, description: ["Whether it answers in words; else it only computes prompts."]}
   card: {type: dict, default: {}, description: ["The file's card, which can be measured; empty for one given by hand."]}
   keep: {type: path, required: true, description: [The file that keeps the verdict.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Judge
@@ -50,7 +41,18 @@ advice: {type: str, returned: always, description: What to do about it.}
 provision_facts: {type: dict, returned: always, description: "For the controller: device_memory, in bytes."}
 """
 
-GPU, UNPROVEN = "GPU", "device named, unproven"
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+GPU = "GPU"
+UNPROVEN = "device named, unproven"
 MIB = 2**20
 PROVABLE = 512 * MIB
 """Of fewer weights neither memory nor speed tells a card from the CPU: a context alone takes some hundred MiB."""
@@ -76,7 +78,8 @@ NO_FASTER = (
     f"A card that computes is {FASTER} times as fast in one of them. Is it busy with something else? One that is really"
     " no faster is of no use: `backend: cpu`."
 )
-LAYERS_THERE, DEVICE = "layers", "device"
+LAYERS_THERE = "layers"
+DEVICE = "device"
 """What a server tells: how many layers its device has, or which it computes on, and how much it put there."""
 WHERE_BENCHED = {LAYERS_THERE: "See llama-bench, beside llama-server.", DEVICE: "Does torch of its stack compute?"}
 WHERE_TIMED = {

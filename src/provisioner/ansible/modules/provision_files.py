@@ -1,18 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: has several small files and folders in place with one call, where a call for each takes its time."""
 
 from __future__ import annotations
-
-import grp
-import os
-import pwd
-import stat
-import subprocess
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_files
@@ -37,7 +26,7 @@ options:
         {type: str, default: present, choices: [present, absent], description: [C(absent) removes files only.]}
       validate:
         {type: list, elements: str, description: [A program with arguments; the path of the new text is the last.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: configure | Write the account's files
@@ -49,6 +38,18 @@ EXAMPLES = r"""
 RETURN = r"""
 paths: {type: list, returned: always, description: What was changed.}
 """
+
+import grp
+import os
+import pwd
+import stat
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 VALIDATE_S = 120
 LAST_WORDS = 4000

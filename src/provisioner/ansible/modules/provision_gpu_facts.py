@@ -1,6 +1,30 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: what must be known of a machine's graphics cards before containers are given them."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provision_gpu_facts
+short_description: What must be known of a machine's graphics cards before containers are given them
+description:
+  - Reads the cards, their drivers and device files, and what makes these at every start. Changes nothing.
+author: [provisioner (!UNKNOWN)]
+"""
+EXAMPLES = r"""
+- name: preflight | Look at the cards
+  provision_gpu_facts:
+"""
+RETURN = r"""
+cards: {type: list, returned: always, description: "The cards: pci, vendor, name and driver."}
+obstacles: {type: list, returned: always, description: "Why cards cannot be given to containers, in words."}
+missing: {type: list, returned: always, description: Device files that cards with their driver lack.}
+makers: {type: list, returned: always, description: What makes NVIDIA's device files at every start.}
+has_modprobe: {type: bool, returned: always, description: Whether nvidia-modprobe is there.}
+has_persistence_unit: {type: bool, returned: always, description: Whether nvidia-persistenced is installed.}
+has_tools: {type: bool, returned: always, description: Whether nvidia-container-cli is there.}
+has_incus: {type: bool, returned: always, description: Whether an Incus is there.}
+without_firmware: {type: list, returned: always, description: Drivers of which there is no firmware.}
+"""
 
 import subprocess
 from collections.abc import Iterable
@@ -19,29 +43,6 @@ from provisioner.gpus.health import SCRIPT as ABOUT_DRIVERS
 from provisioner.gpus.health import driver_in
 from provisioner.gpus.look import SCRIPT as ABOUT_CARDS
 from provisioner.gpus.look import cards_in
-
-DOCUMENTATION = r"""
-module: provision_gpu_facts
-short_description: What must be known of a machine's graphics cards before containers are given them
-description:
-  - Reads the cards, their drivers and device files, and what makes these at every start. Changes nothing.
-author: [provisioner]
-"""
-EXAMPLES = r"""
-- name: preflight | Look at the cards
-  provision_gpu_facts:
-"""
-RETURN = r"""
-cards: {type: list, returned: always, description: "The cards: pci, vendor, name and driver."}
-obstacles: {type: list, returned: always, description: Why cards cannot be given to containers, in words.}
-missing: {type: list, returned: always, description: Device files that cards with their driver lack.}
-makers: {type: list, returned: always, description: What makes NVIDIA's device files at every start.}
-has_modprobe: {type: bool, returned: always, description: Whether nvidia-modprobe is there.}
-has_persistence_unit: {type: bool, returned: always, description: Whether nvidia-persistenced is installed.}
-has_tools: {type: bool, returned: always, description: Whether nvidia-container-cli is there.}
-has_incus: {type: bool, returned: always, description: Whether an Incus is there.}
-without_firmware: {type: list, returned: always, description: Drivers of which there is no firmware.}
-"""
 
 TIMEOUT_S = 120
 FIRMWARE = (Path("/lib/firmware"), Path("/usr/lib/firmware"))

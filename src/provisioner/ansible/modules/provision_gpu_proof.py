@@ -1,6 +1,35 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: proves that programs of this machine reach its card, and says what is in their way."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provision_gpu_proof
+short_description: Prove that a card can be computed with
+description:
+  - Opens the nodes, and asks NVIDIA's management library, CUDA and Vulkan, as a user does who is nobody but a member of
+    the groups render and video.
+  - C(nvidia-smi) answers where CUDA does not, and Vulkan lists a processor that plays a card; neither is a proof.
+  - Changes nothing, in check mode neither.
+options:
+  vendor: {type: str, required: true, choices: [nvidia, amd, intel], description: [Whose card it is.]}
+  nodes: {type: list, elements: path, default: [], description: [Devices that have to be there.]}
+  interfaces: {type: list, elements: str, choices: [cuda, vulkan], required: true, description: [What has to answer.]}
+author: [provisioner (!UNKNOWN)]
+"""
+EXAMPLES = r"""
+- name: verify | Reach the card
+  provision_gpu_proof:
+    vendor: amd
+    nodes: [/dev/kfd, /dev/dri/renderD128]
+    interfaces: [vulkan]
+"""
+RETURN = r"""
+problem: {type: str, returned: always, description: Why the card cannot be computed with; empty when it can.}
+advice: {type: str, returned: always, description: What to do about it.}
+said: {type: str, returned: always, description: What the program that was asked said.}
+found: {type: list, returned: always, description: The cards that answered.}
+"""
 
 import errno
 import grp
@@ -16,34 +45,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-
-DOCUMENTATION = r"""
-module: provision_gpu_proof
-short_description: Prove that a card can be computed with
-description:
-  - Opens the nodes, and asks NVIDIA's management library, CUDA and Vulkan, as a user does who is nobody but a member of
-    the groups render and video.
-  - C(nvidia-smi) answers where CUDA does not, and Vulkan lists a processor that plays a card; neither is a proof.
-  - Changes nothing, in check mode neither.
-options:
-  vendor: {type: str, required: true, choices: [nvidia, amd, intel], description: [Whose card it is.]}
-  nodes: {type: list, elements: path, default: [], description: [Devices that have to be there.]}
-  interfaces: {type: list, elements: str, choices: [cuda, vulkan], required: true, description: [What has to answer.]}
-author: [provisioner]
-"""
-EXAMPLES = r"""
-- name: verify | Reach the card
-  provision_gpu_proof:
-    vendor: amd
-    nodes: [/dev/kfd, /dev/dri/renderD128]
-    interfaces: [vulkan]
-"""
-RETURN = r"""
-problem: {type: str, returned: always, description: Why the card cannot be computed with; empty when it can.}
-advice: {type: str, returned: always, description: What to do about it.}
-said: {type: str, returned: always, description: What the program that was asked said.}
-found: {type: list, returned: always, description: The cards that answered.}
-"""
 
 TIMEOUT_S = 120
 GROUPS = ("render", "video")

@@ -1,18 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: what must be known of a machine before Incus is put on it; changes nothing."""
 
 from __future__ import annotations
-
-import grp
-import hashlib
-import ipaddress
-import os
-import pwd
-import re
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_host_facts
@@ -42,8 +31,27 @@ options:
     type: list
     elements: str
     default: []
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
+EXAMPLES = r"""
+- name: preflight | Look at the machine
+  provision_host_facts:
+    subnet: 10.90.0.0/24
+    bridge: provbr0
+    packages: [incus-base]
+"""
+
+import grp
+import hashlib
+import ipaddress
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 FIRST_ID = 1_000_000
 MOST_IDS = 1_000_000_000

@@ -1,14 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: what an Incus daemon has, read over its unix socket; changes nothing."""
 
 from __future__ import annotations
-
-import http.client
-import json
-import socket
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_incus_facts
@@ -21,8 +14,21 @@ options:
     description: Folder of the daemon's state, with its unix socket.
     type: path
     required: true
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
+EXAMPLES = r"""
+- name: preflight | Look at the Incus that is there
+  provision_incus_facts:
+    dir: /var/lib/incus
+"""
+
+import http.client
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 TIMEOUT_S = 30
 LARGEST = 16 * 2**20

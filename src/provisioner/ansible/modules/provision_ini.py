@@ -1,16 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: sets single keys of a file of sections; a parser reads it before it takes the old one's place."""
 
 from __future__ import annotations
-
-import configparser
-import os
-import re
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_ini
@@ -22,7 +13,7 @@ description:
 options:
   path: {type: path, required: true, description: [The file; it must be there.]}
   sections: {type: dict, required: true, description: [Section to keys to values, as text, numbers and booleans.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: configure | Set what differs from the package's own
@@ -33,6 +24,16 @@ EXAMPLES = r"""
 RETURN = r"""
 set: {type: list, returned: always, description: "The keys whose values changed, as section and key."}
 """
+
+import configparser
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 Sections = Mapping[str, Mapping[str, Any]]
 HEAD = re.compile(r"^\s*\[(?P<name>[^]]+)\]\s*$")

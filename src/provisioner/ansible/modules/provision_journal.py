@@ -1,11 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: looks through a unit's journal for secrets, which should not be there, and for phrases."""
 
 from __future__ import annotations
-
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_journal
@@ -18,7 +14,7 @@ options:
   unit: {type: str, required: true, description: [The unit, with its suffix.]}
   secrets: {type: list, elements: str, default: [], description: [What should be in no line.]}
   phrases: {type: list, elements: str, default: [], description: [What is looked for.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Look through the journal
@@ -31,6 +27,11 @@ RETURN = r"""
 leaks: {type: int, returned: always, description: How many lines hold a secret.}
 said: {type: list, returned: always, description: The phrases that were found.}
 """
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+
+from ansible.module_utils.basic import AnsibleModule
 
 JOURNAL = ("journalctl", "--quiet", "--no-pager", "--all", "--output=cat")
 """--all: a line with colours in it would else be shown by its size alone."""

@@ -1,19 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: looks at the user space of NVIDIA's driver: what is loaded, what is left over, what apt has."""
 
 from __future__ import annotations
-
-import os
-import re
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import product
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_nvidia_userspace
@@ -25,7 +13,7 @@ options:
   version: {type: str, required: true, description: [The version that should be there.]}
   look_up: {type: bool, default: false, description: [Whether apt's archives are asked where another one is there.]}
   sources_file: {type: path, required: true, description: [The file for I(sources); it counts as none of them.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: preflight | Look at the user space
@@ -45,6 +33,19 @@ kernel_packages: {type: list, returned: always, description: Those of them that 
 sources: {type: str, returned: always, description: "apt's sources (deb822) for what the machine's own ones leave out."}
 offered: {type: list, returned: always, description: "The versions that apt has, the newest first; where it was asked."}
 """
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 KERNEL_MODULE = Path("/proc/driver/nvidia/version")
@@ -287,10 +288,10 @@ def _output(command: list[str]) -> str:
     return str(_run(command).stdout)
 
 
-def _run(command: list[str], variables: Mapping[str, Any] = os.environ) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], variables: Mapping[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env={**variables, "LC_ALL": "C.UTF-8"},
+        env={**(os.environ if variables is None else variables), "LC_ALL": "C.UTF-8"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if command[0] == "apt-get" else subprocess.DEVNULL,

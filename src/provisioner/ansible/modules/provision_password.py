@@ -1,14 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: gives an account its password where it has another one; what is stored is a salted hash."""
 
 from __future__ import annotations
-
-import ctypes
-import ctypes.util
-import hmac
-import subprocess
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_password
@@ -19,7 +12,7 @@ description:
 options:
   name: {type: str, required: true, description: [The account; it must be there.]}
   password: {type: str, required: true, description: [The password in clear.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: install | Give the account its password
@@ -29,6 +22,14 @@ EXAMPLES = r"""
   no_log: true
 """
 RETURN = "# nothing but whether something changed"
+
+import ctypes
+import ctypes.util
+import hmac
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
 
 SHADOW = Path("/etc/shadow")
 FORBIDDEN = "\n\r\0"

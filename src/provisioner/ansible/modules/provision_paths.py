@@ -1,17 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: looks at several files and folders with one call, where a call for each takes its time."""
 
 from __future__ import annotations
-
-import grp
-import hashlib
-import pwd
-import stat
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_paths
@@ -21,7 +11,7 @@ description:
   - Changes nothing, so it does the same in check mode. For what is small and no secret, as its checksum is told.
 options:
   paths: {type: list, elements: path, required: true, description: [Absolute paths.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: preflight | See which program is mounted, and whose the server's folder is
@@ -34,6 +24,17 @@ paths:
   returned: always
   description: "By path: C(exists), C(owner), C(group), C(mode) in four octal digits, C(sha256), where there are such."
 """
+
+import grp
+import hashlib
+import pwd
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 
 def main() -> None:

@@ -1,14 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: looks at a checkout of tabbyAPI, by git and by its syntax trees; runs none of it."""
 
 from __future__ import annotations
-
-import ast
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_tabby_checkout
@@ -19,7 +12,7 @@ description:
   - Changes nothing, so it does the same in check mode.
 options:
   path: {type: path, required: true, description: [The checkout; it may be missing.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: install | Look at the checkout
@@ -34,6 +27,14 @@ backends: {type: list, returned: always, description: What it can load models wi
 ngram: {type: str, returned: always, description: "upstream, needed or unknown: who has to ask for n-gram drafts."}
 reason: {type: str, returned: always, description: Why that is unknown.}
 """
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 MODELS = "common/config_models.py"
 ROOT_MODEL = "TabbyConfigModel"

@@ -1,18 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: has a certificate and its key in place: a pair that was given, or one of its own making."""
 
 from __future__ import annotations
-
-import grp
-import os
-import ssl
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_tls_pair
@@ -28,7 +17,7 @@ options:
   key_content: {type: str, default: "", description: [The key that is given, as PEM without a password.]}
   group: {type: str, required: true, description: [The group that reads the key.]}
   name: {type: str, default: localhost, description: [The name in a certificate that is made here.]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: configure | Have a certificate
@@ -41,7 +30,20 @@ RETURN = r"""
 not_after: {type: str, returned: when there is a certificate, description: Until when it is valid.}
 """
 
-CERTIFICATE_MODE, KEY_MODE = 0o644, 0o640
+import grp
+import os
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+CERTIFICATE_MODE = 0o644
+KEY_MODE = 0o640
 DAYS = 3650
 SOON_S = 30 * 24 * 3600
 """A pair of our own is made anew so long before it ends."""

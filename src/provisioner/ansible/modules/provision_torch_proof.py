@@ -1,6 +1,40 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: proves that the packages of a torch stack fit each other, and names the one to change."""
 
 from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provision_torch_proof
+short_description: Prove that an installed torch stack works together
+description:
+  - Compares versions with the lock, requirements with versions, and symbols of compiled files with torch's libraries.
+    Then imports each compiled module, and has the card compute, each in a process of its own.
+  - Ends at the first step with a problem. Before the imports, nothing of the venv is executed. Changes nothing.
+  - Needs Debian's python3-pyelftools and python3-packaging.
+options:
+  python: {type: path, required: true, description: [The venv's interpreter.]}
+  packages: {type: dict, required: true, description: ["Locked versions by distribution, with their local labels."]}
+  modules: {type: dict, default: {}, description: [The compiled modules of each distribution that has some.]}
+  user: {type: str, default: "", description: [Whose processes import them; those of who runs this when empty.]}
+  environment: {type: dict, default: {}, description: [Variables of the unit.]}
+  timeout_s: {type: int, default: 120, description: [How long one process may take.]}
+  device: {type: str, default: "", choices: ["", cuda], description: [What has to compute; nothing when empty.]}
+author: [provisioner (!UNKNOWN)]
+"""
+EXAMPLES = r"""
+- name: verify | Prove the stack
+  provision_torch_proof:
+    python: /opt/torch_stack/venv/bin/python
+    packages: {torch: 2.9.0+cu128, exllamav3: 1.4.2+cu128.torch2.9.0}
+    modules: {exllamav3: [exllamav3_ext]}
+"""
+RETURN = r"""
+steps: {type: list, returned: always, description: "What was looked at: step, package, module, verdict, said."}
+problem: {type: str, returned: always, description: What does not fit; empty when all does.}
+advice: {type: str, returned: always, description: What to do about it.}
+package: {type: str, returned: always, description: The package to change; empty where none is to blame.}
+unproved: {type: list, returned: always, description: "What could not be proved here, in words."}
+"""
 
 import contextlib
 import io
@@ -33,43 +67,22 @@ except ImportError as error:
 else:
     LACKING = ""
 
-DOCUMENTATION = r"""
-module: provision_torch_proof
-short_description: Prove that an installed torch stack works together
-description:
-  - Compares versions with the lock, requirements with versions, and symbols of compiled files with torch's libraries.
-    Then imports each compiled module, and has the card compute, each in a process of its own.
-  - Ends at the first step with a problem. Before the imports, nothing of the venv is executed. Changes nothing.
-  - Needs Debian's python3-pyelftools and python3-packaging.
-options:
-  python: {type: path, required: true, description: [The venv's interpreter.]}
-  packages: {type: dict, required: true, description: ["Locked versions by distribution, with their local labels."]}
-  modules: {type: dict, default: {}, description: [The compiled modules of each distribution that has some.]}
-  user: {type: str, default: "", description: [Whose processes import them; those of who runs this when empty.]}
-  environment: {type: dict, default: {}, description: [Variables of the unit.]}
-  timeout_s: {type: int, default: 120, description: [How long one process may take.]}
-  device: {type: str, default: "", choices: ["", cuda], description: [What has to compute; nothing when empty.]}
-author: [provisioner]
-"""
-EXAMPLES = r"""
-- name: verify | Prove the stack
-  provision_torch_proof:
-    python: /opt/torch_stack/venv/bin/python
-    packages: {torch: 2.9.0+cu128, exllamav3: 1.4.2+cu128.torch2.9.0}
-    modules: {exllamav3: [exllamav3_ext]}
-"""
-RETURN = r"""
-steps: {type: list, returned: always, description: "What was looked at: step, package, module, verdict, said."}
-problem: {type: str, returned: always, description: What does not fit; empty when all does.}
-advice: {type: str, returned: always, description: What to do about it.}
-package: {type: str, returned: always, description: The package to change; empty where none is to blame.}
-unproved: {type: list, returned: always, description: "What could not be proved here, in words."}
-"""
 
-OK, UNPROVED = "ok", "unproved"
-ABSENT, VERSION, REQUIREMENT, SYMBOL = "absent", "another version", "requirement not met", "missing symbol"
-OLD_ABI, LIBRARY, CUDA, CPU = "old C++ ABI", "missing library", "another CUDA", "CPU torch"
-CRASH, HANG, IMPORT, NO_CARD, KERNEL = "crash", "hang", "import error", "no card", "kernel error"
+OK = "ok"
+UNPROVED = "unproved"
+ABSENT = "absent"
+VERSION = "another version"
+REQUIREMENT = "requirement not met"
+SYMBOL = "missing symbol"
+OLD_ABI = "old C++ ABI"
+LIBRARY = "missing library"
+CUDA = "another CUDA"
+CPU = "CPU torch"
+CRASH = "crash"
+HANG = "hang"
+IMPORT = "import error"
+NO_CARD = "no card"
+KERNEL = "kernel error"
 FITTING = "Take a wheel of {0} that is built for this torch, CUDA and Python: correct the stack, then run provision up."
 INSTALL = "Install {0} as the stack has it: run provision up."
 READ = "Import it by hand as the unit's user; then take another wheel of {0}, or correct the unit's environment."
@@ -93,7 +106,8 @@ OF_STACK = re.compile(rf"lib(?:torch|c10)\w*\.so|libcud(?:art|a)\.so|{OF_TORCH.p
 DRIVER = "libcuda.so.1"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TAIL = 65536
-BITS, WEAK = 64, 2
+BITS = 64
+WEAK = 2
 ASK = ("-I", "-S", "-c", "import platform; print(platform.python_version())")
 CHILD = """
 import os, sys

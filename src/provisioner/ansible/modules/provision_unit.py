@@ -1,17 +1,7 @@
+# GNU General Public License v3.0+ (see https://www.gnu.org/licenses/gpl-3.0.txt)
 """Ansible module: looks at a systemd unit, its port and its health, and waits until it is ready."""
 
 from __future__ import annotations
-
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
 module: provision_unit
@@ -26,7 +16,7 @@ options:
   files: {type: list, elements: path, default: [], description: [What the process reads when it starts.]}
   health: {type: str, description: [Path on 127.0.0.1 that answers 200 when the service is ready.]}
   timeout: {type: int, default: 600, description: [Seconds to wait for I(health).]}
-author: [provisioner]
+author: [provisioner (!UNKNOWN)]
 """
 EXAMPLES = r"""
 - name: verify | Wait until the server is ready
@@ -38,12 +28,23 @@ EXAMPLES = r"""
 RETURN = r"""
 exists: {type: bool, returned: always, description: Whether systemd has such a unit.}
 active: {type: bool, returned: always, description: Whether it runs.}
-main_pid: {type: int, returned: always, description: Its main process, 0 when there is none.}
+main_pid: {type: int, returned: always, description: "Its main process, 0 when there is none."}
 listeners: {type: list, returned: always, description: "Processes that listen on the port: pid, unit, command."}
 strangers: {type: list, returned: always, description: Those listeners that do not belong to the unit.}
 serving: {type: bool, returned: always, description: Whether the main process is the only one that listens on the port.}
 stale: {type: list, returned: always, description: The files that were written after the process had started.}
 """
+
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
 
 POLL_S = 0.25
 PROBE_TIMEOUT_S = 5.0

@@ -1,0 +1,133 @@
+"""The collection is this tree: the same roles, modules and plugins, but for what a collection says in another way."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+import pytest
+import yaml
+
+from provisioner import __version__
+from tests.checkout import tracked_files
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER_LINES = (
+    r"\s*from provisioner\.[a-z._]+ import .+",
+    r"\s*from ansible_collections\.provisioner\.inference\.plugins\.(?:module|plugin)_utils\.[a-z._]+ import .+",
+    r".*\blookup\('(?:provisioner\.inference\.)?provision_\w+'.*",
+    r"version: .+",
+)
+"""What a line may be that is another one in the collection, on either side."""
+
+
+def _builder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("collection_builder", ROOT / ".ci/collection.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+builder = _builder()
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The collection's files, as they are packed."""
+    folder: Path = tmp_path_factory.mktemp("collection")
+    builder.write(folder)
+    return folder
+
+
+def _changed(old: str, new: str) -> list[str]:
+    """The lines that only one of both texts has, but for the block by which a module finds the package elsewhere."""
+    without = old.replace(builder.WITHOUT_THE_PACKAGE, "")
+    compared = difflib.ndiff(without.splitlines(), new.splitlines())
+    return [line[2:] for line in compared if line.startswith(("- ", "+ "))]
+
+
+def test_no_line_differs_from_this_tree_but_imports_and_names(tree: Path) -> None:
+    compared = 0
+    for path, place in builder.files():
+        old, new = (ROOT / path).read_bytes(), (tree / place).read_bytes()
+        if old == new:
+            continue
+        compared += 1
+        other = [line for line in _changed(old.decode(), new.decode()) if not _may_differ(line)]
+        assert not other, f"{place}: {other}"
+    assert compared >= 5
+
+
+def _may_differ(line: str) -> bool:
+    return any(re.fullmatch(form, line) for form in OTHER_LINES)
+
+
+def test_a_line_that_differs_in_another_way_is_told() -> None:
+    assert _changed(
+        "a = 1\nfrom provisioner.gpus.look import seen\n", "a = 2\nfrom provisioner.gpus.look import seen\n"
+    )
+    assert not _may_differ("a = 2")
+
+
+def test_every_role_module_and_lookup_is_in_it(tree: Path) -> None:
+    roles = {name for name in tracked_files(ROOT, "roles") if "/module_utils/" not in name}
+    there = {str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file()}
+    assert roles <= there
+    for kind in ("modules", "lookup", "connection"):
+        ours = {Path(name).name for name in tracked_files(ROOT, f"src/provisioner/ansible/{kind}")}
+        assert ours == {path.name for path in (tree / "plugins" / kind).iterdir()}
+
+
+def test_nothing_in_it_is_a_link_or_a_cache(tree: Path) -> None:
+    assert [path for path in tree.rglob("*") if path.is_symlink() or path.name == "__pycache__"] == []
+    guards = [tree / f"roles/{role}/programs/guard.py" for role in ("kokoro", "litellm", "tabbyapi")]
+    assert {path.read_bytes() for path in guards} == {(ROOT / "src/provisioner/guard.py").read_bytes()}
+
+
+def test_what_is_imported_of_the_collection_is_in_it(tree: Path) -> None:
+    imported = set()
+    for path in tree.glob("plugins/**/*.py"):
+        imported |= set(re.findall(r"from ansible_collections\.provisioner\.inference\.(\S+) import", path.read_text()))
+    assert len(imported) >= 10
+    for name in imported:
+        place = tree / name.replace(".", "/")
+        assert place.with_suffix(".py").is_file() or (place / "__init__.py").is_file(), name
+
+
+def test_what_needs_the_package_says_so_on_its_page(tree: Path) -> None:
+    needing = [path for path in tree.glob("plugins/**/*.py") if builder.OF_THE_PACKAGE.search(path.read_text())]
+    assert {path.name for path in needing} == set(builder.NEED_THE_PACKAGE)
+    for path in needing:
+        page = path.read_text().split('DOCUMENTATION = r"""')[1].split('"""')[0]
+        assert "package" in page
+        assert "provisioner" in page
+
+
+def test_a_module_that_imports_what_is_not_sent_along_is_refused() -> None:
+    place = PurePosixPath("plugins/modules/provision_paths.py")
+    with pytest.raises(SystemExit, match=r"provision_paths\.py.*lacks.*from provisioner\.plan import Change"):
+        builder.text_of(place, "import os\nfrom provisioner.plan import Change\n", "1.0.0")
+
+
+def test_a_lookup_of_ours_is_named_in_full_in_roles() -> None:
+    place = PurePosixPath("roles/door/tasks/verify.yml")
+    text = "root: \"{{ lookup('provision_authority', 'root') if x else lookup('ansible.builtin.file', 'a') }}\"\n"
+    assert builder.text_of(place, text, "1.0.0") == text.replace("'provision_", "'provisioner.inference.provision_")
+
+
+def test_its_version_is_that_of_the_package(tree: Path) -> None:
+    assert yaml.safe_load((tree / "galaxy.yml").read_text())["version"] == __version__
+
+
+def test_every_ansible_core_that_is_named_leaves_the_same_out(tree: Path) -> None:
+    lists = {path.name: path.read_bytes() for path in (tree / "tests/sanity").iterdir()}
+    assert set(lists) == {"ignore-2.19.txt", "ignore-2.20.txt", "ignore-2.21.txt"}
+    assert len(set(lists.values())) == 1
+    for line in lists["ignore-2.19.txt"].decode().splitlines():
+        assert (tree / line.split()[0]).is_file(), line
+        assert "#" in line or line.endswith(" pylint:disallowed-name"), f"without a reason: {line}"
