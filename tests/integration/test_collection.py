@@ -46,7 +46,16 @@ def folder(ansible: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, ROOT / ".ci/collection.py", folder], check=True, capture_output=True, timeout=120)
     (file,) = folder.glob("provisioner-inference-*.tar.gz")
     galaxy = Path(sys.executable).parent / "ansible-galaxy"
-    install: list[str | Path] = [ansible, galaxy, "collection", "install", "--offline", file, "-p", folder / "collections"]
+    install: list[str | Path] = [
+        ansible,
+        galaxy,
+        "collection",
+        "install",
+        "--offline",
+        file,
+        "-p",
+        folder / "collections",
+    ]
     subprocess.run(install, check=True, capture_output=True, cwd=folder, timeout=120)
     file.unlink()
     return folder
