@@ -19,7 +19,8 @@ from provisioner.services import knowledge_of
 from provisioner.services.pipelines import Said, flaws, said_of
 from provisioner.values.address import Address
 from provisioner.values.errors import InputError
-from tests.pipelines_source import FETCH, standin_in
+from tests import documented
+from tests.pipelines_source import FETCH, STANDIN, standin_in
 from tests.scenario_programs import module_at
 
 PIPELINE = "class Pipeline:\n    def pipe(self, user_message, model_id, messages, body):\n        return 'hello'\n"
@@ -154,6 +155,19 @@ def test_a_gateway_and_a_chat_ask_for_the_pipeline_that_the_file_names(folder: P
         service = lab.resolved.services[Address("pipes/pipelines")]
         assert connection(lab.resolved, "chat", service.address)["model"] == asked
         assert knowledge_of("pipelines").offers(service)[0] == asked
+
+
+def test_the_page_shows_a_valid_file_and_the_pipeline_that_a_scenario_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, team = (block.text for block in documented.blocks() if block.page == "pipelines.md")
+    assert team == (STANDIN.parent / "pipelines/team.py").read_text(encoding="utf-8")
+    (folder / "agents/team.py").write_text(team, encoding="utf-8")
+    for name in ("pipes_key", "engine_key", "litellm_key", "webui_password"):
+        monkeypatch.setenv(f"PROVISION_SECRET_{name.upper()}", f"sk-0123456789-{name}")
+    assert knowledge_of("pipelines").offers(opened(folder, lab).resolved.services[Address("pipes/pipelines")]) == (
+        "team",
+    )
 
 
 INIT = "class Pipeline:\n    def __init__(self):\n        {}\n    def pipe(self):\n        return ''\n"
