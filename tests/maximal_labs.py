@@ -80,6 +80,37 @@ def _lab_with_team() -> dict[str, Any]:
     }
 
 
+def _lab_with_pipelines() -> dict[str, Any]:
+    """A lab with pipelines that say all that they can say."""
+    pipes = {
+        "source": "https://archives.example/pipelines",
+        "commit": "c" * 40,
+        "source_sha256": _HEX,
+        "port": 9099,
+        "drain": "2m",
+        "queue": "2m",
+        "api_key": Secret("pipes", "0123456789abcdef"),
+        "pipelines": ["agents/team.py"],
+        "model": "team",
+        "asked": True,
+        "connect": ["llama/llama_cpp"],
+        "environment": {"FAR_MODEL": "vendor/model"},
+        "secrets": [{"name": "FAR_KEY", "value": Secret("far", "far-key")}],
+        "answer_timeout_s": 60,
+        "max_body": 1048576,
+        "expose": "lan",
+    }
+    engine = {"model": "tiny", "api_key": Secret("engine", "engine-key")}
+    return {
+        "name": "lab",
+        "models": {"tiny": {"source": "builtin:tiny"}},
+        "containers": {
+            "llama": {"services": {"llama_cpp": engine}},
+            "pipes": {"services": {"pipelines": pipes}},
+        },
+    }
+
+
 def _lab_with_hub() -> dict[str, Any]:
     """A lab that serves a whole model of Hugging Face, which says all that it can say."""
     server = {
@@ -488,6 +519,7 @@ LABS: dict[str, dict[str, Any]] = {
     ),
     "hub": _lab_with_hub(),
     "team": _lab_with_team(),
+    "pipelines": _lab_with_pipelines(),
     "ollama": _lab_with_ollama(),
     "image": _lab_with_image(),
     "chat": _lab_with_chat(),

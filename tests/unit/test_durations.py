@@ -12,7 +12,9 @@ from provisioner.services.base import DRAIN_OPTION
 from provisioner.values import paths
 from provisioner.values.quantities import UP_TO_AN_HOUR, seconds_of
 
-ANSWERING = ("agent_team", "kokoro", "litellm", "llama_cpp", "oci", "ollama", "open_webui", "tabbyapi", "vllm")
+ANSWERING = (
+    *("agent_team", "kokoro", "litellm", "llama_cpp", "oci", "ollama", "open_webui", "pipelines", "tabbyapi", "vllm"),
+)
 """The services that may be in the middle of an answer when they are stopped."""
 
 
@@ -40,11 +42,11 @@ def test_every_number_of_seconds_up_to_an_hour_may_be_written() -> None:
     assert [number for number in range(4000) if re.fullmatch(UP_TO_AN_HOUR, f"{number}s")] == list(range(3601))
 
 
-QUEUEING = ("agent_team", "kokoro", "litellm", "llama_cpp", "ollama", "tabbyapi", "vllm")
+QUEUEING = ("agent_team", "kokoro", "litellm", "llama_cpp", "ollama", "pipelines", "tabbyapi", "vllm")
 """Those whose requests wait in a switch; people see a page instead."""
 SWITCHES = tuple(
     f"switch-{name}.service"
-    for name in ("agent-team", "kokoro", "litellm", "llama-server", "ollama", "tabbyapi", "vllm")
+    for name in ("agent-team", "kokoro", "litellm", "llama-server", "ollama", "pipelines", "tabbyapi", "vllm")
 )
 
 

@@ -247,9 +247,15 @@ def _texts(spec: Spec) -> dict[Address, dict[str, str]]:
     for name, container in spec.containers.items():
         for role, service in container.services.items():
             references = catalog.services[role].references.items()
-            files = [option for option, reference in references if reference.kind == "file"]
-            if files:
-                found[Address(f"{name}/{role}")] = {option: str(service.options.get(option)) for option in files}
+            texts: dict[str, str] = {}
+            for option, reference in references:
+                written = service.options.get(option)
+                if reference.kind == "file":
+                    texts[option] = str(written)
+                elif reference.kind == "files":
+                    texts |= {f"{option}.{place}": text for place, text in enumerate(written or ())}
+            if texts:
+                found[Address(f"{name}/{role}")] = texts
     return found
 
 

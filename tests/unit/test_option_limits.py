@@ -108,6 +108,10 @@ def test_every_role_with_limits_holds_its_options_against_them_in_the_same_way()
 
 BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "agent_team": ({"api_key": "k", "most_turns": 0}, "`most_turns` (0) must be 1 or more and 1000 or less."),
+    "pipelines": (
+        {"api_key": "k", "pipelines": [], "answer_timeout_s": 0},
+        "`answer_timeout_s` (0) must be 1 or more and 3600 or less.",
+    ),
     "llama_cpp": ({"models_max": -1}, "`models_max` (-1) must be 0 or more."),
     "litellm": ({"max_body": 1023}, "`max_body` (1023) must be 1024 or more."),
     "kokoro": ({"port": 65536}, "`port` (65536) must be 1 or more and 65535 or less."),

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 STAGES = ("driver", "engine", "team", "gateway", "app", "door")
-Kind = Literal["model", "models", "aliases", "service", "services", "stack", "sites", "file", "fetched", "members"]
+Kind = Literal[
+    "model", "models", "aliases", "service", "services", "stack", "sites", "file", "files", "fetched", "members"
+]
 """What an option may name."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TYPES = ("str", "int", "bool", "float", "list", "dict", "path", "raw")
@@ -56,7 +58,8 @@ class Reference:
     model or alias that it is asked for by: the file's word, else the only one there is.
     ``services`` lists services that answer completions or speak. ``sites`` maps host names to services; ``signed_by``
     is the secret of which the root of their certificate is made. A ``file`` is one of this machine, and the service
-    gets its text. ``fetched`` lists models that the service fetches by itself, each with the ``name`` that clients use.
+    gets its text; ``files`` lists several, of which it gets name and text. ``fetched`` lists models that the service
+    fetches by itself, each with the ``name`` that clients use.
     ``members`` is a mapping, or lists mappings, whose ``model`` names an engine or an upstream; ``routes_to`` gets
     where each of them is asked.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from provisioner.catalog import STAGES
 from provisioner.lab.aliases import chat_aliases, flatten, kinds_of
 from provisioner.lab.resolved import ENGINE_PROTOCOL, SPEECH_PROTOCOL, ResolvedLab
 from provisioner.services import knowledge_of
@@ -45,7 +46,7 @@ def connection(lab: ResolvedLab, user: str, address: Address) -> dict[str, Any]:
 def _offered(lab: ResolvedLab, service: ResolvedService) -> tuple[str, ...]:
     """The names under which it answers chats; those of a gateway are its aliases."""
     models = tuple(map(service.name_of, service.served_models))
-    return chat_aliases(lab.engines, service.aliases) or models or (service.role,)
+    return chat_aliases(lab.engines, service.aliases) or models or knowledge_of(service.role).offers(service)
 
 
 def connection_problems(lab: ResolvedLab, user: ResolvedService, option: str) -> Iterator[Problem]:
@@ -53,7 +54,7 @@ def connection_problems(lab: ResolvedLab, user: ResolvedService, option: str) ->
     able = [str(one.address) for one in lab.services.values() if _can_be_asked(lab, one)]
     names = list(user.written[option])
     for place, written in enumerate(names):
-        found = _objection(lab, written, able)
+        found = _objection(lab, written, able) or _too_late(user, lab.services[Address(written)])
         if written in names[:place]:
             found = f"{written} is named twice", "Name it once."
         if found is not None:
@@ -73,6 +74,14 @@ def _objection(lab: ResolvedLab, written: str, able: list[str]) -> tuple[str, st
     return _open_to_all(service)
 
 
+def _too_late(user: ResolvedService, service: ResolvedService) -> tuple[str, str] | None:
+    """That it is made after who would ask it, which it may itself ask; None where that is well."""
+    if STAGES.index(service.page.stage) < STAGES.index(user.page.stage):
+        return None
+    message = f"{service.address} ({service.page.stage}) is not made before {user.address} ({user.page.stage})"
+    return message, "Name the engines that it asks."
+
+
 def _open_to_all(service: ResolvedService) -> tuple[str, str] | None:
     """That it could have a key and has none, and what to write; None where that is well."""
     key = service.page.key_option
@@ -89,7 +98,7 @@ def asked_for(lab: ResolvedLab, service: ResolvedService, kind: str) -> tuple[st
         return tuple(alias for alias in service.aliases if kind in _kinds_of(lab, service, alias))
     if service.page.protocol != ENGINE_PROTOCOL or knowledge_of(service.role).answers(service) != kind:
         return ()
-    return tuple(map(service.name_of, service.served_models)) or (service.role,)
+    return tuple(map(service.name_of, service.served_models)) or knowledge_of(service.role).offers(service)
 
 
 def _kinds_of(lab: ResolvedLab, gateway: ResolvedService, alias: str) -> tuple[str, ...]:

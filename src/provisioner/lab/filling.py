@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from provisioner.lab.aliases import Aliases, Engine, find_engines, flatten, for_too_long, routed_aliases
@@ -100,7 +101,7 @@ def _upstream_engine(name: str, upstream: Upstream) -> RoutedEngine:
 
 def _own_engine(place: Place, name: str, engine: Engine) -> RoutedEngine:
     service = engine.service
-    served = service.name_of(engine.model_for(name)) or service.role
+    served = service.name_of(engine.model_for(name)) or knowledge_of(service.role).offers(service)[0]
     address = f"{place.lab.base_url(service, place.service.container)}/v1"
     answers = knowledge_of(service.role).answers(service)
     model = f"openai/{served}"
@@ -193,6 +194,15 @@ def _file(place: Place, option: str) -> Filled:
     return {option: place.service.texts[option]}, set()
 
 
+def _files(place: Place, option: str) -> Filled:
+    """The name of each, and what is in it."""
+    listed = []
+    for number, written in enumerate(place.service.written[option]):
+        text = place.service.texts[f"{option}.{number}"]
+        listed.append({"name": PurePath(written).name, "text": text})
+    return {option: listed}, set()
+
+
 _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "model": _model,
     "models": _models,
@@ -202,6 +212,7 @@ _BY_KIND: Mapping[str, Callable[[Place, str], Filled]] = {
     "stack": _stack,
     "sites": _sites,
     "file": _file,
+    "files": _files,
     "fetched": _fetched,
     "members": _members,
 }

@@ -60,6 +60,7 @@ _REFERENCES: dict[str, Any] = {
     "services": Annotated[list[Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
     "stack": str,
     "file": Annotated[str, Field(min_length=1)],
+    "files": Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)],
     "aliases": dict[AliasName, Alias],
     "sites": Annotated[dict[HostName, Annotated[str, StringConstraints(pattern=SERVICE_ADDRESS)]], Field(min_length=1)],
 }

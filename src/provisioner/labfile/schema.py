@@ -16,6 +16,7 @@ _REFERENCES: dict[str, dict[str, Any]] = {
     "model": {"type": "string"},
     "stack": {"type": "string"},
     "file": {"type": "string", "minLength": 1},
+    "files": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "uniqueItems": True},
     "models": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
     "service": {"type": "string", "pattern": SERVICE_ADDRESS},
     "services": {

@@ -91,7 +91,10 @@ class ResolvedService:
     headers: Mapping[str, Header] = field(default_factory=dict)
     """What models' files say of themselves, as far as that is known."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What is in the files that its options name, by the options, as far as that is known."""
+    """What is in the files that its options name, as far as that is known.
+
+    By the options; where one lists several, by ``option.0``, ``option.1`` and so on.
+    """
     needed_by: tuple[Address, ...] = ()
     """The services of other hosts that reach it over the LAN."""
     pulled: Mapping[str, Pulled] = field(default_factory=dict)
@@ -523,6 +526,10 @@ class Knowledge:
     def answers(self, service: ResolvedService) -> str:  # noqa: ARG002
         """What it is asked for; of engines only."""
         return CHAT
+
+    def offers(self, service: ResolvedService) -> tuple[str, ...]:
+        """The names under which it answers, where it serves no model of the file; the first is the usual one."""
+        return (service.role,)
 
     def thinking(self, service: ResolvedService, *, is_on: bool) -> Mapping[str, Any] | None:  # noqa: ARG002
         """What a request says in its body to have it think or not; None where nobody knows how it is told."""

@@ -193,6 +193,40 @@ KNOWN: dict[str, dict[str, Any]] = {
         "__agent_team_answer": CHAT,
         "__agent_team_passed": {"status": 401},
     },
+    "pipelines": {
+        "pipelines_api_key": "0123456789abcdef",
+        "pipelines_pipelines": [{"name": "team.py", "text": ""}, {"name": "many.py", "text": ""}],
+        "pipelines_asked": True,
+        "__pipelines_state": SEEN,
+        "__pipelines_models": {"status": 200, "json": {"data": [{"id": "team"}, {"id": "many.one"}]}},
+        "__pipelines_listed": {
+            "status": 200,
+            "json": {
+                "data": [
+                    {"id": "team", "name": "team", "type": "pipe", "valves": False},
+                    {"id": "many", "name": "many", "type": "manifold", "valves": True},
+                ]
+            },
+        },
+        "__pipelines_statuses": standard_output(
+            {
+                "a body that is too large": 413,
+                "a wrong key": 401,
+                "a question without a key": 401,
+                "code from elsewhere": 404,
+                "code that is sent": 404,
+                "deleting": 404,
+                "loading again": 404,
+                "settings": 404,
+                "filters": 404,
+            }
+        ),
+        "__pipelines_answer": {
+            "rc": 0,
+            **standard_output({"status": 200, "ended": True, "text": "Hello.", "problem": ""}),
+        },
+        "__pipelines_passed": {"status": 401},
+    },
     "litellm": LITELLM,
     "llama_cpp": LLAMA,
     "ollama": {
@@ -266,6 +300,13 @@ CAME: dict[tuple[str, str], list[str]] = {
         "a body that is too large: HTTP 413",
         'The team, asked "Say hello." (HTTP 200)',
         "Without the key, at port 4100: HTTP 401",
+    ],
+    ("pipelines", "verify"): [
+        "Process 5 of pipelines.service",
+        "It offers team, many.one",
+        "code that is sent: HTTP 404",
+        'team, asked "Say hello." (HTTP 200), to the end of the stream: Hello.',
+        "Without the key, at port 9099: HTTP 401",
     ],
     ("oci", "verify"): [
         "/: HTTP 200 through the switch",
@@ -377,6 +418,9 @@ POOR: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no vectors": ("llama_cpp", "verify_vectors", {"__llama_cpp_heard": DIED}),
     "no answer of a team": ("agent_team", "verify", {"__agent_team_answer": SILENT}),
     "an odd answer of a team": ("agent_team", "verify", {"__agent_team_answer": ODD}),
+    "no answer of a pipeline": ("pipelines", "verify", {"__pipelines_answer": DIED}),
+    "no list of pipelines": ("pipelines", "verify", {"__pipelines_listed": SILENT, "__pipelines_models": SILENT}),
+    "odd lists of pipelines": ("pipelines", "verify", {"__pipelines_listed": ODD, "__pipelines_models": ODD}),
     "no look at an image": ("oci", "verify", {"__oci_looked": DIED}),
     "no rules of an image's network": ("oci", "verify", {"__oci_closed": DIED}),
     "no answer of an image": ("oci", "verify", {"__oci_asked": {"results": [SILENT, SILENT]}}),

@@ -309,7 +309,7 @@ def _texts(path: Path, spec: Spec, catalog: Catalog) -> tuple[dict[Address, dict
     """What is in the files that options of services name, and what is wrong with these."""
     roles = {role for container in spec.containers.values() for role in container.services}
     kinds = {reference.kind for role in roles for reference in catalog.services[role].references.values()}
-    if "file" not in kinds:
+    if not kinds & {"file", "files"}:
         return {}, []
     from provisioner.lab.opening.texts import read_texts  # nothing that a lab needs whose services name no files
 

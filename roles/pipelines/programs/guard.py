@@ -1,0 +1,1 @@
+../../../src/provisioner/guard.py

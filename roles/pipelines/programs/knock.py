@@ -1,0 +1,1 @@
+../../../src/provisioner/knock.py
