@@ -288,9 +288,9 @@ def test_a_device_file_of_a_group_is_opened_by_the_images_own_user(host: Host) -
 
 @pytest.mark.usefixtures("mended")
 def test_a_device_that_nobody_gave_is_no_proof(host: Host) -> None:
-    host.check_output("sed -i '/^UIDMap/i AddDevice=/dev/full:/dev/extra' /etc/containers/systemd/oci.container")
+    host.check_output("sed -i '/^UIDMap/i AddDevice=/dev/net/tun' /etc/containers/systemd/oci.container")
     host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
-    SCENARIO.refuses("verify_alone.yml", "the image has the device /dev/extra, and nobody gave it that")
+    SCENARIO.refuses("verify_alone.yml", "the image has the device /dev/net/tun, and nobody gave it that")
 
 
 # The proof, where something is wrong.
