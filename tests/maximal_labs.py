@@ -218,7 +218,14 @@ def _lab_with_image() -> dict[str, Any]:
         "command": ["/bin/server"],
         "arguments": ["--verbose"],
         "environment": {"WORD": "said"},
-        "secrets": [{"name": "TOKEN", "value": Secret("token", "token-of-an-image")}],
+        "secrets": [
+            {"name": "TOKEN", "value": Secret("token", "token-of-an-image"), "as": "variable"},
+            {"name": "key.pem", "value": Secret("file", "file-of-an-image"), "as": "file"},
+        ],
+        "ports": [
+            {"port": 1883, "why": "MQTT of the sensors"},
+            {"port": 514, "image_port": 5514, "protocol": "udp", "why": "logs", "need": "routers know no other"},
+        ],
         "volumes": {"data": "/data"},
         "user": "1000:1000",
         "capabilities": ["CHOWN"],

@@ -6,7 +6,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive PODMAN_IGNORE_CGROUPSV1_WARNING=1
 HOST=$1 AT=$1:5443 USER_NAME=penny PASSWORD=CANARY3-registry-0123456789
 apt-get update -q
-apt-get install -y -q --no-install-recommends podman crun netavark docker-registry busybox-static apache2-utils curl openssl
+apt-get install -y -q --no-install-recommends podman crun netavark docker-registry busybox-static netcat-openbsd apache2-utils curl openssl
 systemctl disable --now docker-registry.service
 mkdir -p /srv/registry/data && cd /srv/registry
 case $HOST in [0-9]*) SAN=IP:$HOST ;; *) SAN=DNS:$HOST ;; esac
@@ -36,9 +36,13 @@ timeout 60 bash -c 'until curl --silent --noproxy "*" --cacert ca.crt --output /
 mkdir -p /etc/containers/certs.d/"$AT" && cp ca.crt /etc/containers/certs.d/"$AT"/ca.crt
 podman login --authfile auth.json --username "$USER_NAME" --password-stdin "$AT" <<< "$PASSWORD"
 make() { # a name, a text that its page says, and words for podman import
-    local files; files=$(mktemp -d)
+    local files libraries; files=$(mktemp -d)
     mkdir -p "$files"/{bin,etc,tmp,data,www/cgi-bin}
     cp /bin/busybox "$files/bin/"
+    cp -L /bin/nc.openbsd "$files/bin/nc" # what hears UDP, which this busybox does not
+    ldd /bin/nc.openbsd | grep -o '/[^ ]*' | xargs cp -L --parents --target-directory "$files"
+    libraries=$(dirname "$(ldd /bin/nc.openbsd | grep -o '/[^ ]*/libc.so.6')") # what a driver's programs need besides
+    cp -L --parents --target-directory "$files" "$libraries"/{libm.so.6,libdl.so.2,libpthread.so.0,librt.so.1}
     ln -s busybox "$files/bin/sh"
     echo 'nobody:x:65534:65534::/:/bin/sh' > "$files/etc/passwd"
     echo "$2" > "$files/www/health"

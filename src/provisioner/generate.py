@@ -126,7 +126,7 @@ def opens_table(service: ServiceType) -> str:
     before = f"{service.behind}-{service.unit}" if service.behind else service.unit
     lines = ["| Socket | Of | For |", "|---|---|---|"]
     lines.append(f"| `port` ({service.port}), any address | `{before}` | clients |")
-    lines += [f"| `{option}`, any address | `{before}` | clients |" for option in service.also_listens]
+    lines += [f"| `{option}`, any address | `{service.unit}` | clients |" for option in service.also_listens]
     if service.behind and service.port is not None:
         lines.append(f"| {port_behind(service.port)}, loopback | `{service.unit}` | the switch |")
     lines += [_socket_row(one) for one in service.opens.sockets]

@@ -64,6 +64,8 @@ UNLIMITED = {
     "litellm.routes.max_fallbacks": "filled in; counted",
     "llama_cpp.models.context": "filled in; a model has its limits in `spec.models.Model`",
     "ollama.models.context": "filled in; a model has its limits in `spec.models.Model`",
+    "oci.ports.port": "services.oci refuses what is no port, or below 1024 without need, and the preflight",
+    "oci.ports.image_port": "ditto",
     "switch.former_keys.until": "filled in; a moment of the clock",
 }
 """Numbers without a limit on their role's page, each with the reason."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ FOLDER = Path(__file__).resolve().parents[1]
 TEXT = (FOLDER / "vars.yml").read_text(encoding="utf-8").replace("!unsafe ", "")
 VARS: dict[str, Any] = yaml.safe_load(TEXT)
 KEY = VARS["oci_api_key"]
-TOKEN = VARS["oci_secrets"][0]["value"]
+TOKEN, FILE = (secret["value"] for secret in VARS["oci_secrets"])
 UNIT, PORT, BEHIND = "oci.service", 8300, 18300
 SCENARIO = Scenario(FOLDER, KEY, PORT)
 PODMAN = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
@@ -50,6 +52,21 @@ def variable(host: Host, name: str) -> str:
 def process(host: Host) -> str:
     """The unit's main process."""
     return str(host.check_output(f"systemctl show --property=MainPID --value {UNIT}"))
+
+
+@contextmanager
+def neighbour(host: Host) -> Iterator[None]:
+    """A network beside the container's, which it leads to its own; its commands begin with ``ip netns exec beside``."""
+    host.check_output(
+        "ip netns add beside && ip link add beside0 type veth peer name beside1 netns beside"
+        " && ip addr add 10.99.0.1/24 dev beside0 && ip link set beside0 up"
+        " && ip -n beside addr add 10.99.0.2/24 dev beside1 && ip -n beside link set beside1 up"
+        " && ip -n beside route add default via 10.99.0.1"
+    )
+    try:
+        yield
+    finally:
+        host.check_output("ip link del beside0; ip netns del beside")
 
 
 @pytest.fixture
@@ -87,7 +104,7 @@ def test_its_root_is_nobody_and_its_volume_outlives_it(host: Host) -> None:
     inside(host, "touch", "/data/kept")
     host.check_output(f"systemctl restart {UNIT}")
     assert host.file("/var/lib/oci/volumes/data/kept").uid == 1_000_000 + 1000
-    assert inside(host, "ls", "/data") == "kept"
+    assert "kept" in inside(host, "ls", "/data").split()
 
 
 def test_secrets_are_in_no_journal_argument_unit_or_other_file(host: Host) -> None:
@@ -99,8 +116,30 @@ def test_secrets_are_in_no_journal_argument_unit_or_other_file(host: Host) -> No
         " find /run -name '*.json' -size -100k -not -path '*/crun/*' -exec cat {} +"
     )
     assert "oci" in found
-    for secret in (KEY, TOKEN, VARS["oci_registry_password"]):
+    for secret in (KEY, TOKEN, FILE.strip(), VARS["oci_registry_password"]):
         assert secret not in found
+
+
+def test_a_secret_is_a_file_of_the_images_user_alone(host: Host) -> None:
+    assert inside(host, "stat", "-c", "'%u %a'", "/run/secrets/key.pem") == "1000 400"
+    assert f"{inside(host, 'cat', '/run/secrets/key.pem')}\n" == FILE
+    assert variable(host, "key.pem") == ""
+
+
+def test_further_ports_reach_the_image_and_nothing_else_does(host: Host) -> None:
+    """From a network of its own beside the container's, as a neighbour on the bridge could ask."""
+    at = host.check_output(f"{PODMAN} container inspect oci --format '{{{{.NetworkSettings.IPAddress}}}}'")
+    with neighbour(host):
+        ask = "ip netns exec beside busybox wget -q -T 3 -O -"
+        assert host.check_output(f"{ask} http://10.99.0.1:1883/hidden") == "hidden"
+        assert host.run(f"{ask} http://{at}:1883/hidden").rc != 0
+        assert host.run(f"{ask} http://{at}:80/health").rc != 0
+        send = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'from-beside', ('10.99.0.1', 5300))"
+        host.check_output(f'ip netns exec beside python3 -c "{send}"')
+    heard = "/var/lib/oci/volumes/data/heard"
+    host.check_output(f"timeout 20 sh -c 'until grep -q from-beside {heard}; do sleep 0.1; done'")
+    there = {place.rpartition(":")[2] for place in listeners(host, 1883)}
+    assert there == {"1883"}
 
 
 def test_podman_takes_no_orders(host: Host) -> None:
@@ -111,20 +150,15 @@ def test_podman_takes_no_orders(host: Host) -> None:
 def test_who_routes_a_packet_past_the_port_gets_no_answer(host: Host) -> None:
     """From a network of its own beside the container's, as a neighbour on the bridge could send it."""
     at = host.check_output(f"{PODMAN} container inspect oci --format '{{{{.NetworkSettings.IPAddress}}}}'")
-    host.check_output(
-        "ip netns add beside && ip link add beside0 type veth peer name beside1 netns beside"
-        " && ip addr add 10.99.0.1/24 dev beside0 && ip link set beside0 up"
-        " && ip -n beside addr add 10.99.0.2/24 dev beside1 && ip -n beside link set beside1 up"
-        " && ip -n beside route add default via 10.99.0.1"
-    )
     ask = f"ip netns exec beside busybox wget -q -T 3 -O /dev/null http://{at}:80/health"
     try:
-        assert host.run(ask).rc != 0
-        host.check_output("nft flush chain inet oci forward")
-        assert host.run(ask).rc == 0
-        SCENARIO.refuses("verify_alone.yml", "Unable to trust the network of Podman")
+        with neighbour(host):
+            assert host.run(ask).rc != 0
+            host.check_output("nft flush chain inet oci forward")
+            assert host.run(ask).rc == 0
+            SCENARIO.refuses("verify_alone.yml", "Unable to trust the network of Podman")
     finally:
-        host.check_output(f"ip link del beside0; ip netns del beside; systemctl restart {UNIT}")
+        host.check_output(f"systemctl restart {UNIT}")
     SCENARIO.passes("verify_alone.yml")
 
 
@@ -181,6 +215,84 @@ def test_another_secret_is_another_start_and_one_that_is_not_named_is_forgotten(
     assert host.check_output(f"{PODMAN} secret ls --format '{{{{.Name}}}}'") == "oci-OTHER"
 
 
+# A card, for which devices of every machine and a library that only has the right name stand in.
+
+CARD = {"vendor": "nvidia", "nodes": ["/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl"]}
+STAND_INS = """
+set -e
+apt-get install -y -q --no-install-recommends tcc
+for name in nvidia0 nvidiactl nvidia-uvm; do touch /dev/$name; mount --bind /dev/null /dev/$name; done
+echo 'int cuInit(unsigned flags) { return 0; }' > /root/driver.c
+tcc -shared -nostdlib -Wl,-soname=libcuda.so.1 -o /usr/local/lib/libcuda.so.9.9 /root/driver.c
+ldconfig
+"""
+TAKEN_AWAY = """
+for name in nvidia0 nvidiactl nvidia-uvm; do umount /dev/$name; rm -f /dev/$name; done
+rm -f /usr/local/lib/libcuda.so.*; ldconfig
+"""
+
+
+@pytest.fixture
+def card(host: Host) -> Iterator[None]:
+    """A card in the container, until the test is over; then the scenario's own state again."""
+    host.check_output("bash -c %s", STAND_INS)
+    yield
+    host.run("bash -c %s", TAKEN_AWAY)
+    SCENARIO.passes("converge.yml")
+    assert not host.file("/etc/cdi/provision.json").exists
+    assert "nvidia" not in inside(host, "ls", "/dev")
+
+
+@pytest.mark.usefixtures("card")
+def test_a_card_is_in_the_image_with_its_driver_and_nothing_starts_without_it(host: Host) -> None:
+    SCENARIO.passes("converge.yml", oci_card=CARD)
+    assert "changed=0" in SCENARIO.passes("converge.yml", oci_card=CARD)
+    assert set(CARD["nodes"]) <= {f"/dev/{name}" for name in inside(host, "ls", "/dev").split()}
+    assert inside(host, "ls", "/usr/local/nvidia/lib64") == "libcuda.so.1"
+    assert variable(host, "LD_LIBRARY_PATH") == "/usr/local/nvidia/lib64"
+
+    host.check_output("sed -i '/^AddDevice=/d' /etc/containers/systemd/oci.container")
+    host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
+    SCENARIO.refuses("verify_alone.yml", "the image has no /dev/nvidia0 of the card", oci_card=CARD)
+    SCENARIO.passes("converge.yml", oci_card=CARD)
+
+    host.check_output("umount /dev/nvidia0 && rm /dev/nvidia0")
+    SCENARIO.refuses("verify_alone.yml", "/dev/nvidia0 of the card is gone from this container", oci_card=CARD)
+    SCENARIO.refuses(
+        "converge.yml",
+        "Unable to give the image its card: /dev/nvidia0 of the card is not in this container",
+        oci_card=CARD,
+    )
+    assert host.run(f"systemctl restart {UNIT}").rc != 0
+    assert "/dev/nvidia0" in host.check_output(f"journalctl --no-pager --quiet --unit {UNIT} --lines 40")
+    host.check_output("touch /dev/nvidia0; mount --bind /dev/null /dev/nvidia0")
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_device_file_of_a_group_is_opened_by_the_images_own_user(host: Host) -> None:
+    node = "/dev/dri/renderD128"
+    device = ("incus", "config", "device")
+    add = ("render", "unix-char", "source=/dev/full", f"path={node}", "mode=0660", "gid=44")
+    subprocess.run((*device, "add", host.backend.hostname, *add), check=True, capture_output=True)
+    try:
+        SCENARIO.passes("converge.yml", oci_card={"vendor": "amd", "nodes": [node]})
+        assert inside(host, "id", "-u") == "1000"
+        inside(host, "dd", f"if={node}", "of=/dev/null", "bs=1", "count=1")
+        host.check_output("sed -i '/^GroupAdd=/d' /etc/containers/systemd/oci.container")
+        host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
+        words = f"{node} of the card belongs to group 44, in which the image's program is not"
+        SCENARIO.refuses("verify_alone.yml", words, oci_card={"vendor": "amd", "nodes": [node]})
+    finally:
+        subprocess.run((*device, "remove", host.backend.hostname, "render"), check=True, capture_output=True)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_device_that_nobody_gave_is_no_proof(host: Host) -> None:
+    host.check_output("sed -i '/^UIDMap/i AddDevice=/dev/net/tun' /etc/containers/systemd/oci.container")
+    host.check_output(f"systemctl daemon-reload && systemctl restart {UNIT}")
+    SCENARIO.refuses("verify_alone.yml", "the image has the device /dev/net/tun, and nobody gave it that")
+
+
 # The proof, where something is wrong.
 
 
@@ -203,6 +315,13 @@ def test_a_folder_of_the_machine_and_another_port_are_no_proof(host: Host) -> No
     )
 
 
+def test_a_further_port_at_which_nothing_listens_is_no_proof(host: Host) -> None:
+    more = [*VARS["oci_ports"], {"port": 5999, "why": "nobody"}]
+    SCENARIO.refuses("converge.yml", "0.0.0.0:5999/tcp leads to port 5999/tcp of the image", oci_ports=more)
+    SCENARIO.passes("converge.yml")
+    assert listeners(host, 5999) == {}
+
+
 def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
     SCENARIO.refuses("verify_alone.yml", "`health_command` ended with 1", oci_health_command=["/bin/busybox", "false"])
 
@@ -219,6 +338,15 @@ def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
         ({"oci_volumes": {"../a": "/x"}}, "A folder of the machine or of the container cannot be given"),
         ({"oci_environment": {"TOKEN": "x"}}, "needs a name of its own"),
         ({"oci_arguments": ["a\nb"]}, "holds a control character"),
+        ({"oci_ports": [{"port": 53, "why": "names"}]}, "Unable to open 53/tcp: a port of `ports` is 1024 or more"),
+        ({"oci_ports": [{"port": 18300, "why": "x"}]}, "each port is there once"),
+        ({"oci_ports": [{"port": 5000, "image_port": 80, "why": "x"}]}, "is reached through the switch alone"),
+        (
+            {"oci_ports": [{"port": 53, "why": "names", "need": "x"}]},
+            "Unable to open further ports: 53/tcp is taken (users:",
+        ),
+        ({"oci_ports": [{"port": 70000, "why": "x"}]}, "a port is a number from 1 to 65535"),
+        ({"oci_secrets": [{"name": "../a", "value": "x", "as": "file"}]}, "needs a name of its own"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_done(values: dict[str, Any], words: str) -> None:

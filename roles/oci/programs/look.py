@@ -1,8 +1,10 @@
 """Looks at the image that runs: whether it is the file's, what it may do, where it listens, and where its secrets show.
 
 Its standard input says in JSON what is expected (``container``, ``image``, ``unit``, ``published``, ``image_port``,
-``volumes``, ``files``, ``secrets``, ``health_command``, ``within_s``). It prints in JSON what it ``saw``, and a list
-``wrong`` of what should be otherwise, in words without secrets.
+``further``, ``volumes``, ``card``, ``secrets``, ``secret_files``, ``health_command``, ``within_s``). It prints in
+JSON what it ``saw``, and a list ``wrong`` of what should be otherwise, in words without secrets. ``card`` is the CDI
+file by which the image gets the container's card, empty where it has none; ``further`` are the places of further ports,
+each with the port inside.
 """
 
 from __future__ import annotations
@@ -10,14 +12,24 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
 PODMAN = "podman"
 SHORT_S = 60
-LISTENS = "0A"
+LISTENS_WITHIN_S, POLL_S = 20.0, 0.2
+"""So long an image that answers at its main port may take until it listens at its further ones."""
+LISTENS = {"tcp": "0A", "udp": "07"}
+"""How the kernel's tables call the state of a socket that waits for clients, by protocols."""
+SECRETS = "/run/secrets"
+USUAL_DEVICES = frozenset({"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx"})
+"""What every container has in its /dev; its own terminals are in a folder."""
+TERMINALS = "pts"
+LIBRARIES_VARIABLE = "LD_LIBRARY_PATH"
 ENVIRONMENT = {**os.environ, "PODMAN_IGNORE_CGROUPSV1_WARNING": "1"}
 
 
@@ -52,11 +64,11 @@ def described(*arguments: str) -> tuple[dict[str, Any], str]:
 
 def image_problems(running: dict[str, Any], image: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
     """Where the running container is not of the file's image."""
-    if running.get("ImageName") != wanted["image"] or running.get("Image") != image.get("Id"):
+    if running.get("ImageName") != wanted["image"]:
         yield f"the container runs {running.get('ImageName')}, and not {wanted['image']}"
-    digests = [one.rpartition("@")[2] for one in image.get("RepoDigests", [])] + [image.get("Digest")]
-    if wanted["image"].rpartition("@")[2] not in digests:
-        yield f"the image has the digest {image.get('Digest')}, and not {wanted['image'].rpartition('@')[2]}"
+    file_digest = wanted["image"].rpartition("@")[2]
+    if digest_of(image, wanted) != file_digest:
+        yield f"the image has the digest {image.get('Digest')}, and not {file_digest}"
 
 
 def power_problems(running: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
@@ -77,36 +89,142 @@ def power_problems(running: dict[str, Any], wanted: dict[str, Any]) -> Iterator[
             yield f"{source} of the machine is mounted at {mount.get('Destination')}"
 
 
+def devices_in(root: pathlib.Path) -> dict[str, int]:
+    """The device files below ``root`` that not every container has, each with its number."""
+    found = {}
+    for folder, folders, names in os.walk(root / "dev"):
+        at = pathlib.Path(folder)
+        is_top = at == root / "dev"
+        if is_top:
+            folders[:] = [name for name in folders if name != TERMINALS]
+        for name in names:
+            seen = (at / name).lstat()
+            if is_top and name in USUAL_DEVICES:
+                continue
+            if stat.S_ISCHR(seen.st_mode) or stat.S_ISBLK(seen.st_mode):
+                found[f"/{(at / name).relative_to(root)}"] = seen.st_rdev
+    return found
+
+
+def given_card(file: str) -> dict[str, Any]:
+    """What Podman was told of the card: its device files and what is mounted; nothing where there is none."""
+    if not file:
+        return {}
+    try:
+        spec = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UnableError(f"what Podman is told of the card cannot be read: {error}") from None
+    return dict(spec["devices"][0]["containerEdits"])
+
+
+def groups_of(process: int) -> set[int]:
+    """The groups that a process is in, by the numbers that this container has for them."""
+    for line in pathlib.Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("Groups:"):
+            return {int(number) for number in line.split()[1:]}
+    return set()
+
+
+def device_problems(process: int, card: dict[str, Any]) -> Iterator[str]:
+    """Device files that the image has without being given them, and those of its card that it lacks or cannot open."""
+    found = devices_in(pathlib.Path(f"/proc/{process}/root"))
+    nodes = [node["path"] for node in card.get("deviceNodes", ())]
+    for path in sorted(found.keys() - set(nodes)):
+        yield f"the image has the device {path}, and nobody gave it that"
+    groups = groups_of(process)
+    for path in nodes:
+        node = pathlib.Path(path)
+        if not node.exists():
+            yield f"{path} of the card is gone from this container"
+            continue
+        seen = node.stat()
+        if found.get(path) != seen.st_rdev:
+            yield f"the image has no {path} of the card"
+        elif seen.st_mode & 0o006 != 0o006 and seen.st_gid not in groups:
+            yield f"{path} of the card belongs to group {seen.st_gid}, in which the image's program is not"
+
+
+def library_problems(process: int, card: dict[str, Any]) -> Iterator[str]:
+    """Files of the card's driver that the image does not have, or would not find."""
+    mounts = card.get("mounts", ())
+    for mount in mounts:
+        inside = pathlib.Path(f"/proc/{process}/root{mount['containerPath']}")
+        try:
+            is_same = inside.samefile(mount["hostPath"])
+        except OSError:
+            is_same = False
+        if not is_same:
+            yield f"{mount['containerPath']} in the image is not the driver's {mount['hostPath']}"
+    libraries = [pathlib.PurePosixPath(mount["containerPath"]) for mount in mounts]
+    folders = {str(path.parent) for path in libraries if ".so" in path.name}
+    variables = pathlib.Path(f"/proc/{process}/environ").read_text(encoding="utf-8", errors="replace").split("\0")
+    path = dict(variable.partition("=")[::2] for variable in variables).get(LIBRARIES_VARIABLE, "")
+    for folder in sorted(folders - set(path.split(":"))):
+        yield f"{LIBRARIES_VARIABLE} of the image ({path or 'empty'}) does not name {folder}"
+
+
+def card_words(card: dict[str, Any]) -> str:
+    """What of the card the image has."""
+    nodes = [node["path"] for node in card.get("deviceNodes", ())]
+    files = len(card.get("mounts", ()))
+    return f"{', '.join(nodes)}; {files} files of its driver" if card else ""
+
+
 def published(running: dict[str, Any]) -> dict[str, str]:
-    """The addresses at which the container's ports are reached, each with the port inside."""
+    """The addresses and protocols by which the container's ports are reached, each with the port inside."""
     found = {}
     for inside, places in (running.get("NetworkSettings", {}).get("Ports") or {}).items():
         for place in places or ():
             address = place.get("HostIp") or "0.0.0.0"  # noqa: S104  # what Podman means by none
-            found[f"{address}:{place.get('HostPort')}"] = inside
+            host = f"[{address}]" if ":" in address else address
+            found[f"{host}:{place.get('HostPort')}/{inside.rpartition('/')[2]}"] = inside
     return found
 
 
 def port_problems(running: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
-    """Published ports beside the one of the service."""
-    expected = {wanted["published"]: f"{wanted['image_port']}/tcp"}
+    """Published ports beside those of the service."""
+    expected = {f"{wanted['published']}/tcp": f"{wanted['image_port']}/tcp", **wanted["further"]}
     found = published(running)
     if found != expected:
-        yield f"it is published at {', '.join(sorted(found)) or 'no address'}, and not at {wanted['published']} alone"
+        places, right_ones = (", ".join(sorted(one)) or "no address" for one in (found, expected))
+        yield f"it is published at {places}, and not at {right_ones} alone"
 
 
-def listening(process: int) -> list[int]:
-    """The TCP ports at which something listens in the network of a process."""
+def listening(process: int) -> list[str]:
+    """The ports at which something listens in the network of a process, each with its protocol."""
     ports = set()
-    for table in ("tcp", "tcp6"):
-        path = pathlib.Path(f"/proc/{process}/net/{table}")
-        if not path.exists():
-            continue
-        for line in path.read_text(encoding="ascii").splitlines()[1:]:
-            row = line.split()
-            if row[3] == LISTENS:
-                ports.add(int(row[1].rpartition(":")[2], 16))
-    return sorted(ports)
+    for protocol, state in LISTENS.items():
+        for table in (protocol, f"{protocol}6"):
+            path = pathlib.Path(f"/proc/{process}/net/{table}")
+            if not path.exists():
+                continue
+            for line in path.read_text(encoding="ascii").splitlines()[1:]:
+                row = line.split()
+                if row[3] == state:
+                    ports.add((int(row[1].rpartition(":")[2], 16), protocol))
+    return [f"{port}/{protocol}" for port, protocol in sorted(ports)]
+
+
+def deaf_ports(process: int, wanted: dict[str, Any]) -> Iterator[str]:
+    """Further ports that the file opens, and at which nothing listens inside."""
+    further = wanted["further"]
+    end = time.monotonic() + min(float(wanted["within_s"]), LISTENS_WITHIN_S)
+    while not (heard := set(listening(process))) >= set(further.values()) and time.monotonic() < end:
+        time.sleep(POLL_S)
+    for place, inside in sorted(further.items()):
+        if inside not in heard:
+            yield f"{place} leads to port {inside} of the image, and nothing listens there"
+
+
+def file_problems(process: int, wanted: dict[str, Any]) -> Iterator[str]:
+    """Secrets that should be files of the image, and are none with their value."""
+    for name, value in sorted(wanted["secret_files"].items()):
+        try:
+            text = pathlib.Path(f"/proc/{process}/root{SECRETS}/{name}").read_bytes()
+        except OSError:
+            text = b""
+        if text != value.encode():
+            yield f"{SECRETS}/{name} of the image is not the secret of the file"
 
 
 def leaks(secrets: list[str], texts: dict[str, str]) -> list[str]:
@@ -141,10 +259,19 @@ def health_problems(wanted: dict[str, Any]) -> Iterator[str]:
         yield f"`health_command` ended with {done.returncode}"
 
 
+def digest_of(image: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """The digest of an image: of those by which registries have it the file's, where that is one of them."""
+    digests = [known.rpartition("@")[2] for known in image.get("RepoDigests") or ()]
+    file_digest = wanted["image"].rpartition("@")[2]
+    return file_digest if file_digest in digests else str(image.get("Digest"))
+
+
 def seen(wanted: dict[str, Any]) -> dict[str, Any]:
     """All that was seen, and all that should be otherwise."""
     running, said = described("container", "inspect", wanted["container"])
-    image, image_said = described("image", "inspect", wanted["image"])
+    # Asked for by its own number: its name says what the file says.
+    image, image_said = described("image", "inspect", str(running.get("Image")))
+    card = given_card(wanted["card"])
     process = int(running.get("State", {}).get("Pid") or 0)
     texts = {
         "`podman inspect`": said + image_said,
@@ -153,9 +280,13 @@ def seen(wanted: dict[str, Any]) -> dict[str, Any]:
     }
     wrong = [*image_problems(running, image, wanted), *power_problems(running, wanted), *port_problems(running, wanted)]
     wrong += [f"a secret stands in {place}" for place in leaks(wanted["secrets"], texts)]
+    if process:
+        wrong += [*device_problems(process, card), *library_problems(process, card)]
+        wrong += [*deaf_ports(process, wanted), *file_problems(process, wanted)]
     wrong += health_problems(wanted)
     saw = {
-        "digest": wanted["image"].rpartition("@")[2],
+        "digest": digest_of(image, wanted),
+        "card": card_words(card),
         "process": process,
         "published": published(running),
         "inside": listening(process) if process else [],

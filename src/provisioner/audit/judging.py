@@ -42,7 +42,9 @@ def expected_sockets(service: Service, lab: ResolvedLab) -> tuple[Socket, ...]:
     unit = page.unit or ""
     who_has_its_port = f"{page.behind}-{unit}" if page.behind else unit
     found = list(page.opens.sockets)
-    found.extend(Socket(who_has_its_port, "network", port, "clients reach it there") for port in resolved.offered_ports)
+    if resolved.port is not None:
+        found.append(Socket(who_has_its_port, "network", resolved.port, "clients reach it there"))
+    found.extend(Socket(unit, "network", port.number, port.why, port.protocol) for port in resolved.further_ports)
     if page.behind and service.port is not None:
         own_port = port_behind(service.port)
         found.append(Socket(unit, "loopback", own_port, "the switch reaches it there"))

@@ -210,7 +210,10 @@ class ServiceType:
     closed_by: str = ""
     """The unit that keeps people out of it while its container may go back; empty where nobody writes into it."""
     also_listens: tuple[str, ...] = ()
-    """The options that name further ports of its unit's own process, which clients reach as they reach its port."""
+    """The options that name further ports of its unit's own process, which clients reach as they reach its port.
+
+    One is a number, or a list of mappings with ``port``, ``why`` and perhaps ``protocol``.
+    """
     after_change: Mapping[str, str] = field(default_factory=dict)
     """What people have to do, or lose, once an option has another value, by options; said by the plan."""
     identity: tuple[str, ...] = ()

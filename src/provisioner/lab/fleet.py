@@ -116,8 +116,11 @@ def _published(container: ResolvedContainer) -> Iterator[Device]:
             continue
         name = f"publish-{service.role.replace('_', '-')}"
         for port in service.offered_ports:
-            ends = {"listen": f"{ANY_ADDRESS}:{port}", "connect": f"127.0.0.1:{port}"}
-            yield Device(name if port == service.port else f"{name}-{port}", "publish", ends)
+            ends = {"listen": f"{ANY_ADDRESS}:{port.number}", "connect": f"127.0.0.1:{port.number}"}
+            if port.protocol != "tcp":
+                yield Device(f"{name}-{port.number}-{port.protocol}", "publish", {**ends, "protocol": port.protocol})
+            else:
+                yield Device(name if port.number == service.port else f"{name}-{port.number}", "publish", ends)
 
 
 def _artifacts(context: _Context, container: ResolvedContainer) -> list[Artifact]:

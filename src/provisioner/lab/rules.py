@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ from provisioner.lab.resolved import ResolvedLab
 from provisioner.labfile.hosts import ProxmoxHost, is_elsewhere
 from provisioner.labfile.spec import fixed_address
 from provisioner.services import knowledge_of
-from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, LAN, QUEUE_OPTION, Path, ResolvedService
+from provisioner.services.base import HOLD_OPTION, IDLE_OPTION, LAN, QUEUE_OPTION, OfferedPort, Path, ResolvedService
 from provisioner.values.quantities import NO_TIME
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
@@ -270,27 +271,40 @@ def option_limits(lab: ResolvedLab) -> Iterator[Problem]:
 
 def ports(lab: ResolvedLab) -> Iterator[Problem]:
     """Two services of one container, or two that one host shows to the LAN, never share a port."""
-    taken: dict[tuple[str, int], str] = {}
+    taken: dict[tuple[str, OfferedPort], str] = {}
     for service in lab.services.values():
         told = set[str]()  # who shares a port shares the one behind it as well
         for place, port in _places_of_ports(lab, service):
-            holder = taken.setdefault((place, port), service.address)
+            holder = taken.setdefault((place, replace(port, why="")), service.address)
             if holder != service.address and place not in told:
                 told.add(place)
-                message = f"port {port} of {place} is taken by {holder}"
+                message = f"port {port.words} of {place} is taken by {holder}"
                 yield Problem(service.path, message, "Give one of them another port: port: NUMBER")
 
 
 def own_ports(lab: ResolvedLab) -> Iterator[Problem]:
     """A service with several ports has a port for each."""
     for service in lab.services.values():
-        for place, option in enumerate(service.page.also_listens, start=1):
-            port = service.offered_ports[place]
-            if port in service.offered_ports[:place]:
-                yield service.problem(option, f"port {port} is its own already", "Write another one.")
+        taken = {(port.number, port.protocol) for port in service.ports if port not in service.further_ports}
+        for option, port in _options_of_ports(service):
+            if (port.number, port.protocol) in taken:
+                yield service.problem(option, f"port {port.words} is its own already", "Write another one.")
+            taken.add((port.number, port.protocol))
 
 
-def _places_of_ports(lab: ResolvedLab, service: ResolvedService) -> Iterator[tuple[str, int]]:
+def _options_of_ports(service: ResolvedService) -> Iterator[tuple[str, OfferedPort]]:
+    """Each further port of a service with where the file names it: an option, or an entry of one."""
+    further = iter(service.further_ports)
+    for option in service.page.also_listens:
+        value = service.option(option)
+        if isinstance(value, int):
+            yield option, next(further)
+            continue
+        for place, _ in enumerate(value or ()):
+            yield f"{option}.{place}", next(further)
+
+
+def _places_of_ports(lab: ResolvedLab, service: ResolvedService) -> Iterator[tuple[str, OfferedPort]]:
     container = lab.containers[service.container]
     for port in service.ports:
         yield f"container {container.name}", port

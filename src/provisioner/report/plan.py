@@ -175,7 +175,8 @@ def _device_text(device: Device) -> str:
         mode = "read-only" if properties.get("readonly") == "true" else "read-write"
         return safe_line(f"{properties.get('volume')} at {properties.get('path')} ({mode})")
     if device.kind == "publish":
-        return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}")
+        protocol = f" ({properties['protocol']})" if "protocol" in properties else ""
+        return safe_line(f"{properties.get('listen')} -> {properties.get('connect')}{protocol}")
     return _node_text(device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from provisioner.catalog import ServiceType
 from provisioner.labfile.spec import Model
@@ -45,6 +45,20 @@ class ModelUse:
     option: str
     place: int | None
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedPort:
+    """A port on which clients reach a service; ``why``: what for, where its own process has it beside its port."""
+
+    number: int
+    protocol: Literal["tcp", "udp"] = "tcp"
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its number, and its protocol where that is not the usual one."""
+        return str(self.number) if self.protocol == "tcp" else f"{self.number} ({self.protocol})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,17 +185,34 @@ class ResolvedService:
         return self.page.health_with(self.said)
 
     @property
-    def offered_ports(self) -> tuple[int, ...]:
-        """The ports on which clients reach it, its own first."""
-        further = tuple(int(self.option(name)) for name in self.page.also_listens)
-        return further if self.port is None else (self.port, *further)
+    def further_ports(self) -> tuple[OfferedPort, ...]:
+        """The ports of its own process on which clients reach it, beside its port."""
+        found = list[OfferedPort]()
+        for name in self.page.also_listens:
+            value = self.option(name)
+            if isinstance(value, int):
+                found.append(OfferedPort(value, why="clients reach it there"))
+                continue
+            for entry in value or ():
+                found.append(OfferedPort(entry["port"], entry.get("protocol") or "tcp", entry["why"]))
+        return tuple(found)
 
     @property
-    def ports(self) -> tuple[int, ...]:
+    def offered_ports(self) -> tuple[OfferedPort, ...]:
+        """The ports on which clients reach it, its own first."""
+        return self.further_ports if self.port is None else (OfferedPort(self.port), *self.further_ports)
+
+    @property
+    def own_port(self) -> int | None:
+        """The port on which its own process listens: that behind the switch where it has one."""
+        return port_behind(self.port) if self.port is not None and self.page.behind else self.port
+
+    @property
+    def ports(self) -> tuple[OfferedPort, ...]:
         """All ports that it takes in its container: the offered ones, and that behind the switch where it has one."""
-        if self.port is None or not self.page.behind:
+        if self.own_port is None or self.own_port == self.port:
             return self.offered_ports
-        return (*self.offered_ports, port_behind(self.port))
+        return (*self.offered_ports, OfferedPort(self.own_port))
 
     @property
     def sites(self) -> Mapping[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from provisioner.gpus.cards import Card, described
 from provisioner.services import base
-from provisioner.services.base import ResolvedService
+from provisioner.services.base import Processor, ResolvedService
 from provisioner.values.state import Problem
 
 IMAGE = "debian/13"
@@ -13,10 +16,28 @@ TOO_OLD = ("debian/11", "debian/12")
 """Releases whose Podman knows no quadlets, by which systemd runs an image; an image of one may say more behind that."""
 KEY_OPTION = "api_key"
 PAGES, ANSWERS, LOOKS = "pages", "answers", "looks"
+LEAST_PORT, MOST_PORT = 1024, 65535
+"""The ports of clients; a lower one needs a reason."""
+VOLUME = re.compile("[A-Za-z0-9_]+")
+FOLDER = re.compile(r"(/[A-Za-z0-9_@+-][A-Za-z0-9._@+-]*)+")
+TAKEN_FOLDERS = re.compile(r"/(proc|sys|dev|run/secrets|etc/hosts|etc/resolv[.]conf|etc/hostname)(/.*)?")
+"""What of an image's file system is the machine's, or Podman's. The role has these forms as well: a test holds both."""
+VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+FILE = re.compile("[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-class Knowledge(base.OnCpu):
+class Knowledge(base.Knowledge):
     """Knowledge of OCI images."""
+
+    def options_of_card(self, said: Mapping[str, Any], card: Card) -> Mapping[str, Any]:  # noqa: ARG002
+        """The card, and the device files that lead to it: the image of a container with a card gets it."""
+        return {"card": {**described(card), "nodes": [node.path for node in card.needed]}}
+
+    def processor(self, variables: Mapping[str, Any], *, has_card: bool) -> Processor:  # noqa: ARG002
+        """The CPU without a card; with one nobody knows, as only the image itself does."""
+        if not has_card:
+            return Processor(is_device=False, why="its container has no card")
+        return Processor(is_device=None, why="its proof shows that the image has the card, not that it uses it")
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
         """A system that is too old, no list of paths or two kinds of them, and half a login."""
@@ -26,6 +47,9 @@ class Knowledge(base.OnCpu):
             yield Problem(path, message, f"Write image: {IMAGE}.")
         yield from _paths(service)
         yield from _login(service)
+        yield from _ports(service)
+        yield from _volumes(service)
+        yield from _names(service)
 
 
 def _paths(service: ResolvedService) -> Iterator[Problem]:
@@ -50,3 +74,51 @@ def _login(service: ResolvedService) -> Iterator[Problem]:
     for option, other in (("registry_user", "registry_password"), ("registry_password", "registry_user")):
         if service.written.get(option) and not service.written.get(other):
             yield service.problem(option, f"needs {other}: they belong together", f"Add {other}.")
+
+
+def _ports(service: ResolvedService) -> Iterator[Problem]:
+    """Further ports that are no ports or need a reason, and those by which somebody would go past the switch."""
+    inside = {(service.option("image_port"), "tcp")}
+    for place, entry in enumerate(service.written.get("ports") or ()):
+        port, protocol = entry["port"], entry.get("protocol") or "tcp"
+        behind = entry.get("image_port") or port
+        for name, number in (("port", port), ("image_port", behind)):
+            if not 1 <= number <= MOST_PORT:
+                yield service.problem(f"ports.{place}.{name}", f"{number} is no port", f"Write 1 to {MOST_PORT}.")
+        if port < LEAST_PORT and not entry.get("need"):
+            hint = f"Write {LEAST_PORT} or more, or say in `need` why clients cannot use another one."
+            yield service.problem(f"ports.{place}.port", f"{port} is below {LEAST_PORT} without need", hint)
+        if (behind, protocol) in inside:
+            message = f"the image's port {behind} ({protocol}) is reached already"
+            hint = "Leave it out. What image_port names is reached through the switch alone."
+            yield service.problem(f"ports.{place}", message, hint)
+        inside.add((behind, protocol))
+
+
+def _volumes(service: ResolvedService) -> Iterator[Problem]:
+    """Volumes that would be something else than folders of the image's own."""
+    folders = list[str]()
+    for name, folder in (service.written.get("volumes") or {}).items():
+        is_folder = isinstance(folder, str) and FOLDER.fullmatch(folder) and not TAKEN_FOLDERS.fullmatch(folder)
+        if not VOLUME.fullmatch(name) or not is_folder or folder in folders:
+            message = (
+                f"{name}: {folder} is no name of letters, digits and _, with a folder of the image that no other has"
+            )
+            hint = "A folder of the machine or of the container cannot be given to an image."
+            yield service.problem(f"volumes.{name}", message, hint)
+        folders.append(str(folder))
+
+
+def _names(service: ResolvedService) -> Iterator[Problem]:
+    """Names of variables and secrets that cannot be, or are there twice."""
+    taken = set(service.written.get("environment") or {})
+    for place, secret in enumerate(service.written.get("secrets") or ()):
+        name = secret["name"]
+        form = FILE if secret.get("as") == "file" else VARIABLE
+        if not form.fullmatch(name):
+            yield service.problem(
+                f"secrets.{place}.name", f"{name} is no name of such a secret", "Take letters, digits and _."
+            )
+        if name in taken:
+            yield service.problem(f"secrets.{place}.name", f"{name} is there already", "Give each its own name.")
+        taken.add(name)

@@ -94,7 +94,7 @@ class Device:
     """Something attached to a container, in neutral words that each provider translates.
 
     ``volume``: properties ``volume`` (its name), ``path`` (in the container), ``readonly`` ("true"/"false").
-    ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT", tcp).
+    ``publish``: properties ``listen`` and ``connect`` ("ADDRESS:PORT"), and ``protocol`` where that is not tcp.
     ``gpu``: properties ``pci``, ``mode``, ``group`` (a name of the container's; without it the nodes are root's) and,
     where the host lends the driver's user space, ``runtime`` (which parts), ``require_driver`` and ``require_cuda``.
     ``node``: a device file of the host: properties ``path``, ``mode``, ``group``.

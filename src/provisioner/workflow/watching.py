@@ -116,7 +116,7 @@ class Watch:
         for one in self._of(container):
             metrics = knowledge_of(one.role).metrics(one)
             engine: dict[str, Any] = {"address": str(one.address), "unit": one.page.unit, "socket": switch_socket(one)}
-            engine |= {"port": _own_port(one), "health": one.health or ""}
+            engine |= {"port": one.own_port, "health": one.health or ""}
             asked.append({**engine, "metrics": asdict(metrics) if metrics else None})
         has_card = self.lab.spec.containers[container].gpu is not None
         return {"do": LIVE, "card": has_card, "services": asked}
@@ -167,11 +167,6 @@ def program_text() -> bytes:
     for module in (agent, live_in_container):
         texts[module.__name__.rpartition(".")[2]] = Path(str(module.__file__)).read_text(encoding="utf-8")
     return zlib.compress(program_of(texts["live_in_container"], {"agent": texts["agent"]}).encode())
-
-
-def _own_port(service: ResolvedService) -> int | None:
-    """The port on which its own process listens: what is asked there counts as no client's request."""
-    return service.ports[-1] if service.page.behind else service.port
 
 
 def _answer(ran: Execution, addresses: Sequence[str]) -> dict[str, Any] | str:

@@ -7,6 +7,7 @@ The registry is Debian's, in a container beside the lab's, with an authority of 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.incus, pytest.mark.network, pytest.mark.slow]
 
 NAME, BESIDE = "e2eoci", "e2eoci-registry"
 SCRIPT = Path(__file__).resolve().parents[2] / "oci_registry.sh"
+IN_FILE = "CANARY4-a-file-of-an-image"
 KEY, TOKEN, PASSWORD = "CANARY1-of-an-image-0123456789", 'CANARY2-"$HOME\\%n#{{8*8}}', "CANARY3-registry-0123456789"
 PORT = 8300
 FILE = """
@@ -41,7 +43,19 @@ containers:
         answers: [/cgi-bin/answer]
         looks: [/]
         health: /health
-        secrets: [{ name: TOKEN, value: !secret token }]
+        secrets:
+          - { name: TOKEN, value: !secret token }
+          - { name: key.pem, value: !secret file, as: file }
+        command:
+          - /bin/busybox
+          - sh
+          - -c
+          - >-
+            /bin/busybox httpd -p 1883 -h /www; /bin/nc -u -l -k 5353 > /data/heard &
+            exec /bin/busybox httpd -f -p 80 -h /www
+        ports:
+          - { port: 1883, why: a page without a key }
+          - { port: 5300, image_port: 5353, protocol: udp, why: what is heard lies in the volume }
         volumes: { data: /data }
         user: "1000:1000"
         init: true
@@ -54,18 +68,20 @@ class ImageLab(Lab):
     registry: str
     digests: dict[str, str]
 
-    def write_file(self, image: str = "first") -> None:
+    def write_file(self, image: str = "first", text: str = FILE) -> None:
         """Write the file for one of the images, and its secrets."""
-        self.write(FILE.replace("REGISTRY", self.registry).replace("DIGEST", self.digests[image]))
+        self.write(text.replace("REGISTRY", self.registry).replace("DIGEST", self.digests[image]))
         secrets = self.folder / "secrets.env"
-        secrets.write_text(f"key={KEY}\ntoken={TOKEN}\nregistry={PASSWORD}\n", encoding="utf-8")
+        secrets.write_text(f"key={KEY}\ntoken={TOKEN}\nregistry={PASSWORD}\nfile={IN_FILE}\n", encoding="utf-8")
         secrets.chmod(0o600)
 
-    def asked(self, path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> tuple[int, str]:
-        """Status and text of an answer of the service's port."""
+    def asked(
+        self, path: str, body: dict[str, Any] | None = None, key: str | None = KEY, port: int = PORT
+    ) -> tuple[int, str]:
+        """Status and text of an answer of one of the service's ports."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self.address('image')}:{PORT}{path}", data, headers)
+        request = urllib.request.Request(f"http://{self.address('image')}:{port}{path}", data, headers)
         try:
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
@@ -131,6 +147,16 @@ def test_it_answers_with_the_key_on_its_paths_alone(lab: ImageLab) -> None:
     assert lab.asked("/hidden")[0] == 404
 
 
+def test_further_ports_reach_the_image_itself_and_a_secret_is_a_file(lab: ImageLab) -> None:
+    assert lab.asked("/hidden", key=None, port=1883) == (200, "hidden\n")
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"from the host", (lab.address("image"), 5300))
+    heard = "/var/lib/oci/volumes/data/heard"
+    sh(lab, "image", f"timeout 20 sh -c 'until grep -q \"from the host\" {heard}; do sleep 0.1; done'")
+    process = "$(PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman container inspect oci --format '{{.State.Pid}}')"
+    assert sh(lab, "image", f"cat /proc/{process}/root/run/secrets/key.pem") == IN_FILE
+
+
 def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab: ImageLab) -> None:
     wait = f"until curl -sk --noproxy '*' https://{lab.registry}/v2/ >/dev/null; do sleep 0.2; done"
     subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
@@ -144,7 +170,7 @@ def test_another_digest_is_an_update_and_the_one_before_it_needs_no_registry(lab
     back = lab.provision("up", "--yes")
     assert back.code == 0, back.out[-4000:] + back.err[-4000:]
     assert lab.asked("/health") == (200, "first\n")
-    assert sh(lab, "image", "ls /var/lib/oci/volumes/data").strip() == "kept"
+    assert "kept" in sh(lab, "image", "ls /var/lib/oci/volumes/data").split()
     lab.incus("start", BESIDE)
     subprocess.run(["timeout", "60", "bash", "-c", wait], check=True)
 
@@ -185,6 +211,6 @@ def test_no_secret_was_seen(lab: ImageLab) -> None:
     podman = "PODMAN_IGNORE_CGROUPSV1_WARNING=1 podman"
     shown = sh(lab, "image", f"journalctl --no-pager --all --quiet; {podman} container inspect oci; systemctl cat oci")
     assert "oci" in shown
-    for secret in (KEY, TOKEN, PASSWORD, "CANARY"):
+    for secret in (KEY, TOKEN, PASSWORD, IN_FILE, "CANARY"):
         assert secret not in said
         assert secret not in shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from provisioner.values import paths
 from tests.scenario_programs import module_at
 
 PROGRAMS = paths.roles() / "oci/programs"
-IMAGE, LOOK, SECRETS, RELEASE = (module_at(PROGRAMS / f"{name}.py") for name in ("image", "look", "secrets", "release"))
+NAMES = ("card", "image", "look", "secrets", "release")
+CARD, IMAGE, LOOK, SECRETS, RELEASE = (module_at(PROGRAMS / f"{name}.py") for name in NAMES)
 OLD, FORMER, NEW = (f"registry.example/web@sha256:{letter * 64}" for letter in "abc")
 PODMAN = """#!/usr/bin/env python3
 import json, pathlib, sys
@@ -177,7 +179,13 @@ RUNNING: dict[str, Any] = {
     "Mounts": [{"Type": "bind", "Source": "/var/lib/oci/volumes/data", "Destination": "/data"}],
     "NetworkSettings": {"Ports": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "18300"}]}},
 }
-EXPECTED = {"image": NEW, "published": "127.0.0.1:18300", "image_port": 80, "volumes": "/var/lib/oci/volumes"}
+EXPECTED = {
+    "image": NEW,
+    "published": "127.0.0.1:18300",
+    "image_port": 80,
+    "volumes": "/var/lib/oci/volumes",
+    "further": {},
+}
 DESCRIBED = {"Id": "1", "Digest": NEW.partition("@")[2], "RepoDigests": [NEW]}
 
 
@@ -198,7 +206,6 @@ def test_one_that_is_as_the_file_says_has_no_problem() -> None:
     ("changes", "words"),
     [
         ({"ImageName": OLD}, f"the container runs {OLD}"),
-        ({"Image": "2"}, "and not"),
         ({"HostConfig": {"Privileged": True}}, "privileged"),
         ({"HostConfig": {"NetworkMode": "host"}}, "shares Network"),
         ({"HostConfig": {"PidMode": "host"}}, "shares Pid"),
@@ -214,9 +221,145 @@ def test_what_no_image_may_have_is_a_problem(changes: dict[str, Any], words: str
     assert words in problem
 
 
+def test_a_further_port_is_published_where_the_file_says_it() -> None:
+    there = {"HostIp": "", "HostPort": "53"}
+    ports = {**RUNNING["NetworkSettings"]["Ports"], "5353/udp": [there]}
+    running = {**RUNNING, "NetworkSettings": {"Ports": ports}}
+    expected = {**EXPECTED, "further": {"0.0.0.0:53/udp": "5353/udp"}}
+    assert list(LOOK.port_problems(running, expected)) == []
+    (problem,) = LOOK.port_problems(running, EXPECTED)
+    assert problem == "it is published at 0.0.0.0:53/udp, 127.0.0.1:18300/tcp, and not at 127.0.0.1:18300/tcp alone"
+    (problem,) = LOOK.port_problems(RUNNING, expected)
+    assert "not at 0.0.0.0:53/udp" in problem
+
+
+@pytest.mark.parametrize(("kind", "protocol"), [(socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")])
+def test_a_further_port_at_which_nothing_listens_is_a_problem(kind: socket.SocketKind, protocol: str) -> None:
+    """This process stands in for the image's."""
+    with socket.socket(socket.AF_INET, kind) as listener:
+        listener.bind(("127.0.0.1", 0))
+        if protocol == "tcp":
+            listener.listen()
+        inside = f"{listener.getsockname()[1]}/{protocol}"
+        wanted = {"further": {f"0.0.0.0:53/{protocol}": inside}, "within_s": 0}
+        assert list(LOOK.deaf_ports(os.getpid(), wanted)) == []
+    (problem,) = LOOK.deaf_ports(os.getpid(), wanted)
+    assert problem == f"0.0.0.0:53/{protocol} leads to port {inside} of the image, and nothing listens there"
+
+
+def test_a_secret_that_is_no_file_of_the_image_is_a_problem() -> None:
+    (problem,) = LOOK.file_problems(os.getpid(), {"secret_files": {"provision-none": "canary"}})
+    assert problem == "/run/secrets/provision-none of the image is not the secret of the file"
+
+
 def test_another_digest_under_the_name_is_a_problem() -> None:
     (problem,) = problems_of(RUNNING, {"Id": "1", "Digest": "sha256:other", "RepoDigests": []})
     assert "the image has the digest sha256:other" in problem
+
+
+def test_the_digest_that_is_told_is_that_of_the_image_which_runs() -> None:
+    other = {"Digest": "sha256:list", "RepoDigests": [OLD, NEW]}
+    assert LOOK.digest_of(other, EXPECTED) == NEW.partition("@")[2]
+    assert LOOK.digest_of({**other, "RepoDigests": [OLD]}, EXPECTED) == "sha256:list"
+
+
+CACHE = """\
+3 libs found in cache `/etc/ld.so.cache'
+\tlibnvidia-ml.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-ml.so.1
+\tlibnvidia-container.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libnvidia-container.so.1
+\tlibGLX_nvidia.so.0 (libc6,x86-64) => /lib/x86_64-linux-gnu/libGLX_nvidia.so.0
+\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1
+\tlibcuda.so.1 (libc6,x86-64) => /usr/local/stubs/libcuda.so.1
+\tlibcuda.so.1 (libc6) => /lib/i386-linux-gnu/libcuda.so.1
+\tlibcudart.so.13 (libc6,x86-64) => /usr/local/cuda/lib64/libcudart.so.13
+"""
+
+
+def test_the_libraries_for_computing_are_those_that_programs_load_first() -> None:
+    assert CARD.libraries_in(CACHE) == {
+        "libnvidia-ml.so.1": "/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+        "libcuda.so.1": "/lib/x86_64-linux-gnu/libcuda.so.1",
+    }
+
+
+def test_a_library_is_given_as_the_file_behind_its_link(tmp_path: Path) -> None:
+    (tmp_path / "libcuda.so.9").touch()
+    (tmp_path / "libcuda.so.1").symlink_to("libcuda.so.9")
+    first = CARD.mounts_of({"libcuda.so.1": str(tmp_path / "libcuda.so.1")})[-1]
+    assert first["hostPath"] == str(tmp_path / "libcuda.so.9")
+    assert first["containerPath"] == "/usr/local/nvidia/lib64/libcuda.so.1"
+    assert "ro" in first["options"]
+
+
+def test_a_driver_without_its_main_library_is_refused() -> None:
+    with pytest.raises(CARD.UnableError, match=r"libcuda\.so\.1 is not in this container"):
+        CARD.mounts_of({"libnvidia-ml.so.1": "/lib/libnvidia-ml.so.1"})
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        ("", "/usr/local/nvidia/lib64"),
+        ("/x", "/x:/usr/local/nvidia/lib64"),
+        ("/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"),
+        ("/x::", "/x:/usr/local/nvidia/lib64"),
+    ],
+)
+def test_the_path_of_libraries_keeps_what_the_image_sets(path: str, wanted: str) -> None:
+    assert CARD.path_with_ours(path) == wanted
+
+
+def test_a_card_that_is_not_there_is_refused(podman: Podman) -> None:
+    told = {"vendor": "amd", "nodes": ["/dev/null", "/dev/provision-none"], "image": NEW, "libraries": ""}
+    said = podman.run("card", told)
+    assert (said["spec"], said["error"]) == (
+        "",
+        "/dev/provision-none of the card is not in this container. See: provision doctor",
+    )
+
+
+def test_a_card_without_libraries_of_ours_is_its_device_files(podman: Podman) -> None:
+    """Devices of every machine stand in for those of a card."""
+    said = podman.run("card", {"vendor": "amd", "nodes": ["/dev/null", "/dev/zero"], "image": NEW, "libraries": ""})
+    spec = json.loads(said["spec"])
+    assert spec["kind"] == "provision.local/gpu"
+    (device,) = spec["devices"]
+    assert device["containerEdits"] == {"deviceNodes": [{"path": "/dev/null"}, {"path": "/dev/zero"}]}
+    assert (said["groups"], said["libraries"], said["error"]) == ([], "", "")
+
+
+def test_the_group_of_a_device_file_that_not_everybody_opens_is_told(tmp_path: Path) -> None:
+    for name, mode in (("open", 0o666), ("closed", 0o660)):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    assert CARD.groups_of([str(tmp_path / "open")]) == []
+    assert CARD.groups_of([str(tmp_path / "closed")]) == [(tmp_path / "closed").stat().st_gid]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device files")
+def test_a_device_that_nobody_gave_is_seen_in_a_root(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/file").touch()
+    assert LOOK.devices_in(tmp_path) == {}
+    os.mknod(tmp_path / "dev/card0", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    os.mknod(tmp_path / "dev/null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    assert LOOK.devices_in(tmp_path) == {"/dev/card0": os.makedev(1, 3)}
+
+
+def test_a_library_that_is_another_one_inside_or_is_not_found_is_a_problem(tmp_path: Path) -> None:
+    """This process stands in for the image's: its root is the machine's."""
+    (tmp_path / "libcuda.so.1").touch()
+    (tmp_path / "other.so").touch()
+    mount = {"hostPath": str(tmp_path / "libcuda.so.1"), "containerPath": str(tmp_path / "other.so")}
+    problems = list(LOOK.library_problems(os.getpid(), {"mounts": [mount]}))
+    assert problems[0] == f"{tmp_path}/other.so in the image is not the driver's {tmp_path}/libcuda.so.1"
+    assert problems[1].endswith(f"does not name {tmp_path}")
+
+
+def test_a_card_that_went_away_is_a_problem() -> None:
+    gone = {"deviceNodes": [{"path": "/dev/provision-none"}]}
+    problems = list(LOOK.device_problems(os.getpid(), gone))
+    assert "/dev/provision-none of the card is gone from this container" in problems
 
 
 def test_a_secret_that_shows_is_found_by_its_place() -> None:

@@ -35,6 +35,7 @@ def echo(request: dict[str, Any], **more: Any) -> dict[str, Any]:
                 Device("data", "volume", {"volume": "v", "path": "/srv", "readonly": "false"}),
                 Device("model", "volume", {"volume": "m", "path": "/srv/m", "readonly": "true"}),
                 Device("web", "publish", {"listen": "0.0.0.0:80", "connect": "127.0.0.1:8080"}),
+                Device("web-udp", "publish", {"listen": "0.0.0.0:80", "connect": "127.0.0.1:80", "protocol": "udp"}),
             ),
         ),
     ],

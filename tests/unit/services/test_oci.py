@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from provisioner.catalog import load_catalog
-from provisioner.lab import problems, resolve
+from provisioner.audit.judging import expected_sockets
+from provisioner.catalog import Socket, load_catalog
+from provisioner.gpus.cards import Card, Node
+from provisioner.lab import desired_fleet, problems, resolve
 from provisioner.lab.upkeep import managed_by
 from provisioner.labfile.parsing import parse_spec
+from provisioner.services import knowledge_of, oci
+from provisioner.values import paths
 from provisioner.values.address import Address
 from provisioner.values.state import Secret
 
@@ -79,11 +83,73 @@ def test_a_registry_of_any_kind_is_taken(image: str) -> None:
         ({"capabilities": ["SYS_ADMIN"]}, "not one of the choices"),
         ({"privileged": True}, "unknown key"),
         ({"devices": ["/dev/fuse"]}, "unknown key"),
+        ({"network": "host"}, "unknown key"),
         ({"pages": None, "looks": ["/"], "expose": "lan"}, "expose: lan needs api_key"),
+        ({"ports": [{"port": 53, "why": "names"}]}, "53 is below 1024 without need"),
+        ({"ports": [{"port": 5000}]}, "required"),
+        ({"ports": [{"port": 70000, "why": "x"}]}, "70000 is no port"),
+        ({"ports": [{"port": 5000, "why": "x", "protocol": "sctp"}]}, "not one of the choices"),
+        ({"ports": [{"port": 8300, "image_port": 81, "why": "x"}]}, "port 8300 is its own already"),
+        ({"ports": [{"port": 18300, "why": "x"}]}, "port 18300 is its own already"),
+        ({"ports": [{"port": 5000, "image_port": 80, "why": "x"}]}, "port 80 (tcp) is reached already"),
+        ({"ports": [{"port": 5000, "why": "x"}, {"port": 5000, "why": "y"}]}, "port 5000 is its own already"),
+        ({"volumes": {"a": "/proc/x"}}, "no name of letters"),
+        ({"volumes": {"a": "/x", "b": "/x"}}, "that no other has"),
+        ({"volumes": {"/run/podman/podman.sock": "/x"}}, "not the name of a variable"),
+        ({"secrets": [{"name": "a.b", "value": KEY}]}, "a.b is no name of such a secret"),
+        ({"secrets": [{"name": "../a", "value": KEY, "as": "file"}]}, "is no name of such a secret"),
+        ({"secrets": [{"name": "A", "value": KEY}], "environment": {"A": "x"}}, "A is there already"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     assert any(words in message for message in said(**options)), said(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ports": [{"port": 53, "why": "logs", "need": "routers know no other"}]},
+        {"ports": [{"port": 5000, "why": "x"}, {"port": 5000, "protocol": "udp", "why": "y"}]},
+        {"ports": [{"port": 5000, "protocol": "udp", "image_port": 80, "why": "y"}]},
+        {"secrets": [{"name": "tls-key.pem", "value": KEY, "as": "file"}]},
+    ],
+)
+def test_what_can_be_is_taken(options: dict[str, Any]) -> None:
+    assert said(**options) == []
+
+
+def test_the_role_and_the_file_know_one_form_of_names() -> None:
+    text = (paths.roles() / "oci/vars/main.yml").read_text(encoding="utf-8")
+    for form in (oci.VOLUME, oci.FOLDER, oci.VARIABLE, oci.FILE):
+        assert rf": '^{form.pattern}\Z'" in text
+    taken = oci.TAKEN_FOLDERS.pattern.removesuffix("(/.*)?")
+    assert rf": '^{taken}(/|\Z)'" in text
+
+
+PORTS = [
+    {"port": 1883, "why": "MQTT of the sensors"},
+    {"port": 514, "image_port": 5514, "protocol": "udp", "why": "logs", "need": "routers know no other"},
+]
+
+
+def test_further_ports_are_known_to_whoever_looks_at_what_is_open() -> None:
+    options = {**USUAL, "pages": None, "looks": ["/"], "api_key": KEY, "ports": PORTS, "expose": "lan"}
+    service = {name: value for name, value in options.items() if value is not None}
+    content = {"name": "lab", "containers": {"image": {"services": {"oci": service}}}}
+    spec = parse_spec(content, CATALOG).spec
+    assert spec is not None
+    lab = resolve(spec, CATALOG)
+    fleet = desired_fleet(lab, {})
+    (instance,) = fleet.instances
+    sockets = expected_sockets(instance.services[0], lab)
+    assert Socket("oci.service", "network", 1883, "MQTT of the sensors") in sockets
+    assert Socket("oci.service", "network", 514, "logs", "udp") in sockets
+    assert Socket("switch-oci.service", "network", 8300, "clients reach it there") in sockets
+    assert {device.name: dict(device.properties) for device in instance.devices if device.kind == "publish"} == {
+        "publish-oci": {"listen": "0.0.0.0:8300", "connect": "127.0.0.1:8300"},
+        "publish-oci-1883": {"listen": "0.0.0.0:1883", "connect": "127.0.0.1:1883"},
+        "publish-oci-514-udp": {"listen": "0.0.0.0:514", "connect": "127.0.0.1:514", "protocol": "udp"},
+    }
 
 
 def test_each_has_a_page_of_its_own_that_says_that_it_is_well() -> None:
@@ -96,7 +162,21 @@ def test_each_has_a_page_of_its_own_that_says_that_it_is_well() -> None:
     assert resolve(spec, CATALOG).services[ADDRESS].health == "/healthz"
 
 
+def test_an_image_gets_the_card_of_its_container() -> None:
+    node = Node("/dev/nvidia0", 195, 0)
+    card = Card("0000:01:00.0", "nvidia", "RTX 3060", driver_version="550.163.01", nodes=(node,))
+    told = knowledge_of("oci").options_of_card({}, card)["card"]
+    assert (told["vendor"], told["driver_version"], told["nodes"]) == ("nvidia", "550.163.01", ["/dev/nvidia0"])
+
+
+def test_nobody_knows_what_an_image_with_a_card_computes_on() -> None:
+    asked = knowledge_of("oci").processor({}, has_card=True)
+    assert asked.is_device is None
+    assert knowledge_of("oci").processor({}, has_card=False).is_device is False
+
+
 def test_each_volume_is_managed_by_its_own_folder() -> None:
-    options = {"image": USUAL["image"], "registry_ca": "", "secrets": [], "volumes": {"data": "/data", "more": "/more"}}
+    options = {"image": USUAL["image"], "registry_ca": "", "secrets": [], "card": {}}
+    options["volumes"] = {"data": "/data", "more": "/more"}
     managed = managed_by(CATALOG.services["oci"].upkeep, {f"oci_{name}": value for name, value in options.items()})
     assert {"/var/lib/oci/volumes/data", "/var/lib/oci/volumes/more"} <= set(managed.paths)

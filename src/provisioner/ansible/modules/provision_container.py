@@ -113,6 +113,10 @@ options:
       connect:
         description: ADDRESS:PORT in the container (C(kind=publish)).
         type: str
+      protocol:
+        description: What is passed on, where it is not TCP (C(kind=publish)).
+        type: str
+        choices: [udp]
       pci:
         description: Address of the card on the host (C(kind=gpu), named C(gpu)).
         type: str
@@ -187,6 +191,7 @@ DEVICE_OPTIONS = {
     "readonly": {"type": "bool", "default": True},
     "listen": {"type": "str"},
     "connect": {"type": "str"},
+    "protocol": {"type": "str", "choices": ["udp"]},
     **{name: {"type": "str"} for name in ("pci", "mode", "group", "runtime", "require_driver", "require_cuda")},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -218,7 +223,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 PROPERTIES = {
     "volume": ("volume", "path", "readonly"),
-    "publish": ("listen", "connect"),
+    "publish": ("listen", "connect", "protocol"),
     "gpu": ("pci", "mode", "group", "runtime", "require_driver", "require_cuda"),
     "node": ("path", "mode", "group"),
 }

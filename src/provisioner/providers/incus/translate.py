@@ -13,6 +13,7 @@ from provisioner.values.state import Device, Instance, InstanceKind, Snapshot, S
 LAB, KIND, IMAGE = "user.provisioner.lab", "user.provisioner.kind", "user.provisioner.image"
 ARTIFACT, READY = "user.provisioner.artifact", "user.provisioner.ready"
 
+TCP, UDP = "tcp", "udp"
 _STATUS = {"Running": Status.RUNNING, "Stopped": Status.STOPPED, "Frozen": Status.FROZEN}
 _DECIMAL = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "EB": 10**18}
 _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50, "EiB": 2**60}
@@ -230,7 +231,8 @@ def _incus_device(device: Device, pool: str, groups: graphics.Groups) -> dict[st
         if properties.get("readonly") == "true":
             disk["readonly"] = "true"
         return disk
-    listen, connect = f"tcp:{properties['listen']}", f"tcp:{properties['connect']}"
+    protocol = properties.get("protocol", TCP)
+    listen, connect = f"{protocol}:{properties['listen']}", f"{protocol}:{properties['connect']}"
     return {"type": "proxy", "listen": listen, "connect": connect, "bind": "host"}
 
 
@@ -239,8 +241,9 @@ def _neutral_device(name: str, found: Mapping[str, str], config: Mapping[str, st
     if graphics.is_ours(name, found):
         return graphics.neutral_device(name, found, config)
     if found["type"] == "proxy":
-        listen, connect = found["listen"].removeprefix("tcp:"), found["connect"].removeprefix("tcp:")
-        return Device(name, "publish", {"listen": listen, "connect": connect})
+        protocol = UDP if found["listen"].startswith(f"{UDP}:") else TCP
+        ends = {end: found[end].removeprefix(f"{protocol}:") for end in ("listen", "connect")}
+        return Device(name, "publish", ends if protocol == TCP else {**ends, "protocol": protocol})
     if _is_volume(found):
         readonly = found.get("readonly", "false")
         return Device(name, "volume", {"volume": found["source"], "path": found["path"], "readonly": readonly})
