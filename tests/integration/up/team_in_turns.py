@@ -11,7 +11,7 @@ import threading
 
 from tests.rule_engine import Question, Reply, RuleEngine, asks, last_text, serving, tool_answers
 
-STAY, STAY_S = "stay", 45.0
+STAY, STAY_S = "stay", 75.0
 
 
 def main() -> None:
