@@ -42,8 +42,12 @@ class RuleEngine:
     counts: bool = True
     endless: bool = False
     hangs: bool = False
+    host: str = "127.0.0.1"
     port: int = 0
+    """Whichever is free, unless it is named."""
     asked: list[Question] = field(default_factory=list)
+    ended: list[Question] = field(default_factory=list)
+    """Those that it is done with."""
     keys: list[str | None] = field(default_factory=list)
     left: threading.Event = field(default_factory=threading.Event)
     """Set when a client left before its answer was whole."""
@@ -52,7 +56,7 @@ class RuleEngine:
     @property
     def url(self) -> str:
         """OpenAI's base URL."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http://{self.host}:{self.port}/v1"
 
 
 def last_text(question: Question) -> str:
@@ -67,10 +71,10 @@ def tool_answers(question: Question) -> list[str]:
 
 @contextmanager
 def serving(*engines: RuleEngine) -> Iterator[None]:
-    """The engines serve on free ports of loopback."""
+    """The engines serve, on free ports of loopback where they name no others."""
     servers = []
     for engine in engines:
-        server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"of": engine}))
+        server = _Server((engine.host, engine.port), type("Handler", (_Handler,), {"of": engine}))
         engine.port = server.server_port
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -102,12 +106,24 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Nothing."""
 
+    def do_GET(self) -> None:
+        """What is looked at of a llama-server: that it is well, and which answers it is at."""
+        of = self.of
+        looks: dict[str, Any] = {"/health": {"status": "ok"}, "/v1/models": {"data": [{"id": "rule"}]}}
+        looks["/slots"] = [{"is_processing": True} for _ in range(len(of.asked) - len(of.ended))]
+        self._send(200 if self.path in looks else 404, looks.get(self.path, {}))
+
     def do_POST(self) -> None:
         """One chat."""
-        of = self.of
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = self.headers.get("Authorization")
-        of.asked.append(question)
+        self.of.asked.append(question)
+        try:
+            self._chat(question)
+        finally:
+            self.of.ended.append(question)
+
+    def _chat(self, question: Question) -> None:
+        of, key = self.of, self.headers.get("Authorization")
         of.keys.append(key)
         if of.hangs:
             self._wait_until_left()
@@ -132,7 +148,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _refuse(self, status: int, text: str) -> None:
-        body = json.dumps({"error": {"message": text}}).encode()
+        self._send(status, {"error": {"message": text}})
+
+    def _send(self, status: int, said: Any) -> None:
+        body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

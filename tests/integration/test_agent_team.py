@@ -171,7 +171,7 @@ def test_a_limit_before_there_is_anything_is_an_error(python: Path, tmp_path: Pa
         team_serving(python, tmp_path, engines, most={"turns": 1}) as server,
     ):
         status, answer = server.ask(question())
-    assert (status, answer["error"]["code"], answer["error"]["type"]) == (422, "most_turns", "limit_reached")
+    assert (status, answer["error"]["code"], answer["error"]["type"]) == (400, "most_turns", "limit_reached")
 
 
 def test_an_engine_that_writes_on_and_on_is_ended_at_the_limit_of_tokens(python: Path, tmp_path: Path) -> None:
@@ -196,9 +196,10 @@ def test_an_engine_that_hangs_is_ended_at_the_limit_of_time(python: Path, tmp_pa
         status, answer = server.ask(question())
         wait_until(engines[1][1].left.is_set)
         [first, *_, last] = server.stream(question())
-    assert (status, answer["error"]["code"]) == (422, "most_seconds")
+    assert (status, answer["error"]["code"]) == (400, "most_seconds")
+    assert "its 8 seconds are over, while the engine of researcher (researcher-model) was asked" in str(answer)
     assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert last["error"]["code"] == "most_seconds"
+    assert (last["error"]["code"], last["error"]["type"]) == ("most_seconds", "limit_reached")
 
 
 def test_an_engine_that_refuses_is_named_with_what_it_said_and_without_its_key(python: Path, tmp_path: Path) -> None:
@@ -208,8 +209,8 @@ def test_an_engine_that_refuses_is_named_with_what_it_said_and_without_its_key(p
         streamed = server.stream(question())
     text = answer["error"]["message"]
     assert (status, answer["error"]["code"]) == (502, "engine_failed")
-    assert text.startswith("The engine of researcher (researcher-model) does not answer: HTTP 503:")
-    assert "no room, said to ********" in text
+    said = "HTTP 503: no room, said to ********"
+    assert text == f"The engine of researcher (researcher-model) does not answer: {said}"
     assert streamed[-1]["error"]["message"] == text
     assert len(engines[1][1].asked) == 2, "a request that failed was repeated"
     assert "key-of-researcher" not in "\n".join(server.lines)

@@ -147,7 +147,7 @@ async def _run(
         async with asyncio.timeout(limits.seconds):
             await Runner.run(coordinator, talk, max_turns=limits.turns, hooks=_Hooks(course), run_config=run_config())
     except (TimeoutError, MaxTurnsExceeded) as error:
-        course.tell(_cut(course, budget, budget.reached or _reached(error, limits)))
+        course.tell(_cut(course, budget, budget.reached or _reached(error, limits, run.asked)))
     except Exception as error:  # noqa: BLE001  # whatever it is, who asked is told
         course.tell(_ended(course, run, error))
     else:
@@ -155,9 +155,10 @@ async def _run(
         course.tell(End(LENGTH if is_cut else STOP, budget.read, budget.written))
 
 
-def _reached(error: Exception, limits: Limits) -> LimitReachedError:
+def _reached(error: Exception, limits: Limits, asked: str) -> LimitReachedError:
     if isinstance(error, TimeoutError):
-        return LimitReachedError("most_seconds", f"its {limits.seconds} seconds are over")
+        waiting = f", while {asked} was asked" if asked else ""
+        return LimitReachedError("most_seconds", f"its {limits.seconds} seconds are over{waiting}")
     return LimitReachedError("most_turns", f"its {limits.turns} turns are used")
 
 
@@ -175,7 +176,7 @@ def _cut(course: _Course, budget: Budget, reached: LimitReachedError) -> Event:
     """The end at a limit: with what there is, and with an error where there is nothing."""
     if not course.wrote and not course.answers and reached.option != "max_tokens":
         text = f"The team was stopped before it had an answer: {reached} ({reached.option})."
-        return Failure(422, reached.option, text)
+        return Failure(400, reached.option, text)  # which nobody repeats; of 422 LiteLLM makes 200 without an answer
     course.tell(Thought(f"The team was stopped: {reached} ({reached.option}).\n"))
     if not course.wrote:
         course.tell(Piece("\n\n".join(f"{name}: {text}" for name, text in course.answers)))

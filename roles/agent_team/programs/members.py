@@ -75,6 +75,8 @@ class Run:
     keys: tuple[str, ...]
     failed: EngineFailedError | None = None
     """The first engine that did not answer: what comes through the library may be wrapped in other errors."""
+    asked: str = ""
+    """Whose engine is being asked."""
 
 
 class CountedModel(Model):
@@ -96,10 +98,12 @@ class CountedModel(Model):
         asked = _characters(words[:2] or (named.get("system_instructions"), named.get("input")))
         read, written = estimated_tokens(asked), 0
         usage = None
+        self._run.asked = f"the engine of {self._member.name} ({self._member.model})"
         try:
             async for event in self._engine.stream_response(*words, **named):
                 if event.type == "response.completed":
                     usage = event.response.usage
+                    self._run.asked = ""
                     return ModelResponse(event.response.output, _usage(usage), None)
                 delta = getattr(event, "delta", "")
                 if not isinstance(delta, str) or not delta:
@@ -150,7 +154,8 @@ def _complaint(error: APIError) -> str:
     if isinstance(error, APIConnectionError):
         return f"{error.message} {error.__cause__ or ''}"
     if isinstance(error, APIStatusError):
-        return f"HTTP {error.status_code}: {error.message}"
+        said = error.message.removeprefix(f"Error code: {error.status_code} - ")
+        return f"HTTP {error.status_code}: {said}"
     return error.message
 
 

@@ -164,14 +164,17 @@ def _part(event: Event, head: wire.Answer, *, tells_usage: bool) -> list[bytes]:
     if isinstance(event, Piece):
         return [head.part({"content": event.text})]
     if isinstance(event, Failure):
-        return [wire.event(wire.error("upstream_error", event.code, event.text)), wire.DONE]
+        return [wire.event(wire.error(_kind(event), event.code, event.text)), wire.DONE]
     usage = [head.usage(wire.usage_of(event.read, event.written))] if tells_usage else []
     return [head.part({}, event.reason), *usage, wire.DONE]
 
 
 def _failed(failure: Failure) -> Response:
-    kind = "limit_reached" if failure.code.startswith("most_") else "upstream_error"
-    return _error(failure.status, kind, failure.code, failure.text)
+    return _error(failure.status, _kind(failure), failure.code, failure.text)
+
+
+def _kind(failure: Failure) -> str:
+    return "limit_reached" if failure.code.startswith("most_") else "upstream_error"
 
 
 def _error(status: int, kind: str, code: str, text: str) -> Response:

@@ -109,7 +109,7 @@ def _clone_to_try(session: Session, words: Words, settings: tuple[str, ...], *, 
     with_copy = _opened_with_copy(session, file, after, wanted)
     confirm = show_only(console) if dry_run else confirm_plan(console, yes=yes)
     effects = session.effects(with_copy, confirm)
-    outcome = copying.make_copy(lab, with_copy, wanted, effects, lambda: copying.write_over(file, before, after))
+    outcome = copying.make_copy(lab, with_copy, wanted, effects, copying.NewText(file, before, after))
     if dry_run:
         console.count_planned(change.action for change in outcome.plan.changes)
         return ExitCode.DONE

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
-from provisioner.lab.aliases import find_engines, flatten
+from provisioner.lab.aliases import ENGINE_STAGE, find_engines, flatten
 from provisioner.lab.members import MEMBERS, MODEL, member_engines, upstream_address, written_members
 from provisioner.lab.resolved import ENGINE_PROTOCOL, ResolvedLab
 from provisioner.labfile.spec import provider_of
@@ -12,6 +13,8 @@ from provisioner.services import knowledge_of
 from provisioner.services.base import CHAT, ResolvedService
 from provisioner.values.refusals import did_you_mean
 from provisioner.values.state import Problem
+
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 def member_names(lab: ResolvedLab) -> Iterator[Problem]:
@@ -38,8 +41,26 @@ def _named(lab: ResolvedLab, service: ResolvedService, place: str, name: str) ->
             provider = provider_of(lab.upstreams[name].model)
             message = f"where {provider} answers in OpenAI's words is not known"
             yield service.problem(place, message, f"Write base_url in upstream {name}, such as https://HOST/v1.")
+        asker = _asker_at(lab, service, upstream_address(lab.upstreams[name]))
+        if asker is not None:
+            message = f"upstream {name} is {asker.address} of this file, which asks others, and may ask this one"
+            yield service.problem(place, message, "Name an engine, or one of upstreams that is none of this file.")
     else:
         yield _unknown(lab, service, place, name)
+
+
+def _asker_at(lab: ResolvedLab, service: ResolvedService, url: str) -> ResolvedService | None:
+    """The service of the file behind that address, as ``service`` reaches it, where it is none that computes itself."""
+    try:
+        host, port = urlsplit(url).hostname, urlsplit(url).port
+    except ValueError:  # what is no address is refused where it stands
+        return None
+    for other in lab.services.values():
+        names = {other.container, lab.hostname(other.container, service.container)}
+        names |= LOOPBACK if other.container == service.container else set()
+        if other.port == port and host in names and other.page.stage != ENGINE_STAGE:
+            return other
+    return None
 
 
 def _unknown(lab: ResolvedLab, service: ResolvedService, place: str, name: str) -> Problem:

@@ -15,23 +15,40 @@ PRIVATE = 0o600
 def replace_text(file: Path, text: str, mode: int = PRIVATE) -> None:
     """Write ``text`` in the place of what the file holds; whose owner keeps it; ``InputError`` where that fails."""
     try:
-        # Written anew beside the old one and renamed.
-        handle, partial = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}-")  # 0600
+        partial = _written_beside(file, text)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
             if file.exists():
                 owner = file.stat()
                 os.chown(partial, owner.st_uid, owner.st_gid)
-            Path(partial).chmod(stat.S_IMODE(mode))
-            Path(partial).replace(file.resolve())
+            partial.chmod(stat.S_IMODE(mode))
+            partial.replace(file.resolve())
         except OSError:
-            Path(partial).unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise unwritable(file, error) from error
+
+
+def require_room(file: Path, text: str) -> None:
+    """Try whether the file's place has room for ``text``, and leave nothing of it; ``InputError`` where it has none."""
+    try:
+        _written_beside(file, text).unlink()
+    except OSError as error:
+        raise unwritable(file, error) from error
+
+
+def _written_beside(file: Path, text: str) -> Path:
+    """A file of ours beside that one that holds ``text``; nothing of it is left where it cannot be written."""
+    handle, name = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}-")  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return Path(name)
 
 
 def unwritable(file: Path | str, error: OSError) -> InputError:

@@ -6,16 +6,17 @@ The original is only read: it runs on, and nothing of the file changes for it or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from provisioner.journal import recording
 from provisioner.lab.opening import Lab
 from provisioner.lab.resolved import ResolvedContainer, host_name
 from provisioner.labfile.container_blocks import Setting, value_written, with_copy, without_container
 from provisioner.labfile.editing import EditError, Place
 from provisioner.labfile.spec import Container
-from provisioner.labfile.whole_files import replace_text
+from provisioner.labfile.whole_files import replace_text, require_room
 from provisioner.plan import Change, Plan, Wishes
 from provisioner.values.errors import InputError, PreflightError, ProviderError, ProvisionError
 from provisioner.values.events import Diagnostic
@@ -49,6 +50,23 @@ The roles start the units again, once their options are the copy's: until then n
 """
 CARD = ("gpu", "node")
 """Kinds of devices by which a container has a card."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewText:
+    """What the file is to say instead of what was read of it."""
+
+    file: Path
+    before: str
+    after: str
+
+    def write(self) -> None:
+        """Have the file say it; raises ``InputError`` where it no longer says what was read of it."""
+        if read_text(self.file) != self.before:
+            raise InputError(
+                f"Unable to write {self.file}: it was changed meanwhile", resolution="Run the same command again."
+            )
+        replace_text(self.file, self.after, mode=self.file.stat().st_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +195,10 @@ def objection(container: ResolvedContainer) -> tuple[str, str] | None:
     return None
 
 
-def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, write: Callable[[], None]) -> Outcome:
+def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, text: NewText) -> Outcome:
     """Copy the container as it is now, and apply the settings to the copy alone, which proves itself.
 
-    ``with_copy``: the lab as the file says it once ``write`` has written it. Raises ``PreflightError`` for what cannot
+    ``with_copy``: the lab as the file says it once ``text`` is written. Raises ``PreflightError`` for what cannot
     be, with nothing touched; ``VerificationError`` leaves the copy as it is. Nothing is done unless confirmed.
     """
     with effects.locked(lab.name, keeping.CLONE) as lease:
@@ -192,7 +210,9 @@ def make_copy(lab: Lab, with_copy: Lab, wanted: Wanted, effects: Effects, write:
         if not effects.confirm(made):
             return Outcome(made, applied=False)
         lease.check()
-        _copied(with_copy, source, wanted, effects, write)
+        with recording(lab.folder, keeping.CLONE, effects.emit) as emit:
+            require_room(text.file, text.after)
+            _copied(with_copy, source, wanted, replace(effects, emit=emit), text)
     try:
         up(with_copy, replace(effects, confirm=_loses_nothing), Wishes(targets=frozenset({wanted.name})))
     except ProvisionError:
@@ -267,7 +287,7 @@ def _refuse(wanted: Wanted, why: tuple[str, str] | None) -> None:
         raise PreflightError(wanted.what, details=why[0], resolution=why[1])
 
 
-def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, write: Callable[[], None]) -> None:
+def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, text: NewText) -> None:
     """Make the copy, give it keys of its own, and write it into the file: all of it, or nothing is left."""
     provider = effects.providers[source.host]
     copy = replace(source, name=wanted.name)
@@ -281,7 +301,7 @@ def _copied(with_copy: Lab, source: Instance, wanted: Wanted, effects: Effects, 
             provider.start(made)
             provider.wait_until_ready(made)
             _renew(with_copy.resolved.containers[wanted.name], effects)
-            write()
+            text.write()
         except BaseException:  # an interruption, too, must not leave a copy with the original's keys
             provider.delete(made)
             raise
@@ -304,13 +324,6 @@ def _renew(container: ResolvedContainer, effects: Effects) -> None:
         )
 
 
-def write_over(file: Path, before: str, after: str) -> None:
-    """Have the file say ``after``; raises ``InputError`` where it no longer says what was read of it."""
-    if read_text(file) != before:
-        raise InputError(f"Unable to write {file}: it was changed meanwhile", resolution="Run the same command again.")
-    replace_text(file, after, mode=file.stat().st_mode)
-
-
 def read_text(file: Path) -> str:
     """What the file says, its line ends as they are."""
     with file.open(encoding="utf-8", newline="") as stream:
@@ -327,7 +340,7 @@ def take_out(lab: Lab, names: Sequence[str], effects: Effects) -> tuple[str, ...
             continue
         try:
             text = read_text(file)
-            write_over(file, text, without_container(text, name))
+            NewText(file, text, without_container(text, name)).write()
         except (EditError, ProvisionError) as error:
             effects.emit(Diagnostic("warning", f"{name} is still in {file}: {error}", resolution="Take it out of it."))
             continue

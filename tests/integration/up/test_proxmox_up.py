@@ -19,7 +19,7 @@ from tests.lab.pve.fixture import PveHost
 
 pytestmark = [pytest.mark.incus]
 
-NAME, ENGINE = "pveup", "pveup-engine"
+NAME, ENGINE, COPY = "pveup", "pveup-engine", "pveup-copy"
 FILE = """
 name: pveup
 hosts:
@@ -69,17 +69,36 @@ def _token(pve_host: PveHost) -> str:
     return pve_host.access.token_secret.reveal()
 
 
-def _engine(provider: ProxmoxProvider) -> Instance:
-    found = provider.observe(NAME).instance(ENGINE)
+def _engine(provider: ProxmoxProvider, name: str = ENGINE) -> Instance:
+    found = provider.observe(NAME).instance(name)
     assert found is not None
     return found
 
 
-def _answers(provider: ProxmoxProvider) -> bool:
+def _address(provider: ProxmoxProvider, name: str) -> str:
+    return str(_engine(provider, name).address)
+
+
+def _said(provider: ProxmoxProvider, name: str, script: str) -> str:
+    done = provider.execute(name, ["sh", "-ec", script])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def _started(provider: ProxmoxProvider, name: str) -> str:
+    """When its server was started, and as which process."""
+    return _said(provider, name, "systemctl show -p ActiveEnterTimestampMonotonic,MainPID llama-server")
+
+
+def _command(provider: ProxmoxProvider, name: str) -> str:
+    return _said(provider, name, "cat /proc/$(systemctl show -p MainPID --value llama-server)/cmdline")
+
+
+def _answers(provider: ProxmoxProvider, name: str = ENGINE) -> bool:
     """Whether the model answers at the address that the container has in the LAN."""
     body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}).encode()
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {ENGINE_KEY}"}
-    url = f"http://{_engine(provider).address}:8080/v1/chat/completions"
+    url = f"http://{_engine(provider, name).address}:8080/v1/chat/completions"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(urllib.request.Request(url, body, headers), timeout=60) as answer:
         return bool(json.load(answer)["choices"][0]["message"]["content"])
@@ -148,6 +167,34 @@ def test_what_does_not_prove_itself_is_rolled_back(lab: Lab, text: str, provider
     assert any(one.name.endswith("-failed") for one in _engine(provider).snapshots)
     lab.write(text)
     assert _planned(lab) == []
+
+
+def test_another_option_is_tried_in_a_copy_which_is_gone_again_afterwards(
+    lab: Lab, text: str, provider: ProxmoxProvider, pve_host: PveHost
+) -> None:
+    guests, vmid = pve_host.double.world.guests, provider.vmid(ENGINE, ENGINE)
+    config, started = dict(guests[vmid].config), _started(provider, ENGINE)
+    made = lab.provision("clone", ENGINE, COPY, "--set", "services.llama_cpp.ubatch=128", "--yes")
+    assert made.code == 0, made.out[-3000:] + made.err[-3000:]
+    assert f"{COPY} is a copy of {ENGINE} with services.llama_cpp.ubatch=128, and has proved itself" in made.out
+    written = (lab.folder / "homelab.yml").read_text(encoding="utf-8")
+    assert f"  {COPY}:\n    copy_of: {ENGINE}\n" in written
+    assert [name for name in (ENGINE, COPY) if "--ubatch-size\x00128" in _command(provider, name)] == [COPY]
+    assert (guests[vmid].config, _started(provider, ENGINE)) == (config, started), "the original was touched"
+    copied = provider.vmid(COPY, COPY)
+    assert copied != vmid
+    assert _address(provider, COPY) != _address(provider, ENGINE)
+    assert guests[copied].config["net0"] != config["net0"], "they share a MAC address"
+    assert _answers(provider)
+    assert _answers(provider, COPY)
+    assert _planned(lab) == []
+    assert lab.provision("verify").code == 0
+    gone = lab.provision("destroy", COPY, "--yes", "--lab", NAME)
+    assert gone.code == 0, gone.out + gone.err
+    assert copied not in guests
+    assert (lab.folder / "homelab.yml").read_text(encoding="utf-8") == text
+    assert _planned(lab) == []
+    assert _answers(provider)
 
 
 def test_the_tokens_secret_is_written_nowhere(lab: Lab, pve_host: PveHost) -> None:

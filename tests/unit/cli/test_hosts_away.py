@@ -48,6 +48,8 @@ LINES = {
     "open": ("open", "desk"),
     "exec": ("exec", "llama", "--", "true"),
 }
+BESIDE = {"clone --set": ("clone", "llama", "copy", "--set", "services.llama_cpp.parallel=2", "--yes")}
+"""What a verb does in another way where it is told so."""
 HOSTS = {
     "incus-here": "{ incus: local }",
     "incus-elsewhere": f'{{ incus: "https://127.0.0.1:1", fingerprint: {"a" * 64} }}',
@@ -70,7 +72,7 @@ def test_every_verb_is_asked() -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("verb", LINES)
+@pytest.mark.parametrize("verb", [*LINES, *BESIDE])
 def test_a_host_that_is_away_is_a_refusal(
     verb: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +83,9 @@ def test_a_host_that_is_away_is_a_refusal(
     Path("homelab.yml").write_text(FILE.format(host=HOSTS[host]), encoding="utf-8")
     Path("secrets.env").write_text("token=abc\npenny=password\n", encoding="utf-8")
     Path("secrets.env").chmod(0o600)
-    code = run(LINES[verb])
+    text = Path("homelab.yml").read_text(encoding="utf-8")
+    code = run({**LINES, **BESIDE}[verb])
     said = capfd.readouterr().err
     told = "Unable to reach" in said or "There is no connection" in said
     assert (code, told) == (4, True), said
+    assert Path("homelab.yml").read_text(encoding="utf-8") == text

@@ -27,7 +27,10 @@ CALLS: dict[str, tuple[tuple[str, ...], ...]] = {
     "down": (("down",),),
     "snapshot": (("snapshot", "--name", "kept"),),
     "rollback": (("rollback", "--yes"),),
-    "clone": (("clone", "llama", "twin"),),
+    "clone": (
+        ("clone", "llama", "twin"),
+        ("clone", "llama", "trial", "--set", "services.llama_cpp.parallel=2", "--yes"),
+    ),
     "logs": (("logs",), ("logs", "--run")),
     "open": (("open",),),
     "exec": (("exec", "llama", "true"),),

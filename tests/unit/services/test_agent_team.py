@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Protocol
 
 import pytest
 
+from provisioner.cli.app import run
 from provisioner.values import paths
 
 PROGRAMS = paths.roles() / "agent_team/programs"
@@ -29,7 +29,7 @@ def load(name: str) -> ModuleType:
 
 BUDGET, WIRE = load("budget"), load("wire")
 FILE = """name: lab
-models: { tiny: { source: "builtin:tiny" } }
+models: { tiny: { source: "builtin:tiny" }, spare: { source: "builtin:tiny" } }
 upstreams: { far: { model: cohere/model, api_key: !secret key } }
 containers:
   llama: { services: { llama_cpp: { model: tiny } } }
@@ -41,45 +41,114 @@ containers:
         coordinator: { instructions: a, model: tiny }
         members: [{ name: coder, instructions: a, model: tiny }]
         most_turns: 12
+  other:
+    services:
+      agent_team:
+        api_key: !secret key
+        coordinator: { instructions: b, model: tiny }
+        members: [{ name: asker, instructions: a, model: tiny }]
+  chat: { services: { open_webui: { connect: [gateway/litellm], admin: a@b.cd, password: !secret password } } }
 """
 MEMBER, COORDINATOR = "{ name: coder, instructions: a, model: tiny }", "coordinator: { instructions: a, model: tiny }"
+COORDINATED = "instructions: a, model: tiny }\n        members"
+FAR = "far: { model: cohere/model, api_key: !secret key }"
 WRONG = [
+    # a gateway's alias, as a member and as the coordinator
     ("model: tiny }]", "model: fast }]", 12, '"fast" is an alias of gateway/litellm'),
+    (COORDINATED, COORDINATED.replace("tiny", "fast"), 11, '"fast" is an alias of gateway/litellm'),
+    ("model: tiny }]", "model: team }]", 12, '"team" is an alias of gateway/litellm'),
+    # itself, a gateway, a chat, another team that asks this one
     ("model: tiny }]", "model: team/agent_team }]", 12, "team/agent_team computes no answers"),
+    ("model: tiny }]", "model: gateway/litellm }]", 12, "gateway/litellm computes no answers"),
+    ("model: tiny }]", "model: chat/open_webui }]", 12, "chat/open_webui computes no answers"),
+    ("model: tiny }]", "model: other/agent_team }]", 12, "other/agent_team computes no answers"),
+    # an engine that is not there
     ("model: tiny }]", "model: nobody }]", 12, 'no engine or upstream "nobody"'),
+    ("model: tiny }]", "model: llama/kokoro }]", 12, 'no engine or upstream "llama/kokoro"'),
+    (
+        COORDINATED,
+        COORDINATED.replace("tiny", "tyni"),
+        11,
+        'no engine or upstream "tyni" in this file; known: far, tiny',
+    ),
+    ("model: tiny }]", "model: spare }]", 12, 'no service serves model "spare"'),
     ("model: tiny }]", "model: far }]", 12, "where cohere answers in OpenAI's words is not known"),
     ("name: coder", "name: a b", 12, '"a b" is no name of a function'),
+    ("name: coder", "name: coordinator", 12, '"coordinator" is who asks the members'),
     (MEMBER, f"{MEMBER}, {MEMBER}", 12, 'two members are called "coder"'),
+    (f"[{MEMBER}]", "[]", 12, "the team has no members"),
     ("tiny }]", "tiny, price: { read: 1, written: 2 } }]", 12, "what costs money needs a limit"),
+    # limits
     ("most_turns: 12", "most_turns: 0", 13, "0 is too small"),
+    ("most_turns: 12", "most_tokens: 0", 13, "0 is too small"),
+    ("most_turns: 12", "most_seconds: 0", 13, "0 is too small"),
+    ("most_turns: 12", "most_seconds: 3601", 13, "3601 is too large"),
+    ("most_turns: 12", "most_cost: 0.0", 13, "0.0 is too small"),
+    ("most_turns: 12", "most_turns: -1", 13, "-1 is too small"),
     ("most_turns: 12", "most_cost: 1.0", 13, "nothing has a price"),
+    # no coordinator
     (COORDINATOR, "most_tokens: 5", 9, "coordinator"),
+    (COORDINATOR, "coordinator: { instructions: a }", 11, "model"),
 ]
 
 
-def validated(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """What the command says of the file."""
-    (folder / "homelab.yml").write_text(text, encoding="utf-8")
-    secrets = {"PROVISION_SECRET_KEY": "key", "PROVISION_SECRET_MASTER": "sk-master"}
-    command = [sys.executable, "-m", "provisioner", "validate"]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **secrets}, capture_output=True, text=True, check=False, timeout=120
-    )
+ASKERS = [
+    ("http://gateway.incus:4000/v1", "gateway/litellm"),
+    ("http://gateway:4000/v1", "gateway/litellm"),
+    ("http://team.incus:4100/v1", "team/agent_team"),
+    ("http://127.0.0.1:4100/v1", "team/agent_team"),
+    ("http://other.incus:4100/v1", "other/agent_team"),
+    ("http://chat.incus:8090/api", "chat/open_webui"),
+]
+"""Addresses of this file's own services, written as that of an upstream."""
 
 
-def test_a_team_before_engines_and_behind_a_gateway_is_valid(tmp_path: Path) -> None:
-    done = validated(tmp_path, FILE)
-    assert done.returncode == 0, done.stderr
+class Validate(Protocol):
+    """Gives the exit code of ``validate`` of a file, and what it said."""
+
+    def __call__(self, text: str) -> tuple[int, str]:
+        """Of a file that says ``text``."""
+
+
+@pytest.fixture
+def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Validate:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROVISION_SECRET_KEY", "key")
+    monkeypatch.setenv("PROVISION_SECRET_MASTER", "sk-master")
+    monkeypatch.setenv("PROVISION_SECRET_PASSWORD", "password-of-it")
+
+    def validate(text: str) -> tuple[int, str]:
+        Path("homelab.yml").write_text(text, encoding="utf-8")
+        code = run(("validate",))
+        return code, capfd.readouterr().err
+
+    return validate
+
+
+def test_a_team_before_engines_and_behind_a_gateway_is_valid(validate: Validate) -> None:
+    assert validate(FILE) == (0, "")
 
 
 @pytest.mark.parametrize(("right", "wrong", "line", "words"), WRONG)
 def test_what_no_team_could_be_is_refused_with_its_line(
-    tmp_path: Path, right: str, wrong: str, line: int, words: str
+    validate: Validate, right: str, wrong: str, line: int, words: str
 ) -> None:
-    done = validated(tmp_path, FILE.replace(right, wrong))
-    assert done.returncode == 64
-    assert words in done.stderr
-    assert f"homelab.yml:{line}:" in done.stderr
+    assert right in FILE
+    code, said = validate(FILE.replace(right, wrong, 1))
+    assert code == 64
+    assert words in said
+    assert f"homelab.yml:{line}:" in said
+
+
+@pytest.mark.parametrize(("address", "asker"), ASKERS)
+def test_a_roundabout_way_to_itself_is_refused(validate: Validate, address: str, asker: str) -> None:
+    upstream = f'far: {{ model: openai/far, base_url: "{address}", api_key: !secret key }}'
+    text = FILE.replace(FAR, upstream).replace("model: tiny }]", "model: far }]", 1)
+    code, said = validate(text)
+    assert code == 64
+    assert f"homelab.yml:12: containers.team.services.agent_team.members[0].model: upstream far is {asker}" in said
+    for elsewhere in (address.replace("http://", "http://house-"), "http://llama.incus:8080/v1"):
+        assert validate(text.replace(address, elsewhere))[0] == 0
 
 
 def test_a_question_ends_at_its_limits() -> None:
