@@ -69,7 +69,16 @@ def _secrets_with_patterns() -> dict[tuple[str, str], list[str]]:
 
 def test_each_pattern_of_a_preflight_is_known_before() -> None:
     found = _secrets_with_patterns()
-    assert {role for role, _ in found} == {"door", "litellm", "llama_cpp", "ollama", "open_webui", "tabbyapi", "vllm"}
+    assert {role for role, _ in found} == {
+        "door",
+        "litellm",
+        "llama_cpp",
+        "ollama",
+        "open_webui",
+        "pipelines",
+        "tabbyapi",
+        "vllm",
+    }
     for (role, option), patterns in found.items():
         form = load_catalog().services[role].secrets[option]
         for shape in SHAPES:
