@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,23 +96,21 @@ class CountedModel(Model):
         """One answer of the engine, read as it is written."""
         budget, price = self._run.budget, self._member.price
         budget.begin_turn()
-        asked = _characters(words[:2] or (named.get("system_instructions"), named.get("input")))
-        read, written = estimated_tokens(asked), 0
-        usage = None
-        self._run.asked = f"the engine of {self._member.name} ({self._member.model})"
+        question = words[:2] or (named.get("system_instructions"), named.get("input"))
+        read, written, usage = estimated_tokens(_characters(question)), 0, None
         try:
-            async for event in self._engine.stream_response(*words, **named):
-                if event.type == "response.completed":
-                    usage = event.response.usage
-                    self._run.asked = ""
-                    return ModelResponse(event.response.output, _usage(usage), None)
-                delta = getattr(event, "delta", "")
-                if not isinstance(delta, str) or not delta:
-                    continue
-                written += max(estimated_tokens(len(delta)), 1)
-                if self._said and event.type == "response.output_text.delta":
-                    self._said(delta)
-                budget.check_running(read, written, price)
+            with self._being_asked():
+                async for event in self._engine.stream_response(*words, **named):
+                    if event.type == "response.completed":
+                        usage = event.response.usage
+                        return ModelResponse(event.response.output, _usage(usage), None)
+                    delta = getattr(event, "delta", "")
+                    if not isinstance(delta, str) or not delta:
+                        continue
+                    written += max(estimated_tokens(len(delta)), 1)
+                    if self._said and event.type == "response.output_text.delta":
+                        self._said(delta)
+                    budget.check_running(read, written, price)
         except APIError as error:
             raise self._failure(_complaint(error)) from error
         except ModelBehaviorError as error:
@@ -128,6 +127,13 @@ class CountedModel(Model):
     def stream_response(self, *words: Any, **named: Any) -> AsyncIterator[Any]:
         """Nothing asks for this: pieces are told to ``said`` as they come."""
         raise NotImplementedError
+
+    @contextmanager
+    def _being_asked(self) -> Iterator[None]:
+        """Whose engine it is that is waited for; said on, where that is ended before it has answered."""
+        self._run.asked = f"the engine of {self._member.name} ({self._member.model})"
+        yield
+        self._run.asked = ""
 
     def _failure(self, complaint: str) -> EngineFailedError:
         member, run = self._member, self._run

@@ -14,7 +14,15 @@ from provisioner.values.errors import PreflightError
 from provisioner.values.state import Device, InstanceKind, Status
 
 DEFAULTS = {name: option.get("default") for name, option in OPTIONS.items()}
-DEVICE = {"name": None, "volume": None, "path": None, "readonly": True, "listen": None, "connect": None}
+DEVICE = {
+    "name": None,
+    "volume": None,
+    "path": None,
+    "readonly": True,
+    "listen": None,
+    "connect": None,
+    "protocol": None,
+}
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_what_only_root_may_do_is_refused_before_anything_is_made(pve: Double, t
 
 
 def test_ports_are_not_published_on_proxmox(task: Task) -> None:
-    device = {**dict.fromkeys(("name", "volume", "path")), "readonly": True, "kind": "publish"}
+    device = {**dict.fromkeys(("name", "volume", "path", "protocol")), "readonly": True, "kind": "publish"}
     with pytest.raises(PreflightError, match="Unable to publish publish-443"):
         task(devices=[{**device, "listen": "0.0.0.0:443", "connect": "127.0.0.1:80"}])
 
