@@ -322,6 +322,29 @@ def test_a_further_port_at_which_nothing_listens_is_no_proof(host: Host) -> None
     assert listeners(host, 5999) == {}
 
 
+NO_HTTP: dict[str, Any] = {
+    "oci_health": "",
+    "oci_image_port": 0,
+    "oci_api_key": "",
+    "oci_answers": [],
+    "oci_looks": [],
+    # It is ready when a further port answers.
+    "oci_health_command": ["/bin/busybox", "wget", "-q", "-O", "/dev/null", "http://127.0.0.1:1883/health"],
+}
+
+
+@pytest.mark.usefixtures("mended")
+def test_an_image_that_speaks_no_http_has_no_switch_and_is_asked_by_its_command(host: Host) -> None:
+    SCENARIO.passes("converge.yml", **NO_HTTP)
+    assert "changed=0" in SCENARIO.passes("converge.yml", **NO_HTTP)
+    assert listeners(host, PORT) == listeners(host, BEHIND) == {}
+    assert host.run("systemctl cat switch-oci").rc != 0
+    assert host.check_output("busybox wget -q -O - http://127.0.0.1:1883/hidden") == "hidden"
+    unwell = {**NO_HTTP, "oci_health_command": ["/bin/busybox", "false"], "oci_start_timeout_s": 5}
+    SCENARIO.refuses("verify_alone.yml", "`health_command` ended with 1", **unwell)
+    SCENARIO.refuses("verify_alone.yml", "it is published at 0.0.0.0:1883/tcp, 0.0.0.0:5300/udp, and not at")
+
+
 def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
     SCENARIO.refuses("verify_alone.yml", "`health_command` ended with 1", oci_health_command=["/bin/busybox", "false"])
 
@@ -332,6 +355,9 @@ def test_a_command_that_says_it_is_not_well_is_no_proof() -> None:
         ({"oci_image": "docker.io/library/nginx:1.27"}, "a tag may mean another image tomorrow"),
         ({"oci_port": 80}, "`port` (80) must be 1024 or more"),
         ({"oci_pages": ["/"]}, "either in `pages`"),
+        ({"oci_image_port": 0}, "write `image_port`"),
+        ({"oci_health": ""}, "leave `image_port`, `api_key`"),
+        ({**NO_HTTP, "oci_health_command": []}, "a command that says inside of it whether it is well"),
         ({"oci_answers": [], "oci_looks": [], "oci_pages": ["/"]}, "no browser sends one"),
         ({"oci_registry_password": ""}, "belong together"),
         ({"oci_volumes": {"a": "/proc/x"}}, "which is no other one's"),

@@ -23,6 +23,8 @@ PODMAN = "podman"
 SHORT_S = 60
 LISTENS_WITHIN_S, POLL_S = 20.0, 0.2
 """So long an image that answers at its main port may take until it listens at its further ones."""
+ASKED_EACH_S, SHORTEST_S = 1.0, 5.0
+"""How often an image without a page is asked whether it is ready, and so long it may take to say so in any case."""
 LISTENS = {"tcp": "0A", "udp": "07"}
 """How the kernel's tables call the state of a socket that waits for clients, by protocols."""
 SECRETS = "/run/secrets"
@@ -183,7 +185,9 @@ def published(running: dict[str, Any]) -> dict[str, str]:
 
 def port_problems(running: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
     """Published ports beside those of the service."""
-    expected = {f"{wanted['published']}/tcp": f"{wanted['image_port']}/tcp", **wanted["further"]}
+    expected = dict(wanted["further"])
+    if wanted["published"]:
+        expected[f"{wanted['published']}/tcp"] = f"{wanted['image_port']}/tcp"
     found = published(running)
     if found != expected:
         places, right_ones = (", ".join(sorted(one)) or "no address" for one in (found, expected))
@@ -251,10 +255,19 @@ def unit_text(unit: str) -> str:
 
 
 def health_problems(wanted: dict[str, Any]) -> Iterator[str]:
-    """That the command which says whether the image is well did not end well."""
+    """That the command which says whether the image is well did not end well.
+
+    Of an image that has no page nobody has seen yet whether it is ready: it is asked until it is.
+    """
     if not wanted["health_command"]:
         return
-    done = podman("exec", wanted["container"], *wanted["health_command"], within_s=wanted["within_s"])
+    end = time.monotonic() + float(wanted["within_s"])
+    while True:
+        left_s = max(end - time.monotonic(), SHORTEST_S)
+        done = podman("exec", wanted["container"], *wanted["health_command"], within_s=left_s)
+        if done.returncode == 0 or wanted["published"] or time.monotonic() > end:
+            break
+        time.sleep(ASKED_EACH_S)
     if done.returncode != 0:
         yield f"`health_command` ended with {done.returncode}"
 
@@ -283,10 +296,12 @@ def seen(wanted: dict[str, Any]) -> dict[str, Any]:
     if process:
         wrong += [*device_problems(process, card), *library_problems(process, card)]
         wrong += [*deaf_ports(process, wanted), *file_problems(process, wanted)]
-    wrong += health_problems(wanted)
+    unwell = list(health_problems(wanted))
+    wrong += unwell
     saw = {
         "digest": digest_of(image, wanted),
         "card": card_words(card),
+        "health": "`health_command` ended well" if wanted["health_command"] and not unwell else "",
         "process": process,
         "published": published(running),
         "inside": listening(process) if process else [],

@@ -40,12 +40,12 @@ def expected_sockets(service: Service, lab: ResolvedLab) -> tuple[Socket, ...]:
     resolved = lab.services[service.address]
     page = resolved.page
     unit = page.unit or ""
-    who_has_its_port = f"{page.behind}-{unit}" if page.behind else unit
+    who_has_its_port = f"{resolved.behind}-{unit}" if resolved.behind else unit
     found = list(page.opens.sockets)
     if resolved.port is not None:
         found.append(Socket(who_has_its_port, "network", resolved.port, "clients reach it there"))
     found.extend(Socket(unit, "network", port.number, port.why, port.protocol) for port in resolved.further_ports)
-    if page.behind and service.port is not None:
+    if resolved.behind and service.port is not None:
         own_port = port_behind(service.port)
         found.append(Socket(unit, "loopback", own_port, "the switch reaches it there"))
     return tuple(found)

@@ -46,11 +46,13 @@ def _read_whole_upkeep(role: Path, service: Mapping[str, Any], plugins: str) -> 
     managed = {kind: list(things) for kind, things in own["managed"].items()}
     word, name = f"{{{{ {folder.name}_name }}}}", service["unit"].removesuffix(".service")
     options = {f"{folder.name}_{option}": f"{role.name}_{option}" for option in passed_on(folder, service["stage"])}
+    # A service without a page has nothing before it.
+    absent = {f"{role.name}_{service['health_option']}": ""} if "health_option" in service else {}
     for kind, kept in OF_WHAT_STANDS_BEFORE.items():
         things = before["managed"][kind]
         if kind == "units":  # those of its packages are nobody's
             things = [thing for thing in things if word in _name_of(thing)]
-        named = [_named_for(thing, word, name, options) for thing in things]
+        named = [_named_for(thing, word, name, options, absent) for thing in things]
         managed[kept] = [*managed.get(kept, []), *(thing for thing in named if thing is not None)]
     return {"digest": hashlib.sha256(f"{own['digest']} {before['digest']}".encode()).hexdigest(), "managed": managed}
 
@@ -60,16 +62,18 @@ def _name_of(thing: str | Mapping[str, Any]) -> str:
 
 
 def _named_for(
-    thing: str | Mapping[str, Any], word: str, name: str, options: Mapping[str, str]
+    thing: str | Mapping[str, Any], word: str, name: str, options: Mapping[str, str], absent: Mapping[str, Any]
 ) -> str | dict[str, Any] | None:
-    """What stands before a service, by that service's name and options.
+    """What stands before a service, by that service's name and options; ``absent``: with which of them nothing does.
 
     None where it is there only with options that the service does not have.
     """
     filled = _name_of(thing).replace(word, name)
     if isinstance(thing, str):
-        return filled
+        return {"name": filled, "unless": dict(absent)} if absent else filled
     absent_with = {options[option]: value for option, value in thing["unless"].items() if option in options}
+    if absent and absent_with:
+        raise ValueError(f"{filled} is missing with {absent_with}, and with {absent}: a page cannot say both")
     return {"name": filled, "unless": absent_with} if absent_with else None
 
 

@@ -220,14 +220,21 @@ class ServiceType:
     """The files that make its container this one to its clients, such as a key that it made: a copy makes its own."""
     opens: Opens = Opens()
     health_option: str = ""
-    """The option that names the page in the place of ``health``, where each service of the role has one of its own."""
+    """The option that names the page in the place of ``health``, where each service of the role has one of its own.
+
+    A service whose option is empty speaks no HTTP: it has no port but further ones, and nothing stands before it.
+    """
 
     def health_with(self, options: Mapping[str, Any]) -> str | None:
         """The page that answers 200 when a service with these options is ready; None where it has none."""
         option = self.options.get(self.health_option)
         if option is None:
             return self.health
-        return str(options.get(self.health_option, option.default))
+        return str(options.get(self.health_option, option.default)) or None
+
+    def behind_with(self, options: Mapping[str, Any]) -> str:
+        """The role that stands before a service with these options; empty where none does."""
+        return "" if self.health_option and self.health_with(options) is None else self.behind
 
     @property
     def units(self) -> tuple[str, ...]:

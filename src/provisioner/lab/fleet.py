@@ -214,7 +214,7 @@ def _made_of(
         managed=managed_by(page.upkeep, variables),
         unstampable=page.unstampable_reason,
         pictures=page.pictures,
-        behind=page.behind,
+        behind=page.behind_with(options),
         closed_by=page.closed_by,
         given=tuple(page.artifact.gives) if page.artifact is not None else (),
         after_change=page.after_change,

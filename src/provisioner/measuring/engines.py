@@ -46,5 +46,5 @@ class Engine:
 
 def switch_socket(service: ResolvedService) -> str:
     """The socket by which the switch before a service is asked; empty where there is none."""
-    before, unit = service.page.behind, service.page.unit or ""
+    before, unit = service.behind, service.page.unit or ""
     return f"/run/{before}-{unit.removesuffix('.service')}/control.sock" if before else ""

@@ -175,9 +175,16 @@ class ResolvedService:
 
     @property
     def port(self) -> int | None:
-        """The port on which it listens: its option's, else its page's."""
+        """The port on which it listens: its option's, else its page's; None where it only has further ones."""
+        if self.page.health_option and self.health is None:
+            return None
         port: int | None = self.written.get("port", self.page.port)
         return port
+
+    @property
+    def behind(self) -> str:
+        """The role that stands before it and has its port; empty where none does."""
+        return self.page.behind_with(self.said)
 
     @property
     def health(self) -> str | None:
@@ -205,7 +212,7 @@ class ResolvedService:
     @property
     def own_port(self) -> int | None:
         """The port on which its own process listens: that behind the switch where it has one."""
-        return port_behind(self.port) if self.port is not None and self.page.behind else self.port
+        return port_behind(self.port) if self.port is not None and self.behind else self.port
 
     @property
     def ports(self) -> tuple[OfferedPort, ...]:

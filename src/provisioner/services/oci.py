@@ -16,6 +16,7 @@ TOO_OLD = ("debian/11", "debian/12")
 """Releases whose Podman knows no quadlets, by which systemd runs an image; an image of one may say more behind that."""
 KEY_OPTION = "api_key"
 PAGES, ANSWERS, LOOKS = "pages", "answers", "looks"
+HEALTH, HEALTH_COMMAND, IMAGE_PORT = "health", "health_command", "image_port"
 LEAST_PORT, MOST_PORT = 1024, 65535
 """The ports of clients; a lower one needs a reason."""
 VOLUME = re.compile("[A-Za-z0-9_]+")
@@ -40,21 +41,36 @@ class Knowledge(base.Knowledge):
         return Processor(is_device=None, why="its proof shows that the image has the card, not that it uses it")
 
     def problems(self, service: ResolvedService) -> Iterator[Problem]:
-        """A system that is too old, no list of paths or two kinds of them, and half a login."""
+        """A system that is too old, no list of paths or two of them, nothing that says how it is, and half a login."""
         if service.image.startswith(TOO_OLD):
             path = ("containers", service.container, "image")
             message = f"{service.page.title} cannot run on {service.image}: its Podman knows no quadlets"
             yield Problem(path, message, f"Write image: {IMAGE}.")
-        yield from _paths(service)
+        yield from _paths(service) if service.health else _without_http(service)
         yield from _login(service)
         yield from _ports(service)
         yield from _volumes(service)
         yield from _names(service)
 
 
+def _without_http(service: ResolvedService) -> Iterator[Problem]:
+    """What says whether such an image is well, and options that mean its pages."""
+    if not service.written.get(HEALTH_COMMAND):
+        message = "nothing says whether the image is well: it has no page, and no command"
+        hint = f"Add {HEALTH_COMMAND}: [PROGRAM, ARGUMENT], which ends well inside the image; or the path of its page."
+        yield service.problem(HEALTH, message, hint)
+    for option in (IMAGE_PORT, KEY_OPTION, PAGES, ANSWERS, LOOKS):
+        if service.written.get(option):
+            message = "an image that speaks no HTTP has none: it is reached by `ports` alone"
+            yield service.problem(option, message, f"Leave {option} out, or write the path of its page in {HEALTH}.")
+
+
 def _paths(service: ResolvedService) -> Iterator[Problem]:
     """What may be asked is listed in one of two ways, of which one knows no key."""
     written = service.written
+    if not service.option(IMAGE_PORT):
+        hint = f'Add {IMAGE_PORT}: NUMBER, on which it listens for HTTP; or {HEALTH}: "", where it speaks none.'
+        yield Problem(service.path, f"it has no {IMAGE_PORT}", hint)
     listed = [option for option in (ANSWERS, LOOKS) if written.get(option)]
     if not written.get(PAGES):
         if not listed:
@@ -78,11 +94,11 @@ def _login(service: ResolvedService) -> Iterator[Problem]:
 
 def _ports(service: ResolvedService) -> Iterator[Problem]:
     """Further ports that are no ports or need a reason, and those by which somebody would go past the switch."""
-    inside = {(service.option("image_port"), "tcp")}
+    inside = {(service.option(IMAGE_PORT), "tcp")}
     for place, entry in enumerate(service.written.get("ports") or ()):
         port, protocol = entry["port"], entry.get("protocol") or "tcp"
-        behind = entry.get("image_port") or port
-        for name, number in (("port", port), ("image_port", behind)):
+        behind = entry.get(IMAGE_PORT) or port
+        for name, number in (("port", port), (IMAGE_PORT, behind)):
             if not 1 <= number <= MOST_PORT:
                 yield service.problem(f"ports.{place}.{name}", f"{number} is no port", f"Write 1 to {MOST_PORT}.")
         if port < LEAST_PORT and not entry.get("need"):

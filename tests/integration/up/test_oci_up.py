@@ -190,6 +190,34 @@ def test_what_cannot_run_here_is_refused_and_the_one_that_runs_stays(lab: ImageL
     assert mended.code == 0, mended.out[-4000:] + mended.err[-4000:]
 
 
+WITH_HTTP = """        image_port: 80
+        api_key: !secret key
+        answers: [/cgi-bin/answer]
+        looks: [/]
+        health: /health
+"""
+WITHOUT_HTTP = """        health: ""
+        health_command: [/bin/busybox, wget, -q, -O, /dev/null, "http://127.0.0.1:1883/health"]
+"""
+
+
+def test_an_image_that_speaks_no_http_is_proved_by_its_command(lab: ImageLab) -> None:
+    assert WITH_HTTP in FILE
+    lab.write_file(text=FILE.replace(WITH_HTTP, WITHOUT_HTTP))
+    done = lab.provision("up", "--yes")
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
+    assert lab.asked("/hidden", key=None, port=1883) == (200, "hidden\n")
+    with pytest.raises(urllib.error.URLError):
+        lab.asked("/health")
+    for words in (("plan", "--detailed-exitcode"), ("verify",), ("audit",), ("status",)):
+        looked = lab.provision(*words)
+        assert looked.code == 0, (words, looked.out, looked.err)
+    lab.write_file()
+    back = lab.provision("up", "--yes")
+    assert back.code == 0, back.out[-4000:] + back.err[-4000:]
+    assert lab.asked("/health") == (200, "first\n")
+
+
 def test_it_starts_with_its_container(lab: ImageLab) -> None:
     verified = lab.provision("verify", "--after-reboot")
     assert verified.code == 0, verified.out + verified.err

@@ -233,6 +233,31 @@ def test_a_further_port_is_published_where_the_file_says_it() -> None:
     assert "not at 0.0.0.0:53/udp" in problem
 
 
+def test_an_image_that_speaks_no_http_is_published_by_its_further_ports_alone() -> None:
+    running = {**RUNNING, "NetworkSettings": {"Ports": {"1883/tcp": [{"HostIp": "", "HostPort": "1883"}]}}}
+    expected = {**EXPECTED, "published": "", "image_port": 0, "further": {"0.0.0.0:1883/tcp": "1883/tcp"}}
+    assert list(LOOK.port_problems(running, expected)) == []
+    (problem,) = LOOK.port_problems(RUNNING, expected)
+    assert "it is published at 127.0.0.1:18300/tcp, and not at 0.0.0.0:1883/tcp alone" in problem
+
+
+@pytest.mark.parametrize(("published", "within_s", "asked"), [("", 30, 3), ("127.0.0.1:18300", 30, 1), ("", 0, 1)])
+def test_an_image_without_a_page_is_asked_until_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch, published: str, within_s: float, asked: int
+) -> None:
+    answers = [1, 1, 0]
+
+    def podman(*words: str, **_: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, answers.pop(0), "", "")
+
+    monkeypatch.setattr(LOOK, "podman", podman)
+    monkeypatch.setattr(LOOK, "ASKED_EACH_S", 0)
+    wanted = {"container": "oci", "health_command": ["/bin/ask"], "published": published, "within_s": within_s}
+    told = list(LOOK.health_problems(wanted))
+    assert 3 - len(answers) == asked
+    assert told == ([] if asked == 3 else ["`health_command` ended with 1"])
+
+
 @pytest.mark.parametrize(("kind", "protocol"), [(socket.SOCK_STREAM, "tcp"), (socket.SOCK_DGRAM, "udp")])
 def test_a_further_port_at_which_nothing_listens_is_a_problem(kind: socket.SocketKind, protocol: str) -> None:
     """This process stands in for the image's."""

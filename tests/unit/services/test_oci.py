@@ -10,18 +10,21 @@ from provisioner.audit.judging import expected_sockets
 from provisioner.catalog import Socket, load_catalog
 from provisioner.gpus.cards import Card, Node
 from provisioner.lab import desired_fleet, problems, resolve
+from provisioner.lab.resolved import ResolvedLab
 from provisioner.lab.upkeep import managed_by
 from provisioner.labfile.parsing import parse_spec
 from provisioner.services import knowledge_of, oci
 from provisioner.values import paths
 from provisioner.values.address import Address
-from provisioner.values.state import Secret
+from provisioner.values.state import Instance, Secret
 
 CATALOG = load_catalog()
 ADDRESS = Address.of("image", "oci")
 DIGEST = f"sha256:{'a' * 64}"
 USUAL = {"image": f"registry.example/team/web@{DIGEST}", "image_port": 80, "pages": ["/"]}
 KEY = Secret("key", "0123456789abcdef")
+BROKER = {"port": 1883, "why": "MQTT of the sensors"}
+NO_HTTP = {"pages": None, "image_port": None, "health": "", "health_command": ["/bin/ask"], "ports": [BROKER]}
 
 
 def said(container: dict[str, Any] | None = None, **options: Any) -> list[str]:
@@ -77,6 +80,14 @@ def test_a_registry_of_any_kind_is_taken(image: str) -> None:
         ({"pages": None}, "it has no list of paths"),
         ({"looks": ["/"]}, "pages and looks are both written"),
         ({"api_key": KEY}, "no browser sends a key"),
+        ({"image_port": None}, "it has no image_port"),
+        ({"health": "x"}, "must be a path"),
+        ({**NO_HTTP, "health_command": None}, "nothing says whether the image is well"),
+        ({**NO_HTTP, "image_port": 80}, "an image that speaks no HTTP has none"),
+        ({**NO_HTTP, "pages": ["/"]}, "an image that speaks no HTTP has none"),
+        ({**NO_HTTP, "looks": ["/"]}, "an image that speaks no HTTP has none"),
+        ({**NO_HTTP, "answers": ["/x"]}, "an image that speaks no HTTP has none"),
+        ({**NO_HTTP, "api_key": KEY}, "an image that speaks no HTTP has none"),
         ({"registry_user": "penny"}, "needs registry_password"),
         ({"registry_password": KEY}, "needs registry_user"),
         ({"port": 80}, "80 is too small"),
@@ -132,15 +143,33 @@ PORTS = [
 ]
 
 
-def test_further_ports_are_known_to_whoever_looks_at_what_is_open() -> None:
-    options = {**USUAL, "pages": None, "looks": ["/"], "api_key": KEY, "ports": PORTS, "expose": "lan"}
-    service = {name: value for name, value in options.items() if value is not None}
-    content = {"name": "lab", "containers": {"image": {"services": {"oci": service}}}}
-    spec = parse_spec(content, CATALOG).spec
+def resolved(**options: Any) -> tuple[ResolvedLab, Instance]:
+    """The lab of a file whose image has these options, and its container."""
+    service = {name: value for name, value in {**USUAL, **options}.items() if value is not None}
+    spec = parse_spec({"name": "lab", "containers": {"image": {"services": {"oci": service}}}}, CATALOG).spec
     assert spec is not None
     lab = resolve(spec, CATALOG)
-    fleet = desired_fleet(lab, {})
-    (instance,) = fleet.instances
+    (instance,) = desired_fleet(lab, {}).instances
+    return lab, instance
+
+
+def test_an_image_that_speaks_no_http_is_reached_by_its_ports_and_nothing_stands_before_it() -> None:
+    assert said(**NO_HTTP) == []
+    lab, instance = resolved(**NO_HTTP, expose="lan")
+    (service,) = instance.services
+    assert (service.port, service.health, service.behind) == (None, None, "")
+    assert expected_sockets(service, lab) == (Socket("oci.service", "network", 1883, "MQTT of the sensors"),)
+    assert [device.name for device in instance.devices if device.kind == "publish"] == ["publish-oci-1883"]
+    of_a_switch = resolved()[1].services[0].managed
+    assert "switch-oci.service" in of_a_switch.helpers
+    assert service.managed.helpers == ()
+    assert [path for path in service.managed.reloaded if "switch" in path] == []
+    assert "haproxy" in of_a_switch.packages
+    assert "haproxy" not in service.managed.packages
+
+
+def test_further_ports_are_known_to_whoever_looks_at_what_is_open() -> None:
+    lab, instance = resolved(pages=None, looks=["/"], api_key=KEY, ports=PORTS, expose="lan")
     sockets = expected_sockets(instance.services[0], lab)
     assert Socket("oci.service", "network", 1883, "MQTT of the sensors") in sockets
     assert Socket("oci.service", "network", 514, "logs", "udp") in sockets
@@ -176,7 +205,7 @@ def test_nobody_knows_what_an_image_with_a_card_computes_on() -> None:
 
 
 def test_each_volume_is_managed_by_its_own_folder() -> None:
-    options = {"image": USUAL["image"], "registry_ca": "", "secrets": [], "card": {}}
+    options = {"image": USUAL["image"], "registry_ca": "", "secrets": [], "card": {}, "health": "/"}
     options["volumes"] = {"data": "/data", "more": "/more"}
     managed = managed_by(CATALOG.services["oci"].upkeep, {f"oci_{name}": value for name, value in options.items()})
     assert {"/var/lib/oci/volumes/data", "/var/lib/oci/volumes/more"} <= set(managed.paths)
