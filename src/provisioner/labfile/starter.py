@@ -26,6 +26,7 @@ STARTER = """\
 #   provision host prepare               Incus on this machine, once (as root)
 #   provision init --secrets {file}
 #   provision up {file}
+# plugin: provisioner.inference.lab # for playbooks of your own: Ansible takes this file for an inventory
 name: homelab
 
 hosts:
@@ -49,6 +50,7 @@ STARTER_OF_A_MODEL = """\
 #   provision init --secrets {file}
 #   provision lock {file}
 #   provision up {file}
+# plugin: provisioner.inference.lab # for playbooks of your own: Ansible takes this file for an inventory
 name: homelab
 
 hosts:
