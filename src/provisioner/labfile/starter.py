@@ -26,7 +26,6 @@ STARTER = """\
 #   provision host prepare               Incus on this machine, once (as root)
 #   provision init --secrets {file}
 #   provision up {file}
-# plugin: provisioner.inference.lab # for playbooks of your own: Ansible takes this file for an inventory
 name: homelab
 
 hosts:
@@ -50,7 +49,6 @@ STARTER_OF_A_MODEL = """\
 #   provision init --secrets {file}
 #   provision lock {file}
 #   provision up {file}
-# plugin: provisioner.inference.lab # for playbooks of your own: Ansible takes this file for an inventory
 name: homelab
 
 hosts:

@@ -15,26 +15,28 @@ description:
     reached, its C(provision_address), and those of its services' roles.
   - A container that is not there is told, and in group C(not_there) alone. Secrets are lookups.
   - The package C(provisioner) has to be installed beside ansible-core on the controller.
+  - Ansible itself cannot read a file with C(!secret) in it, whatever its keys. Then name the lab's file in one of two
+    lines, or this plugin in E(ANSIBLE_INVENTORY_ENABLED) or C(enable_plugins).
 author: [provisioner (!UNKNOWN)]
 options:
   plugin:
-    description: In the lab's file, so that Ansible knows whose it is. Else it is named in E(ANSIBLE_INVENTORY_ENABLED).
+    description: By this key Ansible knows whose file it is.
     choices: [provisioner.inference.lab]
+  file:
+    description: The lab's file, relative to this one, which then has these two keys alone; else this is the lab's file.
+    type: path
 """
 EXAMPLES = r"""
-# homelab.yml
+# inventory.yml, beside the lab's file
 plugin: provisioner.inference.lab
-name: homelab
-containers:
-  llama: {services: {llama_cpp: {model: tiny}}}
-models:
-  tiny: {source: "builtin:tiny"}
+file: homelab.yml
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 from ansible.template import trust_as_template
@@ -60,19 +62,31 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible-cor
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Fill the inventory."""
         super().parse(inventory, loader, path, cache)
-        found = _listed(Path(path))
+        file = _lab_file(Path(path))
+        found = _listed(file)
         for name in found.missing:
-            self.display.warning(f"Container {name} of {path} is not there, and has no address: run provision up.")
+            self.display.warning(f"Container {name} of {file} is not there, and has no address: run provision up.")
         for group, names in found.groups.items():
             self.inventory.add_group(group)
             for name in names:
                 self.inventory.add_host(name, group=group)
         for name, variables in found.variables.items():
             for variable, value in variables.items():
-                self.inventory.set_variable(name, variable, _value(value, str(Path(path).absolute())))
+                self.inventory.set_variable(name, variable, _value(value, str(file.absolute())))
             connection = variables["ansible_connection"]
             if connection.startswith(OURS):
                 self.inventory.set_variable(name, "ansible_connection", f"{COLLECTION}.{connection}")
+
+
+def _lab_file(path: Path) -> Path:
+    """The lab's file: the one that this one names, where it does nothing else, or this one."""
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):  # what is wrong with a lab's file is said in our words
+        return path
+    if isinstance(told, dict) and isinstance(told.get("file"), str) and set(told) <= {"plugin", "file"}:
+        return path.parent / told["file"]
+    return path
 
 
 def _listed(file: Path) -> Listing:
@@ -85,12 +99,12 @@ def _listed(file: Path) -> Listing:
         raise AnsibleParserError(
             f"Unable to read {file}: the Python package provisioner is not installed beside ansible-core ({error}). "
             "Install it into the same virtual environment."
-        ) from error
+        ) from None
     try:
         lab = open_lab(file, needs="hosts", run_secret_command=True)
         return listing(lab, providers_of(lab))
     except ProvisionError as error:
-        raise AnsibleParserError(str(error)) from error
+        raise AnsibleParserError(str(error)) from None
 
 
 def _value(value: Any, file: str) -> Any:

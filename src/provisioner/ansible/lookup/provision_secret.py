@@ -67,12 +67,12 @@ def _of_lab(file: Path, terms: list[str]) -> list[str]:
         raise AnsibleError(
             f"Unable to read secrets of {file}: the Python package provisioner is not installed beside ansible-core "
             f"({error}). Install it into the same virtual environment."
-        ) from error
+        ) from None
     try:
         loaded = open_lab(file, needs="none").loaded
         return [named_secret(loaded, unquote(term)).reveal() for term in terms]
     except ProvisionError as error:
-        raise AnsibleError(str(error)) from error
+        raise AnsibleError(str(error)) from None
 
 
 def _read(file: str) -> dict[str, str]:
