@@ -39,7 +39,7 @@ def listing(lab: Lab, providers: Mapping[str, Provider]) -> Listing:
     architectures = {name: host.architecture for name, host in actual.hosts.items()}
     resolved = lab.on_hosts(cards_of(lab, providers), addresses=addresses, images=kept_images(lab, actual))
     wanted = lab.fleet(resolved, architectures, needs_wheels=False).instances
-    there = {one.name: one for one in actual.instances}
+    there = {one.name for one in actual.instances}
     variables: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {CONTAINERS: []}
     missing = tuple(one.name for one in wanted if one.name not in there)
@@ -47,16 +47,17 @@ def listing(lab: Lab, providers: Mapping[str, Provider]) -> Listing:
         if one.name in missing:
             groups.setdefault(NOT_THERE, []).append(one.name)
             continue
-        reached = providers[one.host].connection_variables(one.name)
-        variables[one.name] = _variables(one, there[one.name].address, reached)
+        variables[one.name] = _variables(one, providers[one.host])
         for group in _groups(one, lab.name, resolved):
             groups.setdefault(group, []).append(one.name)
     return Listing(variables, {name: tuple(members) for name, members in groups.items()}, missing)
 
 
-def _variables(one: Instance, address: str | None, reached: Mapping[str, str]) -> dict[str, Any]:
+def _variables(one: Instance, provider: Provider) -> dict[str, Any]:
+    reached = provider.connection_variables(one.name)
     found: dict[str, Any] = {"ansible_python_interpreter": CONTAINER_PYTHON, **reached}
-    if address:
+    address = provider.address(one.name)
+    if address:  # one that is stopped has none
         found["provision_address"] = address
     for service in one.services:
         found |= {**service.variables, **service.estimates}
